@@ -1,0 +1,77 @@
+# Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
+# The first run installs into .venv; later runs need no network.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types tests format lock clean serve
+
+PYTHON ?= $(shell command -v python3.13 python3.12 python3.11 python3 | while read p; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv)
+# The wheel's own metadata must be in step with pyproject.toml, so an edit installs again.
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(RUN) ## Ingest the sample documents and ask three questions
+	@$(BIN)/ragstone demo --data .demo
+
+serve: $(RUN) ## Serve the HTTP API on the sample documents
+	@$(BIN)/ragstone serve --data .demo
+
+test: lint types tests ## Lint, types and tests: what CI runs
+
+lint: $(DEV) ## Check format and style
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(DEV) ## Check the types, strictly
+	$(BIN)/mypy
+
+tests: $(DEV) ## Run the tests with coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+format: $(DEV) ## Format the code and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes only
+	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' -c requirements.lock \
+		-o requirements-dev.lock
+
+clean: ## Remove everything that was built
+	rm -rf $(VENV) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13."; exit 1; }
+ifeq ($(UV),)
+	$(PYTHON) -m venv $(VENV)
+else
+	uv venv --quiet --seed --python $(PYTHON) $(VENV)
+endif
+
+ifeq ($(UV),)
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+else
+INSTALL = uv pip install --quiet --python $(BIN)/python
+endif
+
+$(RUN): requirements.lock pyproject.toml | $(BIN)/python
+	@echo "Installing (first run only) ..."
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV): requirements-dev.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the development tools (first run only) ..."
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@ $(RUN)

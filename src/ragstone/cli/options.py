@@ -1,0 +1,63 @@
+"""The options that every command shares, and the engine they lead to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragstone.errors import SettingsError
+
+if TYPE_CHECKING:
+    from ragstone.engine import Engine
+    from ragstone.settings import LoadedSettings
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data", "-d", metavar="DIR", help="Where documents and index are kept."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", metavar="FILE", help="A ragstone.toml to read.")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", "-p", help="minimal, classic, balanced (default) or careful."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be repeated."),
+]
+Collection = Annotated[
+    str, typer.Option("--collection", "-C", metavar="NAME", help="The collection to work in.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def load(
+    data: Path | None,
+    config: Path | None,
+    preset: str | None,
+    overrides: list[str] | None,
+    **more: Any,
+) -> LoadedSettings:
+    """The settings with the command line's flags on top."""
+    from ragstone.settings import load_settings
+
+    flags: dict[str, Any] = {}
+    for override in overrides or []:
+        name, equals, value = override.partition("=")
+        if not equals:
+            raise SettingsError(
+                f"'--set {override}' has no value.", hint="Write --set RAG_TOP_K=5, for example."
+            )
+        flags[name.strip()] = value.strip()
+    named = {"data.directory": data, "preset": preset, **more}
+    flags.update({path: value for path, value in named.items() if value is not None})
+    return load_settings(flags=flags, config_file=config)
+
+
+def open_engine(loaded: LoadedSettings) -> Engine:
+    from ragstone.engine import Engine
+
+    return Engine(loaded.settings)

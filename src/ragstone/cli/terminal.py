@@ -1,0 +1,116 @@
+"""How things look: colour and tables in a terminal, plain text in a pipe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ragstone.errors import RagstoneError
+from ragstone.types import Answer
+
+PLAIN_WIDTH = 100
+
+
+@cache
+def out() -> Console:
+    return _console(stderr=False)
+
+
+@cache
+def err() -> Console:
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    # In a pipe lines are never folded: the next program decides.
+    width = None if stream.isatty() else 10_000
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not stream.isatty())
+
+
+def fail(error: RagstoneError) -> None:
+    err().print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        err().print(f"[dim]hint:[/] {escape(error.hint)}")
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A ruled table in a terminal; tab-separated lines in a pipe."""
+    if not out().is_terminal:
+        for row in rows:
+            sys.stdout.write("\t".join(str(cell) for cell in row) + "\n")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    out().print(table)
+
+
+def print_answer(answer: Answer) -> None:
+    """The answer, its sources with page and quotation, and one line of figures."""
+    console = out()
+    style = "yellow" if answer.status == "abstained" else ""
+    console.print(_marked(answer.text, style))
+    if answer.citations:
+        console.print()
+        for number, citation in _first_of_each(answer):
+            page = f", page {citation.page}" if citation.page else ""
+            console.print(
+                f"[cyan]\\[Source {number}][/] [bold]{escape(citation.document_name)}[/]{page}"
+                f" [dim]({citation.start}–{citation.end})[/]"
+            )
+            console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
+    for note in answer.notes:
+        console.print(f"[dim]note: {escape(note)}[/]")
+    console.print(f"[dim]{_figures(answer)}[/]")
+
+
+def print_trace(answer: Answer) -> None:
+    rows = [
+        (
+            span["stage"],
+            f"{span['duration_ms']:.1f} ms",
+            f"{span['cpu_ms']:.1f} ms",
+            ", ".join(f"{name} {value}" for name, value in span["counts"].items()),
+        )
+        for span in answer.trace["spans"]
+    ]
+    print_table(["stage", "time", "CPU", "figures"], rows)
+
+
+def _marked(text: str, style: str) -> Text:
+    marked = Text(text, style=style)
+    marked.highlight_regex(r"\[Source \d+\]", "cyan")
+    return marked
+
+
+def _first_of_each(answer: Answer) -> list[tuple[int, Any]]:
+    first: dict[tuple[int, int], Any] = {}
+    for citation in answer.citations:
+        first.setdefault((citation.number, citation.start), citation)
+    return [(number, citation) for (number, _), citation in first.items()]
+
+
+def _figures(answer: Answer) -> str:
+    total = answer.trace["total_ms"]
+    if answer.status == "abstained":
+        return f"no answer found · {len(answer.sources)} sources read · {total:.0f} ms"
+    grounded = "grounded" if answer.is_grounded else "not grounded"
+    return (
+        f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
+        f"{len(answer.sources)} sources read · {answer.provider} · {total:.0f} ms"
+    )

@@ -1,0 +1,233 @@
+"""The engine: everything a door needs, in one object.
+
+async with Engine() as engine:
+    await engine.ingest(["manuals/"])
+    answer = await engine.ask("How long is the notice period?")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+
+from ragstone.errors import InputError
+from ragstone.ingest.pipeline import Ingestor, Progress
+from ragstone.plugins import PartContext, find
+from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.pipeline import Pipeline
+from ragstone.query.refine.filter import SimilarityFilter
+from ragstone.query.refine.select import MmrSelector
+from ragstone.query.retrieve.hybrid import HybridRetriever
+from ragstone.query.understand.validate import clean_question
+from ragstone.settings import Settings, load_settings
+from ragstone.stages import Catalog, Embedder, Index, Provider, Refiner
+from ragstone.stores.files import prepare
+from ragstone.trace import Trace
+from ragstone.types import (
+    DEFAULT_COLLECTION,
+    Answer,
+    Document,
+    Event,
+    Finished,
+    Hits,
+    IngestReport,
+    Query,
+    RetrievalMethod,
+)
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+
+class QueryOptions(TypedDict, total=False):
+    """What may be said with a question; what is left out or None comes from the settings."""
+
+    collection: str
+    upload_id: str | None
+    document_ids: Sequence[str]
+    method: RetrievalMethod | None
+    top_k: int | None
+    mmr_lambda: float | None
+    temperature: float | None
+    request_id: str
+
+
+_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Engine:
+    """Asks, streams, searches, ingests. Any part can be handed in ready-made."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        embedder: Embedder | None = None,
+        catalog: Catalog | None = None,
+        index: Index | None = None,
+        provider: Provider | None = None,
+    ) -> None:
+        self.settings = settings or load_settings().settings
+        self.embedder = embedder or _shipped_embedder()
+        directory = prepare(self.settings.data.directory)
+        self.catalog = catalog or _sqlite_catalog(directory)
+        self.index = index or _embedded_index(self.catalog, self.embedder, self.settings)
+        context = PartContext(self.settings, self.embedder, self.index)
+        self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
+        self._pipeline = self._assemble(context)
+
+    def _assemble(self, context: PartContext) -> Pipeline:
+        refine = self.settings.refine
+        refiners: list[Refiner] = [SimilarityFilter(refine.min_similarity, refine.min_chunks)]
+        if refine.reranker_enabled:
+            refiners.append(find("reranker", refine.reranker)(context))
+        refiners.append(MmrSelector(self.index))
+        ground = self.settings.ground
+        return Pipeline(
+            HybridRetriever(self.catalog, self.index, self.embedder, self.settings.retrieve),
+            refiners,
+            ContextBuilder(self.embedder, ground.max_context_tokens, ground.max_context_chars),
+            self.provider,
+        )
+
+    async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
+        """The whole answer to a question."""
+        answer: Answer | None = None
+        async for event in self.stream(question, **options):
+            if isinstance(event, Finished):
+                answer = event.answer
+        assert answer is not None, "a stream always ends with Finished"
+        return answer
+
+    def ask_sync(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
+        """`ask` for code without an event loop."""
+        return asyncio.run(self.ask(question, **options))
+
+    async def stream(self, question: str, **options: Unpack[QueryOptions]) -> AsyncIterator[Event]:
+        """The events of an answer as they happen: sources, tokens, and the finished answer."""
+        query = self._query(question, options)
+        trace = Trace(options.get("request_id") or query.id)
+        async for event in self._pipeline.answer(query, trace):
+            if isinstance(event, Finished):
+                await asyncio.to_thread(
+                    self.catalog.record, event.answer, query_log=self.settings.journal.query_log
+                )
+            yield event
+
+    async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
+        """The evidence alone, without an answer."""
+        query = self._query(question, options)
+        return await self._pipeline.search(query, Trace(query.id))
+
+    async def ingest(
+        self,
+        paths: Sequence[str | PathLike[str]],
+        *,
+        collection: str = DEFAULT_COLLECTION,
+        upload_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Read files and folders into a collection; what is unchanged is left alone."""
+        from ragstone.ingest.split import SentenceSplitter
+
+        check_collection(collection)
+        options = self.settings.ingest
+        splitter = SentenceSplitter(
+            self.embedder, chunk_tokens=options.chunk_tokens, overlap_tokens=options.overlap_tokens
+        )
+        ingestor = Ingestor(self.catalog, self.index, self.embedder, splitter, options)
+        self._refuse_other_embedder(collection)
+        return await asyncio.to_thread(
+            ingestor.run,
+            [Path(path) for path in paths],
+            collection=collection,
+            upload_id=upload_id,
+            progress=progress,
+        )
+
+    async def delete(self, document_id: str) -> None:
+        """Remove a document completely: text, vectors and terms."""
+        collection = self.catalog.document(document_id).collection
+        self.catalog.delete(document_id)
+        self.index.refresh(collection)
+
+    def documents(self, collection: str = DEFAULT_COLLECTION) -> list[Document]:
+        return self.catalog.documents(check_collection(collection))
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalog.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def _query(self, question: str, options: QueryOptions) -> Query:
+        """A question with its options filled in, or a refusal."""
+        settings = self.settings
+        limits = settings.understand
+        text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
+        collection = check_collection(options.get("collection") or DEFAULT_COLLECTION)
+        self._refuse_other_embedder(collection)
+        mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
+        return Query(
+            id=uuid.uuid4().hex,
+            text=text,
+            collection=collection,
+            upload_id=options.get("upload_id"),
+            document_ids=tuple(options.get("document_ids") or ()),
+            method=options.get("method") or settings.retrieve.method,
+            top_k=options.get("top_k") or settings.refine.top_k,
+            mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
+            temperature=settings.ground.temperature if temperature is None else temperature,
+        )
+
+    def _refuse_other_embedder(self, collection: str) -> None:
+        held = self.catalog.embedder_of(collection)
+        if held is not None and held != self.embedder.name:
+            from ragstone.stores.catalog import other_embedder
+
+            raise other_embedder(collection, held, self.embedder.name)
+
+
+def check_collection(name: str) -> str:
+    """A collection's name becomes a folder's name, so it must be a plain one."""
+    if not _COLLECTION_NAME.fullmatch(name):
+        raise InputError(
+            f"'{name}' cannot be the name of a collection.",
+            hint="Use letters, digits, dots, dashes and underscores; at most 100.",
+        )
+    return name
+
+
+def _shipped_embedder() -> Embedder:
+    from ragstone.models.embedder import OnnxEmbedder
+
+    return OnnxEmbedder()
+
+
+def _sqlite_catalog(directory: Path) -> Catalog:
+    from ragstone.stores.catalog import SqlCatalog
+
+    return SqlCatalog.in_directory(directory)
+
+
+def _embedded_index(catalog: Catalog, embedder: Embedder, settings: Settings) -> Index:
+    from ragstone.stores.embedded import EmbeddedIndex
+
+    return EmbeddedIndex(
+        catalog,
+        settings.data.directory / "index",
+        dimension=embedder.dimension,
+        lock_timeout_s=settings.data.lock_timeout_s,
+    )

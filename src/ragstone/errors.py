@@ -1,0 +1,61 @@
+"""The error tree: every failure a person can meet, as a sentence with a hint.
+
+    RagstoneError              message, hint, retryable
+    ├── SettingsError          a value, file or flag is wrong; nothing was started
+    ├── InputError             the question or request itself cannot be used
+    ├── IngestError            one document could not be read
+    ├── StoreError             the data directory, catalog or index cannot be used
+    │   └── StoreBusyError     another process is writing; try again
+    ├── ProviderError          a model or service did not answer
+    └── NotFoundError          nothing has that id
+
+"No evidence" and "ungrounded" are answers, not errors.
+"""
+
+from __future__ import annotations
+
+
+class RagstoneError(Exception):
+    """A failure that is explained: `message` says what happened, `hint` what to do about it."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class SettingsError(RagstoneError):
+    """A setting, preset, plug-in name or flag that cannot be used."""
+
+
+class InputError(RagstoneError):
+    """A question or request that is refused before any work is done."""
+
+
+class IngestError(RagstoneError):
+    """One document that could not be read; the others go on."""
+
+
+class StoreError(RagstoneError):
+    """The data directory, the catalog or the index cannot be used."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds the writer's place."""
+
+    retryable = True
+
+
+class ProviderError(RagstoneError):
+    """A model or outside service that did not answer."""
+
+    retryable = True
+
+
+class NotFoundError(RagstoneError):
+    """No collection, document or query has that id."""

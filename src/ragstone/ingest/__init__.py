@@ -1,0 +1,1 @@
+"""Document in, index out."""

@@ -1,0 +1,194 @@
+"""A document's text to chunks: whole sentences under one heading and on one page, with overlap.
+
+A chunk is sized in the embedder's own tokens, its heading path included, because that is what is
+embedded. It ends at a page's end, so that the page of a chunk is the page of all its sentences.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ragstone.sentences import sentence_spans
+from ragstone.stages import Block, Embedder, Heading, Loaded
+from ragstone.types import Chunk
+
+# The embedder's start and end markers.
+_SPECIAL_TOKENS = 2
+# A heading path never takes more than this share of a chunk.
+_HEADER_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of text under one heading path and on one page."""
+
+    start: int
+    end: int
+    heading_path: tuple[str, ...]
+    page: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The smallest piece a chunk is made of: a sentence, or a block that should stay whole."""
+
+    start: int
+    end: int
+    content_type: str = "text"
+
+
+class SentenceSplitter:
+    """Packs sentences into chunks of at most `chunk_tokens`."""
+
+    def __init__(self, embedder: Embedder, *, chunk_tokens: int, overlap_tokens: int) -> None:
+        self._embedder = embedder
+        self._chunk_tokens = min(chunk_tokens, embedder.max_tokens)
+        self._overlap_tokens = min(overlap_tokens, self._chunk_tokens // 2)
+
+    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]:
+        tokens = self._embedder.token_starts(loaded.text)
+        chunks: list[Chunk] = []
+        for section in sections(loaded):
+            path = section.heading_path
+            header = len(self._embedder.token_starts(" > ".join(path))) if path else 0
+            header = min(header, int(self._chunk_tokens * _HEADER_SHARE))
+            budget = self._chunk_tokens - _SPECIAL_TOKENS - header
+            units = list(_units(loaded, section, tokens, budget))
+            for packed in pack(units, tokens, budget=budget, overlap=self._overlap_tokens):
+                start, end = packed[0].start, packed[-1].end
+                kinds = {unit.content_type for unit in packed}
+                chunks.append(
+                    Chunk(
+                        document_id=document_id,
+                        index=len(chunks),
+                        text=loaded.text[start:end],
+                        start=start,
+                        end=end,
+                        document_name=document_name,
+                        page=section.page,
+                        heading_path=path,
+                        content_type=kinds.pop() if len(kinds) == 1 else "text",
+                    )
+                )
+        return chunks
+
+
+def sections(loaded: Loaded) -> Iterator[Section]:
+    """Cut the text at every heading and every page; the heading's own line is left out."""
+    heading_starts = [heading.start for heading in loaded.headings]
+    cuts = sorted({0, *heading_starts, *loaded.page_starts})
+    for start, end in zip(cuts, [*cuts[1:], len(loaded.text)], strict=True):
+        before = loaded.headings[: bisect_right(heading_starts, start)]
+        page = bisect_right(loaded.page_starts, start) or None
+        body = _after_line(loaded.text, start, end) if start in heading_starts else start
+        if loaded.text[body:end].strip():
+            yield Section(body, end, heading_path(before), page)
+
+
+def heading_path(headings: Sequence[Heading]) -> tuple[str, ...]:
+    """The titles that stand over the end of `headings`, outermost first."""
+    path: list[Heading] = []
+    for heading in headings:
+        while path and path[-1].level >= heading.level:
+            path.pop()
+        path.append(heading)
+    return tuple(heading.title for heading in path)
+
+
+def pack(
+    units: Sequence[Unit], tokens: Sequence[int], *, budget: int, overlap: int
+) -> Iterator[list[Unit]]:
+    """Group units in order into runs of at most `budget` tokens, each repeating the last few."""
+    run: list[Unit] = []
+    for unit in units:
+        if run and count_tokens(tokens, run[0].start, unit.end) > budget:
+            yield run
+            run = _tail(run, unit, tokens, budget=budget, overlap=overlap)
+        run.append(unit)
+    if run:
+        yield run
+
+
+def _tail(
+    run: list[Unit], following: Unit, tokens: Sequence[int], *, budget: int, overlap: int
+) -> list[Unit]:
+    """The last sentences of a run that fit both the overlap and, with `following`, the budget."""
+    begin = len(run)
+    while begin > 1:
+        start = run[begin - 1].start
+        too_long = count_tokens(tokens, start, run[-1].end) > overlap
+        if too_long or count_tokens(tokens, start, following.end) > budget:
+            break
+        begin -= 1
+    return run[begin:]
+
+
+def count_tokens(tokens: Sequence[int], start: int, end: int) -> int:
+    """How many tokens begin in a span, given the offsets of all."""
+    return bisect_left(tokens, end) - bisect_left(tokens, start)
+
+
+def _units(loaded: Loaded, section: Section, tokens: Sequence[int], budget: int) -> Iterator[Unit]:
+    for unit in _whole_units(loaded, section):
+        if count_tokens(tokens, unit.start, unit.end) <= budget:
+            yield unit
+        elif unit.content_type != "text":
+            # A block that does not fit is cut at its lines.
+            for line in _lines(loaded.text, unit):
+                yield from _cut(loaded.text, line, tokens, budget)
+        else:
+            yield from _cut(loaded.text, unit, tokens, budget)
+
+
+def _whole_units(loaded: Loaded, section: Section) -> Iterator[Unit]:
+    position = section.start
+    for block in _inside(loaded.blocks, section):
+        yield from _sentences(loaded.text, position, block.start)
+        text = loaded.text[block.start : block.end]
+        yield Unit(block.start, block.start + len(text.rstrip()), block.content_type)
+        position = block.end
+    yield from _sentences(loaded.text, position, section.end)
+
+
+def _inside(blocks: Sequence[Block], section: Section) -> Iterator[Block]:
+    position = section.start
+    for block in blocks:
+        if block.start >= position and block.end <= section.end:
+            yield block
+            position = block.end
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
+    for begin, stop in sentence_spans(text[start:end]):
+        yield Unit(start + begin, start + stop)
+
+
+def _lines(text: str, unit: Unit) -> Iterator[Unit]:
+    position = unit.start
+    for line in text[unit.start : unit.end].splitlines(keepends=True):
+        stripped = line.rstrip()
+        if stripped:
+            yield Unit(position, position + len(stripped), unit.content_type)
+        position += len(line)
+
+
+def _cut(text: str, unit: Unit, tokens: Sequence[int], budget: int) -> Iterator[Unit]:
+    """Pieces of at most `budget` tokens, between words where the text has any."""
+    position = unit.start
+    while count_tokens(tokens, position, unit.end) > budget:
+        limit = tokens[bisect_left(tokens, position) + budget]
+        end = limit
+        while end > position and not text[end - 1].isspace():
+            end -= 1
+        end = end if end > position else limit
+        yield Unit(position, end, unit.content_type)
+        position = end
+    if position < unit.end:
+        yield Unit(position, unit.end, unit.content_type)
+
+
+def _after_line(text: str, start: int, end: int) -> int:
+    newline = text.find("\n", start, end)
+    return end if newline < 0 else newline + 1

@@ -1,0 +1,1 @@
+"""The local models: what is shipped, what can be pulled, and how they are run."""

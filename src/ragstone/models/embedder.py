@@ -1,0 +1,104 @@
+"""The embedder that is shipped in the package: text → unit vectors, on the CPU, with no network.
+
+all-MiniLM-L6-v2 as int8 ONNX with pooling and normalisation in the graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragstone.errors import StoreError
+from ragstone.stages import Vectors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SHIPPED = "all-minilm-l6-v2"
+
+# Texts of similar length share a batch, so that little is spent on padding.
+BATCH_TEXTS = 16
+
+
+class OnnxEmbedder:
+    """A sentence embedder in ONNX with its tokenizer beside it, loaded at first use."""
+
+    name = SHIPPED
+    dimension = 384
+    max_tokens = 256
+
+    def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
+        self._directory = directory or Path(str(resources.files(__package__) / "data" / SHIPPED))
+        self._threads = threads
+        self._loading = threading.Lock()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self._read("tokenizer.json").decode("utf-8"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        # Spinning threads would burn the CPU time of whoever shares the machine.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        with self._loading:
+            return onnxruntime.InferenceSession(
+                self._read("model.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+
+    def _read(self, file: str) -> bytes:
+        try:
+            return (self._directory / file).read_bytes()
+        except OSError as error:
+            raise StoreError(
+                f"The embedder's file {file} is missing from the installation.",
+                hint="Install Ragstone again.",
+            ) from error
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit vector per text; what is beyond `max_tokens` does not count."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        if not texts:
+            return vectors
+        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts))]
+        # The last token is the end marker and must survive the cut.
+        ids = [row if len(row) <= self.max_tokens else [*row[: self.max_tokens - 1], row[-1]]
+               for row in encoded]  # fmt: skip
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        for begin in range(0, len(order), BATCH_TEXTS):
+            batch = order[begin : begin + BATCH_TEXTS]
+            vectors[batch] = self._run([ids[i] for i in batch])
+        return vectors
+
+    def _run(self, rows: list[list[int]]) -> Vectors:
+        width = max(len(row) for row in rows)
+        ids = np.zeros((len(rows), width), dtype=np.int64)
+        mask = np.zeros((len(rows), width), dtype=np.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        result: Vectors = self._session.run(
+            ["embedding"], {"input_ids": ids, "attention_mask": mask}
+        )[0]
+        return result
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """The offset of every token of `text`, in order, without the special ones."""
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        return [start for start, _ in encoding.offsets]

@@ -1,0 +1,59 @@
+"""Finding parts by name: built-ins are registered as entry points, the same way as a stranger's.
+
+A plug-in declares, in its own pyproject.toml, e.g.
+`[project.entry-points."ragstone.provider"]  mine = "my_package:build"`, where `build(context)`
+returns the part. `context` is the `PartContext` below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from ragstone.errors import SettingsError
+from ragstone.settings import Settings
+from ragstone.stages import Embedder, Index
+
+GROUPS = {
+    "provider": "ragstone.provider",
+    "reranker": "ragstone.reranker",
+    "loader": "ragstone.loader",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartContext:
+    """What a part may be built from."""
+
+    settings: Settings
+    embedder: Embedder
+    index: Index
+
+
+def available(slot: str) -> dict[str, EntryPoint]:
+    """Every installed part for a slot, by name; an outside one replaces a built-in of that name."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUPS[slot]), key=lambda p: p.value):
+        if point.name not in found or not point.value.startswith("ragstone."):
+            found[point.name] = point
+    return found
+
+
+def find(slot: str, name: str) -> Callable[..., Any]:
+    """The factory of a part. Importing it happens here and not before."""
+    points = available(slot)
+    if name not in points:
+        raise SettingsError(
+            f"No {slot} named '{name}' is installed.",
+            hint=f"Installed: {', '.join(sorted(points)) or 'none'}.",
+        )
+    try:
+        factory: Callable[..., Any] = points[name].load()
+    except ImportError as error:
+        raise SettingsError(
+            f"The {slot} '{name}' needs a package that is not installed: {error}.",
+            hint=f"Try: pip install 'ragstone[{name}]'",
+        ) from error
+    return factory

@@ -1,0 +1,1 @@
+"""Does the evidence carry the answer?"""

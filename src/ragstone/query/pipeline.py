@@ -1,0 +1,109 @@
+"""The way of a question, stated once: retrieve → refine → ground → generate → cite → check.
+
+One async generator that every door drains: `ask` keeps the last event, a stream forwards them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from ragstone.query.check.confidence import confidence
+from ragstone.query.check.ground import GROUNDED, check_claim, groundedness
+from ragstone.query.ground.cite import MarkerStream, resolve, statements
+from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.ground.prompt import build_prompt
+from ragstone.stages import Provider, Refiner, Retriever
+from ragstone.trace import Trace
+from ragstone.types import (
+    NO_ANSWER,
+    Answer,
+    Citation,
+    Claim,
+    Event,
+    Finished,
+    Hits,
+    Query,
+    Source,
+    SourcesFound,
+    Token,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The parts in their slots. The refiners stand in a row; everything else has its place."""
+
+    retriever: Retriever
+    refiners: Sequence[Refiner]
+    context: ContextBuilder
+    provider: Provider
+
+    async def search(self, query: Query, trace: Trace) -> Hits:
+        """The evidence alone: retrieve, then refine."""
+        hits = await self.retriever.retrieve(query, trace)
+        for refiner in self.refiners:
+            with trace.span(f"refine.{refiner.name}") as span:
+                span.count(chunks_in=len(hits))
+                hits = await refiner.refine(query, hits, span)
+        return hits
+
+    async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
+        hits = await self.search(query, trace)
+        with trace.span("ground.context") as span:
+            sources = self.context.build(hits, span)
+        yield SourcesFound(sources)
+        with trace.span("ground.generate") as span:
+            stream = MarkerStream(len(sources))
+            text = ""
+            async for piece in self.provider.stream(build_prompt(query, sources)):
+                if ready := stream.feed(piece):
+                    text += ready
+                    yield Token(ready)
+            if rest := stream.close():
+                text += rest
+                yield Token(rest)
+            span.count(provider=self.provider.name, model=self.provider.model, chars=len(text))
+            for marker in stream.dangling:
+                span.note(f"The marker {marker} points to no source and was removed.")
+        answer = self._checked(query, text, sources, trace)
+        yield Finished(answer)
+
+    def _checked(
+        self, query: Query, text: str, sources: tuple[Source, ...], trace: Trace
+    ) -> Answer:
+        abstained = not text.strip() or NO_ANSWER in text
+        citations: tuple[Citation, ...] = ()
+        claims: tuple[Claim, ...] = ()
+        if not abstained:
+            with trace.span("ground.cite") as span:
+                said = list(statements(text))
+                citations = tuple(one for part in said for one in resolve(part, sources))
+                span.count(claims=len(said), citations=len(citations))
+            with trace.span("check.ground") as span:
+                claims = tuple(check_claim(part, sources) for part in said)
+                span.count(groundedness_score=round(groundedness(claims), 4))
+        score = groundedness(claims)
+        return Answer(
+            query_id=query.id,
+            question=query.text,
+            collection=query.collection,
+            text=text.strip() or NO_ANSWER,
+            status="abstained" if abstained else "answered",
+            citations=citations,
+            claims=claims,
+            sources=sources,
+            is_grounded=score > GROUNDED,
+            groundedness_score=round(score, 4),
+            confidence=0.0 if abstained else confidence(query.text, citations, sources, score),
+            degraded=tuple(trace.degraded),
+            notes=tuple(trace.notes()),
+            provider=self.provider.name,
+            model=self.provider.model,
+            chunks_retrieved=_retrieved(trace),
+            trace=trace.as_dict(),
+        )
+
+
+def _retrieved(trace: Trace) -> int:
+    return next((span.counts["chunks_in"] for span in trace.spans if span.stage == "fuse"), 0)

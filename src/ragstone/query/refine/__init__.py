@@ -1,0 +1,1 @@
+"""From candidate hits to the few that are worth reading."""

@@ -1,0 +1,1 @@
+"""From what was typed to a question that can be searched."""

@@ -1,0 +1,1 @@
+"""The HTTP doors: thin; they validate, call the engine and shape the reply."""

@@ -1,0 +1,87 @@
+"""Failures → problem documents (RFC 9457). The only place where an HTTP status is decided."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ragstone.errors import (
+    IngestError,
+    InputError,
+    NotFoundError,
+    ProviderError,
+    RagstoneError,
+    SettingsError,
+    StoreBusyError,
+    StoreError,
+)
+from ragstone.server.schemas import Problem
+
+log = logging.getLogger(__name__)
+
+# The first family that fits decides.
+_STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
+    (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (IngestError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (SettingsError, HTTPStatus.BAD_REQUEST),
+    (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ProviderError, HTTPStatus.BAD_GATEWAY),
+    (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
+
+def install(app: FastAPI) -> None:
+    """Give every failure its problem document."""
+    app.add_exception_handler(RagstoneError, _explained)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def problem(request: Request, status: int, detail: str, hint: str = "") -> JSONResponse:
+    body = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        hint=hint,
+        request_id=getattr(request.state, "request_id", ""),
+    )
+    return JSONResponse(body.model_dump(), status, media_type="application/problem+json")
+
+
+def status_of(error: RagstoneError) -> HTTPStatus:
+    return next(
+        (status for family, status in _STATUS if isinstance(error, family)),
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+    )
+
+
+async def _explained(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RagstoneError)
+    return problem(request, status_of(error), error.message, error.hint)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    detail = f"{where}: {first['msg']}." if where else f"The body is wrong: {first['msg']}."
+    hint = "See /docs for the shape of the request."
+    return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, hint)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return problem(request, error.status_code, str(error.detail), "See /docs for all addresses.")
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected failure", exc_info=error)
+    detail = "Something went wrong inside the server."
+    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail, "The log says more.")

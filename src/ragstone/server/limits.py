@@ -1,0 +1,64 @@
+"""What every request passes through: its id, and the limit on its size."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ragstone.errors import InputError
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestId:
+    """Takes X-Request-ID or makes one, and sends it back with the reply."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def tagged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", ()), (b"x-request-id", request_id.encode()),
+                ]  # fmt: skip
+            await send(message)
+
+        await self._app(scope, receive, tagged)
+
+
+class BodyTooLargeError(InputError):
+    """A request body over the limit."""
+
+
+class BodyLimit:
+    """Refuses a body as soon as it is longer than allowed, whatever its header says."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._max_bytes:
+                raise BodyTooLargeError(
+                    f"The request is larger than {self._max_bytes / 1e6:g} MB.",
+                    hint="Send less, or raise RAGSTONE_SERVER_MAX_BODY_MB.",
+                )
+            return message
+
+        await self._app(scope, counted if scope["type"] == "http" else receive, send)

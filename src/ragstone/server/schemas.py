@@ -1,0 +1,136 @@
+"""The shapes of requests and replies, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragstone.types import DEFAULT_COLLECTION, Answer, Citation, Claim, RetrievalMethod, Source
+
+
+class QueryRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"query": "How long is the notice period?", "collection": "demo"}]
+        },
+    )
+
+    query: str = Field(description="The question; 3 to 1,000 characters after trimming.")
+    collection: str = Field(DEFAULT_COLLECTION, description="Where to look.")
+    upload_id: str | None = Field(None, description="Only documents of this upload.")
+    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
+    mmr_lambda: float | None = Field(None, ge=0, le=1, description="Relevance against diversity.")
+    temperature: float | None = Field(None, ge=0, le=2, description="Of the model.")
+    method: RetrievalMethod | None = Field(None, description="How to search.")
+
+
+class CitationReply(BaseModel):
+    number: int
+    document_id: str
+    document_name: str
+    page: int | None
+    chunk_id: str
+    snippet: str
+    relevance_score: float
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, citation: Citation) -> Self:
+        return cls(**dataclasses.asdict(citation))
+
+
+class UsedChunk(BaseModel):
+    chunk_id: str
+    relevance_score: float
+    retrieval_method: str
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        hit = source.hit
+        return cls(chunk_id=hit.chunk.id, relevance_score=hit.score, retrieval_method=hit.method)
+
+
+class ClaimReply(BaseModel):
+    text: str
+    start: int
+    end: int
+    citations: list[int]
+    verdict: str
+    score: float
+
+    @classmethod
+    def of(cls, claim: Claim) -> Self:
+        return cls(**dataclasses.asdict(claim) | {"citations": list(claim.citations)})
+
+
+class QueryMetadata(BaseModel):
+    retrieval_time_ms: float
+    generation_time_ms: float
+    total_time_ms: float
+    chunks_retrieved: int
+    chunks_used: int
+    llm_provider: str
+    model: str
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        took = {span["stage"]: span["duration_ms"] for span in answer.trace["spans"]}
+        searching = ("embed", "fuse", "read", "retrieve.", "refine.")
+        return cls(
+            retrieval_time_ms=round(
+                sum(ms for stage, ms in took.items() if stage.startswith(searching)), 3
+            ),
+            generation_time_ms=took.get("ground.generate", 0.0),
+            total_time_ms=answer.trace["total_ms"],
+            chunks_retrieved=answer.chunks_retrieved,
+            chunks_used=len(answer.sources),
+            llm_provider=answer.provider,
+            model=answer.model,
+        )
+
+
+class QueryReply(BaseModel):
+    query_id: str
+    answer: str
+    citations: list[CitationReply]
+    used_chunks: list[UsedChunk]
+    claims: list[ClaimReply]
+    confidence: float
+    is_grounded: bool
+    groundedness_score: float
+    status: str
+    degraded: list[str]
+    metadata: QueryMetadata
+    trace: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, answer: Answer, *, with_trace: bool = False) -> Self:
+        return cls(
+            query_id=answer.query_id,
+            answer=answer.text,
+            citations=[CitationReply.of(citation) for citation in answer.citations],
+            used_chunks=[UsedChunk.of(source) for source in answer.sources],
+            claims=[ClaimReply.of(claim) for claim in answer.claims],
+            confidence=answer.confidence,
+            is_grounded=answer.is_grounded,
+            groundedness_score=answer.groundedness_score,
+            status=answer.status,
+            degraded=list(answer.degraded),
+            metadata=QueryMetadata.of(answer),
+            trace=dict(answer.trace) if with_trace else None,
+        )
+
+
+class Problem(BaseModel):
+    """RFC 9457: what went wrong, in a sentence, and what to do about it."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    hint: str = ""
+    request_id: str = ""

@@ -1,0 +1,27 @@
+"""Settings: the only reader of the environment and of ragstone.toml."""
+
+from ragstone.settings.layers import (
+    LoadedSettings,
+    Setting,
+    allowed_values,
+    load_settings,
+    preset_values,
+)
+from ragstone.settings.tree import (
+    PRESETS,
+    IngestSettings,
+    RetrieveSettings,
+    Settings,
+)
+
+__all__ = [
+    "PRESETS",
+    "IngestSettings",
+    "LoadedSettings",
+    "RetrieveSettings",
+    "Setting",
+    "Settings",
+    "allowed_values",
+    "load_settings",
+    "preset_values",
+]

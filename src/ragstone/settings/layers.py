@@ -1,0 +1,248 @@
+"""The layers: flags > environment > ragstone.toml > preset > the defaults of the tree.
+
+Every value keeps its origin, so that `ragstone settings` can say who set it and an error can name
+the culprit. Nothing else reads the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ragstone.errors import SettingsError
+from ragstone.settings.tree import NOT_USED_YET, PRESETS, Section, Settings
+
+CONFIG_FILE = "ragstone.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value and who set it."""
+
+    path: str
+    value: Any
+    origin: str
+    description: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The tree, the origin of every value, and the known names that nothing reads."""
+
+    settings: Settings
+    listing: tuple[Setting, ...]
+    unused: tuple[str, ...]
+
+
+def load_settings(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Read all layers. `flags` are keyed by path (`refine.top_k`) or by variable name."""
+    environ = os.environ if environ is None else environ
+    flag_layer = _by_path(flags or {}, origin="flag")
+    environ_layer = _from_environ(environ)
+    file_layer = _from_file(config_file, environ)
+    chosen = [layer["preset"][0] for layer in (flag_layer, environ_layer, file_layer)
+              if "preset" in layer]  # fmt: skip
+    preset = str(chosen[0] if chosen else Settings.model_fields["preset"].default)
+    layers = (_from_preset(preset), file_layer, environ_layer, flag_layer)
+    merged: dict[str, tuple[Any, str]] = {}
+    for layer in layers:
+        merged.update(layer)
+    settings = _validate(merged)
+    unused = tuple(name for name in NOT_USED_YET if name in environ)
+    return LoadedSettings(settings, tuple(_listing(settings, merged)), unused)
+
+
+def preset_values(preset: str) -> dict[str, Any]:
+    """What a preset sets, by path."""
+    return {path: value for path, (value, _) in _from_preset(preset).items()}
+
+
+@cache
+def _fields() -> dict[str, FieldInfo]:
+    """Every field by its path, in order."""
+    found: dict[str, FieldInfo] = {}
+    for name, info in Settings.model_fields.items():
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            for inner, inner_info in section.model_fields.items():
+                found[f"{name}.{inner}"] = inner_info
+        else:
+            found[name] = info
+    return found
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """The variables that set a path: the design documents' names and RAGSTONE_SECTION_FIELD."""
+    extra = _fields()[path].json_schema_extra
+    listed = extra.get("names") if isinstance(extra, dict) else None
+    own = [str(name) for name in listed] if isinstance(listed, list) else []
+    regular = f"RAGSTONE_{path.replace('.', '_').upper()}"
+    return tuple(dict.fromkeys([*own, regular]))
+
+
+@cache
+def _paths_of_names() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for path in _fields():
+        for name in _names(path):
+            found[name] = (*found.get(name, ()), path)
+    return found
+
+
+_Layer = dict[str, tuple[Any, str]]
+
+
+def _by_path(values: Mapping[str, Any], *, origin: str) -> _Layer:
+    layer: _Layer = {}
+    for key, value in values.items():
+        if key in _fields():
+            layer[key] = (value, f"{origin} {key}" if origin == "flag" else origin)
+        elif key in _paths_of_names():
+            for path in _paths_of_names()[key]:
+                layer[path] = (value, f"{origin} {key}" if origin == "flag" else origin)
+        else:
+            raise _unknown(key, origin)
+    return layer
+
+
+def _from_environ(environ: Mapping[str, str]) -> _Layer:
+    layer: _Layer = {}
+    for name in sorted(environ):
+        # A misspelt name would be ignored in silence; refuse those that can only be meant for us.
+        if name in _paths_of_names():
+            for path in _paths_of_names()[name]:
+                # A field's own first name wins over one it shares: RETRIEVAL_FINAL_K over RAG_TOP_K
+                if path in layer and name == _names(path)[0]:
+                    continue
+                layer[path] = (environ[name], f"environment {name}")
+        elif _is_misspelt(name):
+            raise _unknown(name, "environment")
+    return layer
+
+
+def _is_misspelt(name: str) -> bool:
+    """Whether a variable that we do not know can only be meant for us."""
+    if name.startswith("RAGSTONE_"):
+        return name != "RAGSTONE_CONFIG"
+    ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in NOT_USED_YET
+    return ours and bool(difflib.get_close_matches(name, _paths_of_names(), n=1, cutoff=0.85))
+
+
+def _from_file(config_file: Path | None, environ: Mapping[str, str]) -> _Layer:
+    named = config_file or (
+        Path(environ["RAGSTONE_CONFIG"]) if environ.get("RAGSTONE_CONFIG") else None
+    )
+    path = named or Path(CONFIG_FILE)
+    if not path.is_file():
+        if named is not None:
+            raise SettingsError(
+                f"The settings file '{named}' does not exist.",
+                hint="Give --config the path of a TOML file.",
+            )
+        return {}
+    return _by_path(_flatten(_parse_toml(path)), origin=str(path))
+
+
+def _parse_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(
+            f"The settings file '{path}' cannot be read: {error}.",
+            hint="It must be a TOML file in UTF-8.",
+        ) from error
+
+
+def _from_preset(preset: str) -> _Layer:
+    if preset not in PRESETS:
+        raise SettingsError(
+            f"The setting preset is '{preset}', which is not allowed.",
+            hint=f"Allowed: {', '.join(PRESETS)}.",
+        )
+    text = resources.files("ragstone").joinpath("presets", f"{preset}.toml").read_text("utf-8")
+    values = _flatten(tomllib.loads(text))
+    values["preset"] = preset
+    return _by_path(values, origin=f"preset {preset}")
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _unknown(name: str, origin: str) -> SettingsError:
+    known = [*_fields(), *_paths_of_names()]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"Did you mean {close[0]}?" if close else "See all names with: ragstone settings"
+    return SettingsError(f"There is no setting named '{name}' ({origin}).", hint=hint)
+
+
+def _validate(merged: _Layer) -> Settings:
+    tree: dict[str, Any] = {}
+    for path, (value, _) in merged.items():
+        section, _, name = path.rpartition(".")
+        (tree.setdefault(section, {}) if section else tree)[name] = value
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        raise _refusal(error, merged) from error
+
+
+def _refusal(error: ValidationError, merged: _Layer) -> SettingsError:
+    """The first wrong value as one sentence: its name, the value and what is allowed."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"][:2])
+    value, origin = merged.get(path, (first["input"], "default"))
+    name = origin.rpartition(" ")[2] if origin.startswith(("environment", "flag")) else path
+    more = f" ({len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    return SettingsError(
+        f"The setting {name} is '{value}' ({origin}), which is not allowed{more}.",
+        hint=f"Allowed: {allowed_values(path)}.",
+    )
+
+
+def allowed_values(path: str) -> str:
+    """What a setting may be, in words."""
+    info = _fields()[path]
+    choices = [arg for arg in get_args(info.annotation) if isinstance(arg, str)]
+    if choices:
+        return ", ".join(choices)
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    members = (info.annotation, *get_args(info.annotation))
+    words = next((word for kind, word in kinds.items() if kind in members), "a path")
+    bounds = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
+    for constraint in info.metadata:
+        for key, phrase in bounds.items():
+            if (limit := getattr(constraint, key, None)) is not None:
+                words += " " + phrase.format(limit)
+    return words
+
+
+def _listing(settings: Settings, merged: _Layer) -> Iterable[Setting]:
+    for path, info in _fields().items():
+        value: Any = settings
+        for part in path.split("."):
+            value = getattr(value, part)
+        origin = merged[path][1] if path in merged else "default"
+        yield Setting(path, value, origin, info.description or "", _names(path))

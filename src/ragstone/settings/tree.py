@@ -1,0 +1,166 @@
+"""Everything that can be set, one section per room, in the order of the pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from ragstone.types import RetrievalMethod
+
+PRESETS = ("minimal", "classic", "balanced", "careful")
+
+
+def _setting(default: Any, description: str, *names: str, **bounds: Any) -> Any:
+    """A described, bounded field that also answers to the design documents' variable `names`."""
+    return Field(default, description=description, json_schema_extra={"names": [*names]}, **bounds)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class DataSettings(Section):
+    directory: Path = _setting(
+        Path(platformdirs.user_data_dir("ragstone", appauthor=False)),
+        "Where documents, index and journal are kept.",
+        "RAGSTONE_DATA",
+    )
+    lock_timeout_s: float = _setting(
+        10.0, "How long a second writer waits for its turn.", ge=0, le=3600
+    )
+
+
+class IngestSettings(Section):
+    max_file_mb: float = _setting(200.0, "Larger files are refused.", gt=0, le=10_000)
+    chunk_tokens: int = _setting(
+        200, "Most tokens of a chunk, its heading path included.", ge=32, le=8192
+    )
+    overlap_tokens: int = _setting(
+        32, "Most tokens that a chunk repeats of the one before, in whole sentences.", ge=0, le=4096
+    )
+    batch_chunks: int = _setting(
+        256, "Chunks that are embedded and stored together.", ge=1, le=8192
+    )
+
+
+class UnderstandSettings(Section):
+    min_chars: int = _setting(3, "Fewest characters of a question after trimming.", ge=1, le=100)
+    max_chars: int = _setting(1000, "Most characters of a question.", ge=10, le=100_000)
+
+
+class RetrieveSettings(Section):
+    enabled: bool = _setting(True, "Search the documents at all.", "RAG_ENABLED")
+    method: RetrievalMethod = _setting("hybrid", "How to search.", "RETRIEVAL_METHOD")
+    candidates: int = _setting(
+        50, "Hits taken from each search.", "RETRIEVAL_INITIAL_K", ge=1, le=10_000
+    )
+    bm25_k1: float = _setting(
+        1.2, "BM25: how soon repeated terms stop counting.", "BM25_K1", ge=0, le=10
+    )
+    bm25_b: float = _setting(0.75, "BM25: how much a chunk's length counts.", "BM25_B", ge=0, le=1)
+    fusion: Literal["convex", "rrf"] = _setting("convex", "How the lists become one.")
+    dense_weight: float = _setting(
+        0.5, "Share of the semantic list in the fused score.", ge=0, le=1
+    )
+    rrf_k: int = _setting(60, "Rank constant of reciprocal rank fusion.", "RRF_K", ge=1, le=10_000)
+
+
+class RefineSettings(Section):
+    min_similarity: float = _setting(
+        0.0,
+        "Hits less similar to the question are dropped; 0 keeps all.",
+        "RAG_MIN_SIMILARITY",
+        "RELEVANCE_THRESHOLD",
+        ge=0,
+        le=1,
+    )
+    min_chunks: int = _setting(
+        2, "The filter never leaves fewer hits than this.", "RAG_MIN_CHUNKS", ge=0, le=1000
+    )
+    reranker_enabled: bool = _setting(False, "Score the first hits again.", "RAG_RERANKER_ENABLED")
+    reranker: str = _setting("noop", "Which reranker.", "RAG_RERANKER_TYPE")
+    rerank_top_k: int = _setting(
+        20, "Hits that the reranker scores.", "RERANK_TOP_K", ge=1, le=1000
+    )
+    mmr_lambda: float = _setting(
+        1.0,
+        "Relevance (1) against diversity (0) when the final hits are chosen.",
+        "RAG_MMR_LAMBDA",
+        ge=0,
+        le=1,
+    )
+    top_k: int = _setting(10, "Hits that reach the prompt.", "RAG_TOP_K", ge=1, le=1000)
+    chat_top_k: int = _setting(
+        5, "The same for the chat doors.", "RAG_TOP_K", "RETRIEVAL_FINAL_K", ge=1, le=1000
+    )
+
+
+class GroundSettings(Section):
+    max_context_tokens: int = _setting(
+        6000, "Most tokens of sources in the prompt.", "RAG_MAX_CONTEXT_TOKENS", ge=16, le=2_000_000
+    )
+    max_context_chars: int | None = _setting(
+        None,
+        "Most characters of sources in the prompt; both limits hold when both are set.",
+        "RAG_MAX_CONTEXT_CHARS",
+        ge=64,
+        le=10_000_000,
+    )
+    temperature: float = _setting(
+        0.1, "Sampling temperature of the model.", "RAG_TEMPERATURE", ge=0, le=2
+    )
+
+
+class ProviderSettings(Section):
+    name: str = _setting("extractive", "Who writes the answer.", "LLM_PROVIDER")
+    model: str = _setting("", "Model name for providers that have several.", "LLM_MODEL")
+    api_key: SecretStr = _setting(SecretStr(""), "Key of the provider.", "LLM_API_KEY")
+    max_retries: int = _setting(3, "Tries after the first one.", "LLM_MAX_RETRIES", ge=0, le=20)
+    timeout_s: float = _setting(
+        30.0, "Longest wait for a provider.", "LLM_TIMEOUT_SECONDS", gt=0, le=3600
+    )
+
+
+class JournalSettings(Section):
+    query_log: Literal["off", "metadata", "full"] = _setting(
+        "full", "What is remembered of each query.", "QUERY_LOG"
+    )
+    retention_days: int = _setting(
+        0, "Days until a query is forgotten; 0 keeps all.", "RETENTION_DAYS", ge=0, le=36_500
+    )
+
+
+class ServerSettings(Section):
+    host: str = _setting("127.0.0.1", "Address to listen on.")
+    port: int = _setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
+    max_body_mb: float = _setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
+
+
+class Settings(Section):
+    """Everything that can be set, one section per room."""
+
+    preset: Literal["minimal", "classic", "balanced", "careful"] = _setting(
+        "balanced", "The set of defaults to start from.", "RAGSTONE_PRESET"
+    )
+    data: DataSettings = DataSettings()
+    ingest: IngestSettings = IngestSettings()
+    understand: UnderstandSettings = UnderstandSettings()
+    retrieve: RetrieveSettings = RetrieveSettings()
+    refine: RefineSettings = RefineSettings()
+    ground: GroundSettings = GroundSettings()
+    provider: ProviderSettings = ProviderSettings()
+    journal: JournalSettings = JournalSettings()
+    server: ServerSettings = ServerSettings()
+
+
+# Names of the design documents that belong to parts this version does not have. They are
+# accepted, so that an existing environment file works as it is, and listed as unused.
+NOT_USED_YET = (
+    "RAG_COMPARE_MODE", "CHUNKENIZER_API_URL", "INTENT_CONFIDENCE_THRESHOLD",
+    "SEMANTIC_CONFIDENCE_THRESHOLD", "MAX_ITERATIONS", "COMPRESSION_RATIO",
+    "OLLAMA_MODEL", "OLLAMA_BASE_URL", "OPENAI_MODEL", "OPENAI_TEMPERATURE", "OPENAI_MAX_TOKENS",
+    "GOOGLE_TEMPERATURE", "GOOGLE_MAX_TOKENS",
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""The verbs: one Protocol per slot of the pipeline.
+
+Slots that wait (a model, a service) are async. Slots that only compute or read local files are
+plain functions: a hop to a thread costs more than the work (848 against 134 requests/s measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragstone.trace import Span, Trace
+from ragstone.types import Answer, Chunk, Document, Hits, Prompt, Query
+
+Vectors: TypeAlias = NDArray[np.float32]
+
+KeyRanges: TypeAlias = Sequence[range] | None
+"""The chunk keys that a search is limited to; None is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of a document: its level from 1, its title, and where its line begins."""
+
+    level: int
+    title: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A span that should not be cut: a table, a code listing."""
+
+    content_type: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a loader read: one text, and the structure found in it as offsets into that text."""
+
+    text: str
+    media_type: str
+    page_starts: tuple[int, ...] = ()
+    headings: tuple[Heading, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One line of a search: the catalog's key of a chunk, and how well it matched."""
+
+    key: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document ready to be stored: its chunks and one vector for each."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a collection's history. The keys of a document's chunks are consecutive."""
+
+    seq: int
+    kind: Literal["add", "remove"]
+    document_id: str
+    first_key: int
+    chunk_count: int
+
+
+class Embedder(Protocol):
+    """Text to unit vectors. `name` stamps a collection: vectors of two embedders never mix."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    def embed(self, texts: Sequence[str]) -> Vectors: ...
+    def token_starts(self, text: str) -> Sequence[int]:
+        """The offset of every token, so that a span's length in tokens is a binary search."""
+        ...
+
+
+class Loader(Protocol):
+    """The bytes of one format to text with structure."""
+
+    media_type: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+
+    def load(self, content: bytes) -> Loaded: ...
+
+
+class Splitter(Protocol):
+    """A loaded document to chunks whose offsets point into its text."""
+
+    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]: ...
+
+
+class Catalog(Protocol):
+    """The truth: documents, their chunks and vectors, and the journal. Every call is one commit."""
+
+    def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
+        """Store documents; each replaces, in the same step, what its source held before."""
+        ...
+
+    def add_failure(self, document: Document) -> None: ...
+    def delete(self, document_id: str) -> None: ...
+    def document(self, document_id: str) -> Document: ...
+    def documents(self, collection: str) -> list[Document]:
+        """The living documents of a collection by name, without their texts."""
+        ...
+
+    def current(self, collection: str, source: str) -> Document | None:
+        """What a source holds now, without its text."""
+        ...
+
+    def attach(self, collection: str, source: str, document_id: str) -> None:
+        """A further source with the same bytes as a document that is there."""
+        ...
+
+    def collections(self) -> list[str]: ...
+    def embedder_of(self, collection: str) -> str | None: ...
+    def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
+        """The living chunks with these keys; one that is gone is left out."""
+        ...
+
+    def keys_within(self, query: Query) -> KeyRanges:
+        """The keys of the chunks that a query's limits allow."""
+        ...
+
+    def changes(self, collection: str, *, after: int) -> list[Change]: ...
+    def indexable(self, change: Change) -> list[tuple[Chunk, Vectors]]:
+        """The chunks of an added document with their vectors; empty when it is gone again."""
+        ...
+
+    def record(self, answer: Answer, *, query_log: str) -> None: ...
+    def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]: ...
+    def query(self, query_id: str) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class Index(Protocol):
+    """Search structures derived from the catalog; what is lost here can be built again."""
+
+    def refresh(self, collection: str) -> None:
+        """Take in every change that the catalog has and this index has not."""
+        ...
+
+    def dense(
+        self, collection: str, vector: Vectors, *, limit: int, within: KeyRanges = None
+    ) -> list[Found]: ...
+    def keyword(
+        self, collection: str, text: str, *, limit: int, k1: float, b: float,
+        within: KeyRanges = None,
+    ) -> list[Found]: ...  # fmt: skip
+    def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
+        """The stored vectors of these chunks, in this order; zeros for one that is gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Retriever(Protocol):
+    """A question to candidate hits, best first."""
+
+    async def retrieve(self, query: Query, trace: Trace) -> Hits: ...
+
+
+class Refiner(Protocol):
+    """Hits to fewer or better ordered hits. Any number of them stand in a row."""
+
+    @property
+    def name(self) -> str: ...
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits: ...
+
+
+class Provider(Protocol):
+    """A prompt to an answer, piece by piece, with `[Source N]` markers."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    def stream(self, prompt: Prompt) -> AsyncIterator[str]: ...

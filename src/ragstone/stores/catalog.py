@@ -1,0 +1,275 @@
+"""The catalog in SQL: documents, chunks with their vectors, changes and journal.
+
+SQLite in WAL mode: what a call has written survives a kill, and readers never wait for a writer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, create_engine, event, select
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from ragstone.errors import NotFoundError, StoreBusyError, StoreError
+from ragstone.stages import Change, KeyRanges, NewDocument, Vectors
+from ragstone.stores import journal, rows
+from ragstone.stores.migrate import upgrade
+from ragstone.stores.schema import changes, chunks, collections, documents, sources
+from ragstone.types import Answer, Chunk, Document, Query
+
+_BUSY_SECONDS = 30
+_MOST_BOUND = 500
+
+
+class SqlCatalog:
+    """A catalog behind an SQLAlchemy URL."""
+
+    def __init__(self, url: str, *, where: str) -> None:
+        self._where = where
+        self._engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+        event.listen(self._engine, "connect", _configure_sqlite)
+        with self._begin() as connection:
+            upgrade(connection, where=where)
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> SqlCatalog:
+        """The SQLite catalog of a data directory."""
+        path = directory / "catalog.db"
+        return cls(f"sqlite:///{path}", where=f"'{path}'")
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        """One transaction; the database's own failures become sentences."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except OperationalError as error:
+            raise _explained(error, self._where) from error
+        except DatabaseError as error:
+            raise StoreError(
+                f"The catalog {self._where} cannot be read: {error.orig}.",
+                hint="If the file is damaged, restore a backup or move it away and ingest again.",
+            ) from error
+
+    def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
+        with self._begin() as connection:
+            for new in batch:
+                document = new.document
+                _claim_collection(connection, document.collection, embedder)
+                _release(connection, document.collection, document.source, unless=document.id)
+                _purge(connection, document.id)
+                rows.insert_document(connection, new)
+                rows.point(connection, document.collection, document.source, document.id)
+
+    def add_failure(self, document: Document) -> None:
+        """Remember that a file could not be read. What its source held before stays in place."""
+        with self._begin() as connection:
+            _purge(connection, document.id)
+            rows.insert_document(
+                connection, NewDocument(document, (), np.empty((0, 0), np.float32))
+            )
+            if rows.held_by(connection, document.collection, document.source) is None:
+                rows.point(connection, document.collection, document.source, document.id)
+
+    def attach(self, collection: str, source: str, document_id: str) -> None:
+        with self._begin() as connection:
+            _release(connection, collection, source, unless=document_id)
+            rows.point(connection, collection, source, document_id)
+
+    def delete(self, document_id: str) -> None:
+        with self._begin() as connection:
+            if not _purge(connection, document_id):
+                raise _no_document(document_id)
+            connection.execute(sources.delete().where(sources.c.document_id == document_id))
+
+    def document(self, document_id: str) -> Document:
+        query = select(documents, rows.any_source).where(documents.c.id == document_id)
+        with self._begin() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise _no_document(document_id)
+        return rows.document(row)
+
+    def documents(self, collection: str) -> list[Document]:
+        query = (
+            select(*rows.without_text, rows.any_source)
+            .where(documents.c.collection == collection, documents.c.retired_at.is_(None))
+            .order_by(documents.c.name, documents.c.id)
+        )
+        with self._begin() as connection:
+            return [rows.document(row) for row in connection.execute(query)]
+
+    def current(self, collection: str, source: str) -> Document | None:
+        query = (
+            select(*rows.without_text, sources.c.source)
+            .join(sources, sources.c.document_id == documents.c.id)
+            .where(sources.c.collection == collection, sources.c.source == source)
+        )
+        with self._begin() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else rows.document(row)
+
+    def collections(self) -> list[str]:
+        with self._begin() as connection:
+            return list(connection.scalars(select(collections.c.name).order_by("name")))
+
+    def embedder_of(self, collection: str) -> str | None:
+        with self._begin() as connection:
+            return _embedder_of(connection, collection)
+
+    def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
+        wanted = list(dict.fromkeys(keys))
+        found: dict[int, Chunk] = {}
+        with self._begin() as connection:
+            for begin in range(0, len(wanted), _MOST_BOUND):
+                part = wanted[begin : begin + _MOST_BOUND]
+                for row in connection.execute(rows.select_chunks.where(chunks.c.key.in_(part))):
+                    found[row.key] = rows.chunk(row)
+        return found
+
+    def keys_within(self, query: Query) -> KeyRanges:
+        if query.upload_id is None and not query.document_ids:
+            return None
+        allowed = select(documents.c.first_key, documents.c.chunk_count).where(
+            documents.c.collection == query.collection, documents.c.retired_at.is_(None)
+        )
+        if query.upload_id is not None:
+            allowed = allowed.where(documents.c.upload_id == query.upload_id)
+        if query.document_ids:
+            allowed = allowed.where(documents.c.id.in_(query.document_ids))
+        with self._begin() as connection:
+            return [
+                range(row.first_key, row.first_key + row.chunk_count)
+                for row in connection.execute(allowed)
+            ]
+
+    def changes(self, collection: str, *, after: int) -> list[Change]:
+        query = (
+            select(changes)
+            .where(changes.c.collection == collection, changes.c.seq > after)
+            .order_by(changes.c.seq)
+        )
+        with self._begin() as connection:
+            return [
+                Change(row.seq, row.kind, row.document_id, row.first_key, row.chunk_count)
+                for row in connection.execute(query)
+            ]
+
+    def indexable(self, change: Change) -> list[tuple[Chunk, Vectors]]:
+        last = change.first_key + change.chunk_count - 1
+        query = rows.select_chunks.add_columns(chunks.c.embedding).where(
+            chunks.c.key.between(change.first_key, last)
+        )
+        with self._begin() as connection:
+            return [
+                (rows.chunk(row), rows.vector(row.embedding))
+                for row in connection.execute(query.order_by(chunks.c.key))
+            ]
+
+    def record(self, answer: Answer, *, query_log: str) -> None:
+        with self._begin() as connection:
+            journal.record(connection, answer, query_log=query_log)
+
+    def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]:
+        with self._begin() as connection:
+            return journal.queries(connection, skip=skip, limit=limit)
+
+    def query(self, query_id: str) -> dict[str, Any]:
+        with self._begin() as connection:
+            return journal.query(connection, query_id)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def other_embedder(collection: str, held: str, given: str) -> StoreError:
+    return StoreError(
+        f"The collection '{collection}' was embedded with '{held}', not with '{given}'.",
+        hint=f"Use '{held}', or ingest the documents into a new collection.",
+    )
+
+
+def _embedder_of(connection: Connection, collection: str) -> str | None:
+    return connection.scalar(select(collections.c.embedder).where(collections.c.name == collection))
+
+
+def _claim_collection(connection: Connection, name: str, embedder: str) -> None:
+    """A collection belongs to the embedder of its first document."""
+    held = _embedder_of(connection, name)
+    if held is None:
+        values = {"name": name, "embedder": embedder, "created_at": time.time()}
+        connection.execute(collections.insert().values(**values))
+    elif held != embedder:
+        raise other_embedder(name, held, embedder)
+
+
+def _release(connection: Connection, collection: str, source: str, *, unless: str) -> None:
+    """Let go of what a source held; a document that no source holds leaves the search."""
+    old = rows.held_by(connection, collection, source)
+    if old is None or old == unless:
+        return
+    connection.execute(
+        sources.delete().where(sources.c.collection == collection, sources.c.source == source)
+    )
+    if connection.execute(select(sources).where(sources.c.document_id == old)).first() is None:
+        _log_removal(connection, old)
+        connection.execute(chunks.delete().where(chunks.c.document_id == old))
+        connection.execute(
+            documents.update().where(documents.c.id == old).values(retired_at=time.time())
+        )
+
+
+def _purge(connection: Connection, document_id: str) -> bool:
+    """Remove a document with its chunks; False when there was none."""
+    if not _log_removal(connection, document_id):
+        return False
+    connection.execute(chunks.delete().where(chunks.c.document_id == document_id))
+    connection.execute(documents.delete().where(documents.c.id == document_id))
+    return True
+
+
+def _log_removal(connection: Connection, document_id: str) -> bool:
+    row = connection.execute(
+        select(*rows.without_text).where(documents.c.id == document_id)
+    ).first()
+    if row is None:
+        return False
+    if row.retired_at is None and row.chunk_count:
+        change = Change(0, "remove", document_id, row.first_key, row.chunk_count)
+        rows.log(connection, row.collection, change)
+    return True
+
+
+def _no_document(document_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no document with the id '{document_id}'.",
+        hint="List the documents with: ragstone documents",
+    )
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _explained(error: OperationalError, where: str) -> StoreError:
+    reason = str(error.orig)
+    if "locked" in reason or "busy" in reason:
+        return StoreBusyError(
+            f"Another process has been writing to the catalog {where} for {_BUSY_SECONDS} s.",
+            hint="Wait for it to end and try again.",
+        )
+    if "full" in reason:
+        hint = "Free some space and run the same command again; nothing that was stored is lost."
+        return StoreError(f"The disk of the catalog {where} is full.", hint=hint)
+    return StoreError(
+        f"The catalog {where} cannot be used: {reason}.",
+        hint="Check that the data directory exists and can be written.",
+    )

@@ -1,0 +1,108 @@
+"""The tables of the catalog, the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+tables = MetaData()
+
+_KEY = BigInteger().with_variant(Integer, "sqlite")
+
+collections = Table(
+    "collections",
+    tables,
+    Column("name", String, primary_key=True),
+    Column("embedder", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+documents = Table(
+    "documents",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("collection", String, nullable=False, index=True),
+    Column("name", String, nullable=False),
+    Column("media_type", String, nullable=False),
+    Column("sha256", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("upload_id", String),
+    Column("error", Text),
+    Column("created_at", Float, nullable=False),
+    # Set when a newer version took its place: its text stays readable for old citations.
+    Column("retired_at", Float),
+    # Its chunks have the keys first_key … first_key + chunk_count - 1.
+    Column("first_key", _KEY, nullable=False),
+    Column("chunk_count", Integer, nullable=False),
+)
+
+# Which document each place holds now. Two places with the same bytes share one document.
+sources = Table(
+    "sources",
+    tables,
+    Column("collection", String, primary_key=True),
+    Column("source", String, primary_key=True),
+    Column("document_id", String, nullable=False, index=True),
+)
+
+chunks = Table(
+    "chunks",
+    tables,
+    Column("key", _KEY, primary_key=True, autoincrement=False),
+    Column("document_id", String, nullable=False, index=True),
+    Column("position", Integer, nullable=False),
+    Column("start", Integer, nullable=False),
+    Column("end", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("page", Integer),
+    Column("heading_path", JSON, nullable=False),
+    Column("content_type", String, nullable=False),
+    # Little-endian float16: half the size of float32, and the same ranking.
+    Column("embedding", LargeBinary, nullable=False),
+)
+
+# What happened to each collection, in order; an index remembers how far it has read.
+changes = Table(
+    "changes",
+    tables,
+    Column("seq", _KEY, primary_key=True, autoincrement=True),
+    Column("collection", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("document_id", String, nullable=False),
+    Column("first_key", _KEY, nullable=False),
+    Column("chunk_count", Integer, nullable=False),
+    Index("changes_by_collection", "collection", "seq"),
+    sqlite_autoincrement=True,
+)
+
+counters = Table(
+    "counters",
+    tables,
+    Column("name", String, primary_key=True),
+    Column("value", _KEY, nullable=False),
+)
+
+queries = Table(
+    "queries",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("collection", String, nullable=False),
+    Column("created_at", Float, nullable=False, index=True),
+    Column("status", String, nullable=False),
+    Column("question", Text),
+    Column("answer", Text),
+    Column("record", JSON, nullable=False),
+)

@@ -1,0 +1,256 @@
+"""The nouns: immutable values that travel through the pipeline.
+
+All offsets are Unicode code points, end-exclusive, into the stored text of a document
+(for chunks and citations) or into the text of an answer (for claims).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+Metadata: TypeAlias = Mapping[str, Any]
+DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
+AnswerStatus: TypeAlias = Literal["answered", "abstained"]
+RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
+Verdict: TypeAlias = Literal["supported", "partial", "unsupported"]
+
+DEFAULT_COLLECTION = "default"
+
+NO_ANSWER = (
+    "I don't have enough information to answer this question based on the provided documents."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file or text as it was at one moment; a changed file is a new document."""
+
+    id: str
+    collection: str
+    source: str
+    """Where it came from; a newer document with the same source replaces this one."""
+    name: str
+    media_type: str
+    sha256: str
+    status: DocumentStatus = "indexed"
+    text: str = ""
+    chunk_count: int = 0
+    metadata: Metadata = field(default_factory=dict)
+    upload_id: str | None = None
+    error: str | None = None
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A span of a document, the unit that is searched: `document.text[start:end] == text`."""
+
+    document_id: str
+    index: int
+    text: str
+    start: int
+    end: int
+    document_name: str = ""
+    page: int | None = None
+    heading_path: tuple[str, ...] = ()
+    content_type: str = "text"
+    key: int = 0
+    """Its number in the catalog, by which an index knows it; 0 until it is stored."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.document_id}:{self.index}"
+
+    @property
+    def contextual_text(self) -> str:
+        """What is embedded and keyword-indexed: the heading path, then the text."""
+        return f"{' > '.join(self.heading_path)}\n{self.text}" if self.heading_path else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What every stage said of a hit. A stage adds its own verdict and never changes another's."""
+
+    dense_rank: int | None = None
+    similarity: float | None = None
+    keyword_rank: int | None = None
+    keyword_score: float | None = None
+    fused: float | None = None
+    filter: Literal["kept", "floor"] | None = None
+    rerank: float | None = None
+    combined: float | None = None
+    mmr_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found, with the score it is ranked by."""
+
+    chunk: Chunk
+    score: float
+    method: RetrievalMethod
+    scores: Scores = field(default_factory=Scores)
+
+    def judged(self, *, score: float | None = None, **verdicts: Any) -> Hit:
+        """The same hit with one more stage's verdict, ranked by `score` if one is given."""
+        return replace(
+            self,
+            score=self.score if score is None else score,
+            scores=replace(self.scores, **verdicts),
+        )
+
+
+Hits: TypeAlias = tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question that has passed validation, with everything that limits its search."""
+
+    id: str
+    text: str
+    collection: str = DEFAULT_COLLECTION
+    upload_id: str | None = None
+    document_ids: tuple[str, ...] = ()
+    method: RetrievalMethod = "hybrid"
+    top_k: int = 10
+    mmr_lambda: float = 1.0
+    temperature: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A hit that reached the prompt, numbered from 1; `text` may be cut at a sentence end."""
+
+    number: int
+    hit: Hit
+    text: str
+
+    @property
+    def start(self) -> int:
+        return self.hit.chunk.start
+
+    @property
+    def end(self) -> int:
+        return self.hit.chunk.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn as a chat model sees it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a provider answers: messages for those that read text, sources for those that quote."""
+
+    question: str
+    sources: tuple[Source, ...]
+    messages: tuple[Message, ...]
+    temperature: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A marker of the answer, resolved: `document.text[start:end] == snippet`."""
+
+    number: int
+    document_id: str
+    document_name: str
+    page: int | None
+    chunk_id: str
+    start: int
+    end: int
+    snippet: str
+    relevance_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence of the answer, at `answer.text[start:end]`, and what its sources say of it."""
+
+    text: str
+    start: int
+    end: int
+    citations: tuple[int, ...]
+    verdict: Verdict
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The reply to one question. `trace` is the record of how it was made."""
+
+    query_id: str
+    question: str
+    collection: str
+    text: str
+    status: AnswerStatus
+    citations: tuple[Citation, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    sources: tuple[Source, ...] = ()
+    is_grounded: bool = False
+    groundedness_score: float = 0.0
+    confidence: float = 0.0
+    degraded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    provider: str = ""
+    model: str = ""
+    chunks_retrieved: int = 0
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesFound:
+    """Event: retrieval is done; these sources went into the prompt."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Event: a piece of the answer, as it is written, not yet checked."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Event: the whole answer with its verdicts; always the last one."""
+
+    answer: Answer
+
+
+Event: TypeAlias = SourcesFound | Token | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """What became of one file of an ingest run."""
+
+    name: str
+    outcome: Literal["added", "updated", "unchanged", "failed"]
+    document_id: str | None = None
+    chunk_count: int = 0
+    error: str | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of every file of an ingest run, in the order they were read."""
+
+    collection: str
+    files: tuple[IngestedFile, ...]
+
+    def of(self, outcome: str) -> tuple[IngestedFile, ...]:
+        return tuple(file for file in self.files if file.outcome == outcome)
+
+    @property
+    def chunk_count(self) -> int:
+        return sum(file.chunk_count for file in self.files)

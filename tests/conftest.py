@@ -1,0 +1,45 @@
+"""What the tests share: the real embedder, loaded once, and engines in temporary directories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.settings import Settings, load_settings
+
+SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
+
+
+def settings_in(directory: Path, **flags: object) -> Settings:
+    """Settings that nothing outside the test can change."""
+    return load_settings(flags={"data.directory": directory, **flags}, environ={}).settings
+
+
+@pytest.fixture(scope="session")
+def embedder() -> OnnxEmbedder:
+    return OnnxEmbedder()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, embedder: OnnxEmbedder) -> Iterator[Engine]:
+    """An empty engine."""
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def sample_engine(
+    tmp_path_factory: pytest.TempPathFactory, embedder: OnnxEmbedder
+) -> Iterator[Engine]:
+    """An engine with the sample documents in its default collection; do not write to it."""
+    engine = Engine(settings_in(tmp_path_factory.mktemp("samples")), embedder=embedder)
+    asyncio.run(engine.ingest([SAMPLES]))
+    yield engine
+    engine.close()
