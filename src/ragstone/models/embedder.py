@@ -6,7 +6,7 @@ all-MiniLM-L6-v2 as int8 ONNX with pooling and normalisation in the graph.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 SHIPPED = "all-minilm-l6-v2"
 
-# Texts of similar length share a batch, so that little is spent on padding.
-BATCH_TEXTS = 16
+# Texts of similar length share a batch up to this many tokens, padding included: beyond it a
+# batch falls out of the processor's cache (27 CPU ms for a passage alone, 47 in a batch of 32).
+BATCH_TOKENS = 256
 
 
 class OnnxEmbedder:
@@ -80,9 +81,7 @@ class OnnxEmbedder:
         # The last token is the end marker and must survive the cut.
         ids = [row if len(row) <= self.max_tokens else [*row[: self.max_tokens - 1], row[-1]]
                for row in encoded]  # fmt: skip
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        for begin in range(0, len(order), BATCH_TEXTS):
-            batch = order[begin : begin + BATCH_TEXTS]
+        for batch in _batches([len(row) for row in ids]):
             vectors[batch] = self._run([ids[i] for i in batch])
         return vectors
 
@@ -102,3 +101,14 @@ class OnnxEmbedder:
         """The offset of every token of `text`, in order, without the special ones."""
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         return [start for start, _ in encoding.offsets]
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Positions grouped by length, shortest first."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[i] > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(i)
+    yield batch
