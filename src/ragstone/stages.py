@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.trace import Span, Trace
-from ragstone.types import Answer, Chunk, Document, Hits, Prompt, Query
+from ragstone.types import Answer, Chunk, Document, Hits, Message, Prompt, Query
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -196,3 +196,16 @@ class Provider(Protocol):
     @property
     def model(self) -> str: ...
     def stream(self, prompt: Prompt) -> AsyncIterator[str]: ...
+
+
+@runtime_checkable
+class Chat(Protocol):
+    """The small fast model of a provider, for the inner calls: rewrite, rerank, verify.
+
+    A provider without `complete` (one that only quotes) has none; every step that would ask it
+    does without. With a JSON `schema` the reply is one JSON value; a failure is a ProviderError.
+    """
+
+    async def complete(
+        self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None
+    ) -> str: ...
