@@ -19,6 +19,7 @@ from ragstone.errors import InputError
 from ragstone.ingest.pipeline import Ingestor, Progress
 from ragstone.plugins import PartContext, find
 from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.ladder import Ladder
 from ragstone.query.pipeline import Pipeline
 from ragstone.query.refine.filter import SimilarityFilter
 from ragstone.query.refine.select import MmrSelector
@@ -79,6 +80,7 @@ class Engine:
         self.index = index or _embedded_index(self.catalog, self.embedder, self.settings)
         context = PartContext(self.settings, self.embedder, self.index)
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
+        self.ladder = Ladder()
         self._pipeline = self._assemble(context)
 
     def _assemble(self, context: PartContext) -> Pipeline:
@@ -89,10 +91,13 @@ class Engine:
         refiners.append(MmrSelector(self.index))
         ground = self.settings.ground
         return Pipeline(
-            HybridRetriever(self.catalog, self.index, self.embedder, self.settings.retrieve),
+            HybridRetriever(
+                self.catalog, self.index, self.embedder, self.settings.retrieve, self.ladder
+            ),
             refiners,
             ContextBuilder(self.embedder, ground.max_context_tokens, ground.max_context_chars),
             self.provider,
+            self.ladder,
         )
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:

@@ -1,4 +1,5 @@
-"""The record of one query: every stage, when it ran, how long, what went in and came out.
+"""The record of one query: every stage, when it ran, how long, what went in and came out, and the
+waterfall: what each stage said of each chunk, returned or not.
 
 A trace is passed along explicitly; it is not kept in a ContextVar, because an abandoned async
 generator cannot reset one.
@@ -7,10 +8,10 @@ generator cannot reset one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(slots=True)
@@ -43,6 +44,89 @@ class Span:
         }
 
 
+_SEARCHES = ("retrieve.semantic", "retrieve.keyword")
+
+
+class Listed(Protocol):
+    """One line of a ranked list."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def score(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage's word on one chunk. `outcome` is found, kept, dropped or absent."""
+
+    stage: str
+    outcome: str
+    rank: int | None = None
+    score: float | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+class Waterfall:
+    """The stages in their order, and for each stage its lines by chunk key."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, dict[int, dict[str, Any]]] = {}
+        self.cutoffs: dict[str, dict[str, Any]] = {}
+        self.ids: dict[int, str] = {}
+
+    def listed(self, stage: str, found: Sequence[Listed], *, depth: int) -> None:
+        """A search's own list."""
+        self.lines[stage] = {
+            one.key: {"rank": rank, "score": round(one.score, 4), "kept": True}
+            for rank, one in enumerate(found, start=1)
+        }
+        last = round(found[-1].score, 4) if found else None
+        self.cutoffs[stage] = {"depth": depth, "listed": len(found), "last_score": last}
+
+    def scored(self, stage: str, scores: Mapping[int, float], *, kept: Sequence[int]) -> None:
+        """A stage that gave every chunk a score and kept the best."""
+        order = sorted(scores, key=lambda key: (-scores[key], key))
+        inside = set(kept)
+        self.lines[stage] = {
+            key: {"rank": rank, "score": round(scores[key], 4), "kept": key in inside}
+            for rank, key in enumerate(order, start=1)
+        }
+        last = round(scores[kept[-1]], 4) if kept else None
+        self.cutoffs[stage] = {"depth": len(kept), "listed": len(order), "last_score": last}
+
+    def passed(
+        self, stage: str, before: Iterable[tuple[int, str, float]],
+        after: Iterable[tuple[int, float, Mapping[str, Any]]], figures: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """A stage that hits went through: which came out, where, and what it said of them."""
+        lines: dict[int, dict[str, Any]] = {}
+        for rank, (key, chunk_id, score) in enumerate(before, start=1):
+            self.ids[key] = chunk_id
+            lines[key] = {"was": rank, "score": round(score, 4), "kept": False}
+        for rank, (key, score, said) in enumerate(after, start=1):
+            line = lines.setdefault(key, {})
+            line.update({"rank": rank, "score": round(score, 4), "kept": True, **said})
+        self.lines[stage] = lines
+        self.cutoffs[stage] = {
+            name: value for name, value in figures.items() if not isinstance(value, list)
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ids": {str(key): chunk_id for key, chunk_id in self.ids.items()},
+            "stages": [
+                {
+                    "stage": stage,
+                    "cutoff": self.cutoffs.get(stage, {}),
+                    "lines": {str(key): line for key, line in lines.items()},
+                }
+                for stage, lines in self.lines.items()
+            ],
+        }
+
+
 class Trace:
     """The spans of one query, in the order in which they began."""
 
@@ -52,6 +136,7 @@ class Trace:
         self._zero = time.perf_counter()
         self.spans: list[Span] = []
         self.degraded: list[str] = []
+        self.waterfall = Waterfall()
 
     @contextmanager
     def span(self, stage: str) -> Iterator[Span]:
@@ -90,4 +175,58 @@ class Trace:
             "total_ms": round(self.elapsed_ms(), 3),
             "degraded": list(self.degraded),
             "spans": [span.as_dict() for span in self.spans],
+            "waterfall": self.waterfall.as_dict(),
         }
+
+
+def explain(waterfall: Mapping[str, Any], key: int) -> list[Step]:
+    """The way of one chunk through the stages, as far as it came. `waterfall` is `as_dict()`."""
+    steps: list[Step] = []
+    alive = True
+    for entry in waterfall["stages"]:
+        stage, line = entry["stage"], entry["lines"].get(str(key))
+        if line is None:
+            if stage in _SEARCHES:
+                steps.append(Step(stage, "absent", reason=_outside(entry["cutoff"])))
+            elif alive:
+                steps.append(Step(stage, "absent", reason="No search listed it."))
+                alive = False
+            continue
+        said = {name: value for name, value in line.items()
+                if name not in ("rank", "score", "kept", "was")}  # fmt: skip
+        if line["kept"]:
+            outcome = "found" if stage in _SEARCHES else "kept"
+            steps.append(Step(stage, outcome, line.get("rank"), line["score"], said))
+        else:
+            reason = _dropped(stage, entry["cutoff"], line)
+            steps.append(Step(stage, "dropped", line.get("rank"), line["score"], said, reason))
+            alive = False
+    return steps
+
+
+def _outside(cutoff: Mapping[str, Any]) -> str:
+    if cutoff.get("listed", 0) < cutoff.get("depth", 0):
+        return "It does not match at all."
+    return (
+        f"Not among the first {cutoff.get('depth')}; the last of them has {cutoff['last_score']}."
+    )
+
+
+def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
+    if stage == "fuse":
+        return (
+            f"Rank {line['rank']} after fusion; only the first {cutoff['depth']} go on "
+            f"(the last has {cutoff['last_score']})."
+        )
+    if stage == "refine.filter":
+        return f"Its similarity is below {cutoff.get('threshold_used')}."
+    if stage == "refine.deduplicate":
+        return "It says nearly the same as a hit before it."
+    if stage == "refine.select":
+        return (
+            f"Rank {line['was']}; {cutoff.get('chunks_out')} hits were chosen "
+            f"(λ {cutoff.get('mmr_lambda')})."
+        )
+    if stage == "ground.context":
+        return "The prompt's context was full."
+    return "This step left it out."

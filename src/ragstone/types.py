@@ -105,6 +105,17 @@ class Hit:
 Hits: TypeAlias = tuple[Hit, ...]
 
 
+ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypothetical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A further text that is searched for beside the question, in the question's favour."""
+
+    kind: ExpansionKind
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A question that has passed validation, with everything that limits its search."""
@@ -118,6 +129,7 @@ class Query:
     top_k: int = 10
     mmr_lambda: float = 1.0
     temperature: float = 0.1
+    expansions: tuple[Expansion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ One async generator that every door drains: `ask` keeps the last event, a stream
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ragstone.query.check.confidence import confidence
 from ragstone.query.check.ground import GROUNDED, check_claim, groundedness
 from ragstone.query.ground.cite import MarkerStream, resolve, statements
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ground.prompt import build_prompt
+from ragstone.query.ladder import Ladder, Rung
 from ragstone.stages import Provider, Refiner, Retriever
 from ragstone.trace import Trace
 from ragstone.types import (
@@ -22,8 +24,10 @@ from ragstone.types import (
     Claim,
     Event,
     Finished,
+    Hit,
     Hits,
     Query,
+    Scores,
     Source,
     SourcesFound,
     Token,
@@ -38,6 +42,7 @@ class Pipeline:
     refiners: Sequence[Refiner]
     context: ContextBuilder
     provider: Provider
+    ladder: Ladder = field(default_factory=Ladder)
 
     async def search(self, query: Query, trace: Trace) -> Hits:
         """The evidence alone: retrieve, then refine."""
@@ -45,13 +50,41 @@ class Pipeline:
         for refiner in self.refiners:
             with trace.span(f"refine.{refiner.name}") as span:
                 span.count(chunks_in=len(hits))
-                hits = await refiner.refine(query, hits, span)
-        return hits
+                before = hits
+                try:
+                    hits = await refiner.refine(query, hits, span)
+                except Exception as error:  # noqa: BLE001  a refiner is optional, whoever wrote it
+                    rung: Rung = (
+                        "without_rerank" if refiner.name == "rerank" else "without_refine_step"
+                    )
+                    self.ladder.step_down(rung, trace, span, error)
+                trace.waterfall.passed(
+                    span.stage,
+                    [(hit.chunk.key, hit.chunk.id, hit.score) for hit in before],
+                    [(hit.chunk.key, hit.score, _verdicts(hit)) for hit in hits],
+                    span.counts,
+                )
+        return hits[: query.top_k]
+
+    async def _evidence(self, query: Query, trace: Trace) -> Hits:
+        """`search`, but when no search works the answer goes on without documents."""
+        try:
+            return await self.search(query, trace)
+        except Exception as error:  # noqa: BLE001  the last rung: whatever a store or service raises
+            with trace.span("retrieve") as span:
+                self.ladder.step_down("without_context", trace, span, error)
+            return ()
 
     async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
-        hits = await self.search(query, trace)
+        hits = await self._evidence(query, trace)
         with trace.span("ground.context") as span:
             sources = self.context.build(hits, span)
+            trace.waterfall.passed(
+                span.stage,
+                [(hit.chunk.key, hit.chunk.id, hit.score) for hit in hits],
+                [(s.hit.chunk.key, s.hit.score, {"source": s.number}) for s in sources],
+                span.counts,
+            )
         yield SourcesFound(sources)
         with trace.span("ground.generate") as span:
             stream = MarkerStream(len(sources))
@@ -107,3 +140,16 @@ class Pipeline:
 
 def _retrieved(trace: Trace) -> int:
     return next((span.counts["chunks_in"] for span in trace.spans if span.stage == "fuse"), 0)
+
+
+_VERDICTS = tuple(field.name for field in fields(Scores))
+
+
+def _verdicts(hit: Hit) -> dict[str, Any]:
+    """What the stages so far have said of a hit, without what they have not."""
+    said = ((name, getattr(hit.scores, name)) for name in _VERDICTS)
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in said
+        if value is not None
+    }

@@ -62,8 +62,17 @@ class RetrieveSettings(Section):
     )
     bm25_b: float = _setting(0.75, "BM25: how much a chunk's length counts.", "BM25_B", ge=0, le=1)
     fusion: Literal["convex", "rrf"] = _setting("convex", "How the lists become one.")
+    normalisation: Literal["theoretical", "minmax", "zscore"] = _setting(
+        "theoretical", "How convex fusion makes the lists' scores comparable."
+    )
     dense_weight: float = _setting(
-        0.5, "Share of the semantic list in the fused score.", ge=0, le=1
+        0.65, "Share of the semantic list in the convex score.", ge=0, le=1
+    )
+    foreign_weight: float = _setting(
+        0.3, "The same for questions in a script that the embedder does not know.", ge=0, le=1
+    )
+    keyword_boost: float = _setting(
+        0.3, "What a question's exact terms add to a similarity, in keyword boosting.", ge=0, le=2
     )
     rrf_k: int = _setting(60, "Rank constant of reciprocal rank fusion.", "RRF_K", ge=1, le=10_000)
 

@@ -24,7 +24,8 @@ from ragstone.types import Chunk
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 1
+# Counts up when an index must be built again: 2 is the analyzer with languages.
+_FORMAT = 2
 # Changes that are taken in with one commit: large enough to be fast, small enough for memory.
 _BATCH_CHUNKS = 20_000
 

@@ -14,7 +14,7 @@ from tantivy import Occur
 
 from ragstone.stages import Found, KeyRanges
 from ragstone.stores import bm25
-from ragstone.stores.analyze import terms
+from ragstone.stores.analyze import query_terms, terms
 from ragstone.types import Chunk
 
 _HEAP_BYTES = 64_000_000
@@ -63,7 +63,7 @@ class KeywordIndex:
         self, text: str, *, limit: int, k1: float, b: float, within: KeyRanges
     ) -> list[Found]:
         """The best chunks by BM25, best first, equal scores in the order of their keys."""
-        wanted = list(dict.fromkeys(terms(text)))
+        wanted = query_terms(text)
         if not wanted or self._searcher.num_docs == 0:
             return []
         exact = (k1, b) == (_TANTIVY_K1, _TANTIVY_B)

@@ -1,85 +1,205 @@
-"""Semantic and keyword search of the documents, fused: a question → candidate hits, best first."""
+"""Semantic and keyword search of the documents, fused: a question → candidate hits, best first.
+
+A question may come with expansions (a rewrite, variants, sub-questions, a hypothetical answer);
+each is searched like the question itself and all lists are fused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ragstone.query.retrieve.fuse import convex_fusion, reciprocal_rank_fusion
+from ragstone.errors import StoreError
+from ragstone.query.ladder import Ladder
+from ragstone.query.retrieve.boost import keyword_boost
+from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
 from ragstone.settings import RetrieveSettings
 from ragstone.stages import Catalog, Embedder, Found, Index, KeyRanges, Vectors
+from ragstone.stores.analyze import terms
 from ragstone.trace import Trace
 from ragstone.types import Hit, Hits, Query, Scores
+
+# An expansion speaks half as loud as the question that it was made from.
+_EXPANSION_WEIGHT = 0.5
+# English text has 3 to 5 letters to a token of the shipped embedder, German and Spanish 2.5,
+# Russian 1.0: below this the embedder spells out letters and its similarities mean little.
+_FEWEST_LETTERS_PER_TOKEN = 1.5
+
+
+@dataclass(slots=True)
+class _Lists:
+    """What the searches found for one text."""
+
+    weight: float
+    vector: Vectors | None = None
+    dense: list[Found] = field(default_factory=list)
+    keyword: list[Found] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class HybridRetriever:
-    """Asks the index once per method and fuses what comes back."""
+    """Asks the index once per text and method, and fuses what comes back."""
 
     catalog: Catalog
     index: Index
     embedder: Embedder
     options: RetrieveSettings
+    ladder: Ladder = field(default_factory=Ladder)
 
     async def retrieve(self, query: Query, trace: Trace) -> Hits:
         within = self.catalog.keys_within(query)
-        with trace.span("embed") as span:
-            vector = self.embedder.embed([query.text])[0]
-            span.count(model=self.embedder.name)
-        dense = self._dense(query, vector, within, trace) if query.method != "keyword" else []
-        keyword = self._keyword(query, within, trace) if query.method != "semantic" else []
+        lists = self._embedded(query, trace)
+        self._search_dense(query, lists, within, trace)
+        keyword_works = self._search_keywords(query, lists, within, trace)
         with trace.span("fuse") as span:
-            fused = self._fused(query, dense, keyword)
+            similarity = self._similarities(query, lists)
+            if keyword_works:
+                fused = self._fused(query, lists, similarity)
+            else:
+                fused = self._boosted(query, similarity[0])
             best = sorted(fused, key=lambda key: (-fused[key], key))[: self.options.candidates]
             span.count(method=self.options.fusion, chunks_in=len(fused), chunks_out=len(best))
+            trace.waterfall.scored("fuse", fused, kept=best)
         with trace.span("read") as span:
-            hits = self._hits(query, vector, best, fused, dense, keyword)
+            hits = self._hits(query, best, fused, similarity[0], lists[0])
             span.count(chunks_out=len(hits))
         return hits
 
-    def _dense(self, query: Query, vector: Vectors, within: KeyRanges, trace: Trace) -> list[Found]:
+    def _embedded(self, query: Query, trace: Trace) -> list[_Lists]:
+        texts = [query.text, *(expansion.text for expansion in query.expansions)]
+        lists = [_Lists(1.0 if at == 0 else _EXPANSION_WEIGHT) for at in range(len(texts))]
+        if query.method == "keyword":
+            # Still wanted for the similarity of each hit, but not worth an error.
+            texts = texts[:1]
+        with trace.span("embed") as span:
+            span.count(model=self.embedder.name, texts=len(texts))
+            try:
+                vectors = self.embedder.embed(texts)
+            except Exception as error:  # noqa: BLE001  whatever a model raises, keywords are left
+                if query.method != "keyword":
+                    self.ladder.step_down("keyword_only", trace, span, error)
+                return lists
+        for one, vector in zip(lists, vectors, strict=False):
+            one.vector = vector
+        return lists
+
+    def _search_dense(
+        self, query: Query, lists: Sequence[_Lists], within: KeyRanges, trace: Trace
+    ) -> None:
+        if query.method == "keyword" or lists[0].vector is None:
+            return
         with trace.span("retrieve.semantic") as span:
             limit = self.options.candidates
-            found = self.index.dense(query.collection, vector, limit=limit, within=within)
-            span.count(initial_k=limit, **_figures(found))
-        return found
+            try:
+                for one in lists:
+                    if one.vector is not None:
+                        one.dense = self.index.dense(
+                            query.collection, one.vector, limit=limit, within=within
+                        )
+            except Exception as error:  # noqa: BLE001  whatever an index raises, keywords are left
+                self.ladder.step_down("keyword_only", trace, span, error)
+            span.count(initial_k=limit, **_figures([one.dense for one in lists]))
+            trace.waterfall.listed("retrieve.semantic", lists[0].dense, depth=limit)
 
-    def _keyword(self, query: Query, within: KeyRanges, trace: Trace) -> list[Found]:
+    def _search_keywords(
+        self, query: Query, lists: Sequence[_Lists], within: KeyRanges, trace: Trace
+    ) -> bool:
+        """False when keyword search failed and similarity must do."""
+        wanted = query.method != "semantic" or "keyword_only" in trace.degraded
+        if not wanted:
+            return True
+        texts = [query.text, *(expansion.text for expansion in query.expansions)]
+        kinds = ["question", *(expansion.kind for expansion in query.expansions)]
+        options = self.options
         with trace.span("retrieve.keyword") as span:
-            options = self.options
-            found = self.index.keyword(
-                query.collection, query.text, limit=options.candidates, k1=options.bm25_k1,
-                b=options.bm25_b, within=within,
-            )  # fmt: skip
-            span.count(initial_k=options.candidates, **_figures(found))
+            try:
+                for one, text, kind in zip(lists, texts, kinds, strict=True):
+                    if kind != "hypothetical":  # its words are a model's, only its meaning counts
+                        one.keyword = self.index.keyword(
+                            query.collection, text, limit=options.candidates, k1=options.bm25_k1,
+                            b=options.bm25_b, within=within,
+                        )  # fmt: skip
+            except Exception as error:
+                if not any(one.dense for one in lists):
+                    raise StoreError(
+                        "Neither semantic nor keyword search works.",
+                        hint="The log names what failed; ragstone doctor checks the index.",
+                    ) from error
+                self.ladder.step_down("semantic_with_keyword_boost", trace, span, error)
+                return False
+            finally:
+                span.count(initial_k=options.candidates, **_figures([one.keyword for one in lists]))
+            trace.waterfall.listed("retrieve.keyword", lists[0].keyword, depth=options.candidates)
+        return True
+
+    def _similarities(self, query: Query, lists: Sequence[_Lists]) -> list[dict[int, float]]:
+        """For each text the cosine of every hit: one that only the keyword search found has one
+        too (completing the list is worth 0.005 nDCG@10, and the filter needs it)."""
+        keys = sorted({found.key for one in lists for found in (*one.dense, *one.keyword)})
+        if lists[0].vector is None or not keys:
+            return [{} for _ in lists]
+        stored = self.index.vectors(query.collection, keys)
+        found: list[dict[int, float]] = []
+        for one in lists:
+            vector = lists[0].vector if one.vector is None else one.vector
+            cosines = np.clip(stored @ vector, -1, 1).tolist()
+            found.append(dict(zip(keys, cosines, strict=True)))
         return found
 
     def _fused(
-        self, query: Query, dense: Sequence[Found], keyword: Sequence[Found]
+        self, query: Query, lists: Sequence[_Lists], similarity: Sequence[dict[int, float]]
     ) -> dict[int, float]:
-        if query.method != "hybrid":
-            return {found.key: found.score for found in (*dense, *keyword)}
-        weights = [self.options.dense_weight, 1 - self.options.dense_weight]
+        if query.method != "hybrid" and len(lists) == 1:
+            return {found.key: found.score for found in (*lists[0].dense, *lists[0].keyword)}
         if self.options.fusion == "rrf":
-            rankings = [[found.key for found in ranking] for ranking in (dense, keyword)]
-            return reciprocal_rank_fusion(rankings, k=self.options.rrf_k)
-        lists = [{found.key: found.score for found in ranking} for ranking in (dense, keyword)]
-        return convex_fusion(lists, weights=weights)
+            ranked = [(one.weight, found) for one in lists for found in (one.dense, one.keyword)]
+            return reciprocal_rank_fusion(
+                [[hit.key for hit in found] for _, found in ranked],
+                k=self.options.rrf_k,
+                weights=[weight for weight, _ in ranked],
+            )
+        each = [
+            self._convex(query, one, cosines)
+            for one, cosines in zip(lists, similarity, strict=True)
+        ]
+        return convex_fusion(each, weights=[one.weight for one in lists])
+
+    def _convex(self, query: Query, one: _Lists, cosines: dict[int, float]) -> dict[int, float]:
+        how = self.options.normalisation
+        if how != "theoretical":  # the others take their scale from the list itself
+            cosines = {found.key: found.score for found in one.dense}
+        keywords = {found.key: found.score for found in one.keyword}
+        share = self._dense_share(query)
+        return convex_fusion(
+            [normalised(cosines, how, bounded=True), normalised(keywords, how)],
+            weights=[share, 1 - share],
+        )
+
+    def _dense_share(self, query: Query) -> float:
+        if query.method != "hybrid":
+            return 1.0 if query.method == "semantic" else 0.0
+        letters = sum(char.isalnum() for char in query.text)
+        tokens = len(self.embedder.token_starts(query.text))
+        known = letters >= _FEWEST_LETTERS_PER_TOKEN * tokens
+        return self.options.dense_weight if known else self.options.foreign_weight
+
+    def _boosted(self, query: Query, similarity: dict[int, float]) -> dict[int, float]:
+        chunks = self.catalog.chunks(similarity)
+        texts = {key: chunk.contextual_text for key, chunk in chunks.items()}
+        wanted = terms(query.text)
+        return keyword_boost(similarity, texts, wanted, boost=self.options.keyword_boost)
 
     def _hits(
-        self, query: Query, vector: Vectors, best: Sequence[int], fused: dict[int, float],
-        dense: Sequence[Found], keyword: Sequence[Found],
+        self, query: Query, best: Sequence[int], fused: dict[int, float],
+        similarity: dict[int, float], one: _Lists,
     ) -> Hits:  # fmt: skip
         """Read the chunks. A key whose chunk is gone from the catalog is no hit."""
         chunks = self.catalog.chunks(best)
-        # A hit that only the keyword search found needs its similarity too, for the filter.
-        similarities = self.index.vectors(query.collection, best) @ vector
-        similarity = dict(zip(best, np.clip(similarities, -1, 1).tolist(), strict=True))
-        dense_rank = {found.key: rank for rank, found in enumerate(dense, start=1)}
-        keyword_rank = {found.key: rank for rank, found in enumerate(keyword, start=1)}
-        keyword_score = {found.key: found.score for found in keyword}
+        dense_rank = {found.key: rank for rank, found in enumerate(one.dense, start=1)}
+        keyword_rank = {found.key: rank for rank, found in enumerate(one.keyword, start=1)}
+        keyword_score = {found.key: found.score for found in one.keyword}
         return tuple(
             Hit(
                 chunk=chunks[key],
@@ -87,7 +207,7 @@ class HybridRetriever:
                 method=query.method,
                 scores=Scores(
                     dense_rank=dense_rank.get(key),
-                    similarity=similarity[key],
+                    similarity=similarity.get(key),
                     keyword_rank=keyword_rank.get(key),
                     keyword_score=keyword_score.get(key),
                     fused=fused[key],
@@ -98,9 +218,9 @@ class HybridRetriever:
         )
 
 
-def _figures(found: Sequence[Found]) -> dict[str, object]:
-    scores = [round(one.score, 4) for one in found]
+def _figures(lists: Sequence[Sequence[Found]]) -> dict[str, object]:
+    scores = [round(found.score, 4) for found in lists[0]]
     return {
-        "chunks_retrieved": len(found),
+        "chunks_retrieved": sum(map(len, lists)),
         "scores_range": [min(scores), max(scores)] if scores else [],
     }

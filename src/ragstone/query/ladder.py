@@ -1,0 +1,60 @@
+"""What happens when an optional part fails: the answer goes on one rung lower, and says so.
+
+full pipeline → without LLM steps → hybrid without rerank → semantic with keyword boost →
+keyword only → plain chat without context. Only bad input, and no provider able to answer, are
+errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Literal, TypeAlias
+
+from ragstone.trace import Span, Trace
+
+log = logging.getLogger(__name__)
+
+Rung: TypeAlias = Literal[
+    "without_llm_steps",
+    "without_refine_step",
+    "without_rerank",
+    "semantic_with_keyword_boost",
+    "keyword_only",
+    "without_context",
+]
+
+
+class Ladder:
+    """Takes the steps down: each is logged, counted and named in the reply's `degraded` list."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def step_down(self, rung: Rung, trace: Trace, span: Span, error: Exception) -> None:
+        """Go on without what has just failed. The log names the kind of failure, never its text,
+        which may hold a question or a passage; the trace has both."""
+        if rung not in trace.degraded:
+            self.counts[rung] += 1
+        trace.degrade(rung)
+        span.error = f"{type(error).__name__}: {error}"
+        span.note(f"{_WORDS[rung]} ({type(error).__name__}).")
+        log.warning(
+            "degraded",
+            extra={
+                "rung": rung,
+                "stage": span.stage,
+                "error": type(error).__name__,
+                "request_id": trace.request_id,
+            },
+        )
+
+
+_WORDS: dict[Rung, str] = {
+    "without_llm_steps": "The model for inner calls failed; the question was used as it stands",
+    "without_refine_step": "A refine step failed and was left out",
+    "without_rerank": "The reranker failed; the order of the search was kept",
+    "semantic_with_keyword_boost": "Keyword search failed; exact terms raised similarity instead",
+    "keyword_only": "Semantic search failed; only keywords were searched",
+    "without_context": "No search worked; the answer was written without documents",
+}
