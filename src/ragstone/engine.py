@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ragstone.errors import InputError
-from ragstone.ingest.pipeline import Ingestor, Progress
+from ragstone.ingest.find import Found, find_files
+from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.plugins import PartContext, find
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ladder import Ladder
@@ -26,7 +28,7 @@ from ragstone.query.refine.select import MmrSelector
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.understand.validate import clean_question
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Embedder, Index, Provider, Refiner
+from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, Provider, Refiner
 from ragstone.stores.files import prepare
 from ragstone.trace import Trace
 from ragstone.types import (
@@ -77,6 +79,7 @@ class Engine:
         self.embedder = embedder or _shipped_embedder()
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or _sqlite_catalog(directory)
+        self.records: IntakeRecords = _intake_records(self.catalog)
         self.index = index or _embedded_index(self.catalog, self.embedder, self.settings)
         context = PartContext(self.settings, self.embedder, self.index)
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
@@ -135,29 +138,41 @@ class Engine:
         *,
         collection: str = DEFAULT_COLLECTION,
         upload_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        password: str | None = None,
+        prune: bool = False,
+        again: bool = False,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Read files and folders into a collection; what is unchanged is left alone."""
-        from ragstone.ingest.split import SentenceSplitter
+        """Read files, folders and globs into a collection; what is unchanged is left alone.
 
-        check_collection(collection)
-        options = self.settings.ingest
-        splitter = SentenceSplitter(
-            self.embedder, chunk_tokens=options.chunk_tokens, overlap_tokens=options.overlap_tokens
+        `prune` removes what the folders no longer hold; `again` reads even what is unchanged.
+        """
+        found = find_files([Path(path) for path in paths], may_be_empty=prune)
+        options = RunOptions(
+            check_collection(collection), upload_id, metadata or {}, password, prune, again
         )
-        ingestor = Ingestor(self.catalog, self.index, self.embedder, splitter, options)
-        self._refuse_other_embedder(collection)
-        return await asyncio.to_thread(
-            ingestor.run,
-            [Path(path) for path in paths],
-            collection=collection,
-            upload_id=upload_id,
-            progress=progress,
-        )
+        return await self._ingest(found, options, progress)
+
+    async def _ingest(
+        self, found: Found, options: RunOptions, progress: Progress | None
+    ) -> IngestReport:
+        self._refuse_other_embedder(options.collection)
+        stop = threading.Event()
+        ingestor = Ingestor(
+            self.catalog, self.records, self.index, self.embedder, self.settings.ingest, options,
+            progress=progress, stop=stop,
+        )  # fmt: skip
+        try:
+            return await asyncio.to_thread(ingestor.run, found)
+        except asyncio.CancelledError:
+            stop.set()  # the thread stores what is ready and ends
+            raise
 
     async def delete(self, document_id: str) -> None:
         """Remove a document completely: text, vectors and terms."""
         collection = self.catalog.document(document_id).collection
+        self.records.forget_document(document_id)
         self.catalog.delete(document_id)
         self.index.refresh(collection)
 
@@ -225,6 +240,12 @@ def _sqlite_catalog(directory: Path) -> Catalog:
     from ragstone.stores.catalog import SqlCatalog
 
     return SqlCatalog.in_directory(directory)
+
+
+def _intake_records(catalog: Catalog) -> IntakeRecords:
+    from ragstone.stores.records import SqlIntakeRecords
+
+    return SqlIntakeRecords(catalog)
 
 
 def _embedded_index(catalog: Catalog, embedder: Embedder, settings: Settings) -> Index:

@@ -6,7 +6,8 @@ plain functions: a hop to a thread costs more than the work (848 against 134 req
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.trace import Span, Trace
-from ragstone.types import Answer, Chunk, Document, Hits, Message, Prompt, Query
+from ragstone.types import Answer, Chunk, Document, Hits, IngestedFile, Message, Prompt, Query
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -41,6 +42,19 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class LineBox:
+    """A line on a page: its span of the text, and its box in points from the lower left corner."""
+
+    page: int
+    start: int
+    end: int
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """What a loader read: one text, and the structure found in it as offsets into that text."""
 
@@ -49,7 +63,29 @@ class Loaded:
     page_starts: tuple[int, ...] = ()
     headings: tuple[Heading, ...] = ()
     blocks: tuple[Block, ...] = ()
+    lines: tuple[LineBox, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file inside a file. Its name is shown to people and never used as a path."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What a loader may be told, and the bounds that it keeps."""
+
+    name: str = ""
+    password: str | None = None
+    ocr: bool = False
+    max_pages: int = 5_000
+    max_unpacked_bytes: int = 1_000_000_000
+    max_depth: int = 3
+    max_members: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +116,22 @@ class Change:
     chunk_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file on the disk as it was when it was last read, and what became of it."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str
+    fingerprint: str
+    status: Literal["indexed", "failed"]
+    document_id: str | None = None
+    chunk_count: int = 0
+    error: str | None = None
+    hint: str = ""
+
+
 class Embedder(Protocol):
     """Text to unit vectors. `name` stamps a collection: vectors of two embedders never mix."""
 
@@ -101,7 +153,16 @@ class Loader(Protocol):
     media_type: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
 
-    def load(self, content: bytes) -> Loaded: ...
+    def load(self, content: bytes, options: LoadOptions) -> Loaded: ...
+
+
+class Unpacker(Protocol):
+    """The bytes of an archive or a mail to the files inside, one at a time."""
+
+    media_type: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+
+    def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]: ...
 
 
 class Splitter(Protocol):
@@ -132,6 +193,10 @@ class Catalog(Protocol):
         """A further source with the same bytes as a document that is there."""
         ...
 
+    def release(self, collection: str, source: str) -> None:
+        """A source that is gone; a document that no source holds leaves the search."""
+        ...
+
     def collections(self) -> list[str]: ...
     def embedder_of(self, collection: str) -> str | None: ...
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
@@ -147,10 +212,50 @@ class Catalog(Protocol):
         """The chunks of an added document with their vectors; empty when it is gone again."""
         ...
 
+    def transaction(self) -> AbstractContextManager[Any]:
+        """One transaction, for the tables that stand beside the documents."""
+        ...
+
     def record(self, answer: Answer, *, query_log: str) -> None: ...
     def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]: ...
     def query(self, query_id: str) -> dict[str, Any]: ...
     def close(self) -> None: ...
+
+
+class IntakeRecords(Protocol):
+    """What ingestion remembers beside the documents: files, uploads, lines of pages."""
+
+    def seen(self, collection: str) -> dict[str, SeenFile]:
+        """Every file that was read into a collection, by path."""
+        ...
+
+    def note(self, collection: str, files: Sequence[SeenFile]) -> None: ...
+    def forget(self, collection: str, path: str) -> None: ...
+    def sources_inside(self, collection: str, path: str) -> dict[str, str]:
+        """The documents read from inside a file: source → document id."""
+        ...
+
+    def is_living(self, document_id: str) -> bool:
+        """Whether a document is there, read well and not replaced."""
+        ...
+
+    def vectors_of(self, document_id: str) -> dict[str, Vectors]:
+        """The vectors of a document's chunks by the text that was embedded."""
+        ...
+
+    def keep_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None: ...
+    def lines(self, document_id: str) -> list[LineBox]: ...
+    def begin_upload(self, upload_id: str, collection: str, *, file_count: int) -> None: ...
+    def note_upload(self, upload_id: str, position: int, file: IngestedFile) -> None: ...
+    def finish_upload(self, upload_id: str, status: str) -> None: ...
+    def upload(self, upload_id: str) -> dict[str, Any]: ...
+    def forget_document(self, document_id: str) -> bool:
+        """Remove what is kept beside a document; True when no other has the same bytes."""
+        ...
+
+    def expire(self, *, before: float) -> list[str]:
+        """Remove versions replaced before a moment; gives the hashes that nothing has now."""
+        ...
 
 
 class Index(Protocol):

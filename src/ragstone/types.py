@@ -246,7 +246,7 @@ class IngestedFile:
     """What became of one file of an ingest run."""
 
     name: str
-    outcome: Literal["added", "updated", "unchanged", "failed"]
+    outcome: Literal["added", "updated", "unchanged", "failed", "removed"]
     document_id: str | None = None
     chunk_count: int = 0
     error: str | None = None
@@ -259,6 +259,9 @@ class IngestReport:
 
     collection: str
     files: tuple[IngestedFile, ...]
+    embedded_chunks: int = 0
+    """How many chunks had to be embedded; those whose text was there before are not."""
+    seconds: float = 0.0
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
         return tuple(file for file in self.files if file.outcome == outcome)

@@ -1,210 +1,288 @@
-"""The way of a document: find → load → split → embed → store. Paths in, a report out.
+"""The way of a document: find → read and split → embed → store. Files in, a report out.
 
-Work is stored batch by batch. A run that is stopped loses at most the batch in hand; the same
-command takes it up again, because what is stored is recognised by its bytes.
+Reading and splitting happen in parser processes, embedding in threads (the model computes outside
+Python's lock), storing here, in one place and in the order of arrival. What is in hand is bounded:
+when the embedder is behind, the readers wait. A run that is stopped or killed loses what is in
+hand; the same command takes it up again, because what is stored is recognised.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeAlias
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from ragstone.errors import IngestError
-from ragstone.ingest.load.detect import known_suffixes, load
+from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.ingest.find import Found, FoundFile
+from ragstone.ingest.frames import ReadPart, Request, SplitOptions
+from ragstone.ingest.pool import Event, ParserPool
+from ragstone.ingest.split import SentenceSplitter
+from ragstone.ingest.write import INSIDE, FinishedFile, ReadDocument, Writer
 from ragstone.settings import IngestSettings
-from ragstone.stages import Catalog, Embedder, Index, NewDocument, Splitter
+from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, LoadOptions, SeenFile
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
-"""Called for each file with its outcome, its number from 1, and how many there are."""
+"""Called for each document with its outcome, how many files are done, and how many there are."""
+
+# Raised when a loader or the splitter gives other text or chunks for the same bytes.
+_READING = 2
+# Chunks in hand, as a multiple of what is stored with one commit.
+_IN_HAND = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file to read and the name it is shown by."""
+class RunOptions:
+    """What a caller may say about one run."""
 
-    path: Path
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A document that is split and waits for its vectors."""
-
-    document: Document
-    chunks: tuple[Chunk, ...]
-    outcome: IngestedFile
+    collection: str
+    upload_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    password: str | None = None
+    prune: bool = False
+    again: bool = False
+    """Read even what has not changed."""
 
 
 class Ingestor:
-    """Reads files into one collection."""
+    """Reads files into one collection; one object serves one run."""
 
     def __init__(
-        self, catalog: Catalog, index: Index, embedder: Embedder, splitter: Splitter,
-        settings: IngestSettings,
+        self, catalog: Catalog, records: IntakeRecords, index: Index, embedder: Embedder,
+        settings: IngestSettings, options: RunOptions,
+        *, progress: Progress | None = None, stop: threading.Event | None = None,
     ) -> None:  # fmt: skip
         self._catalog = catalog
+        self._records = records
         self._index = index
         self._embedder = embedder
-        self._splitter = splitter
         self._settings = settings
+        self._options = options
+        self._progress = progress
+        self._stop = stop or threading.Event()
+        self._fingerprint = fingerprint(settings, embedder)
+        cores = os.cpu_count() or 1
+        self._embedding = EmbeddingQueue(embedder, settings.embed_threads or cores)
+        self._workers = settings.workers or cores
+        self._writer = Writer(
+            catalog, records, index, collection=options.collection, embedder=embedder.name,
+            fingerprint=self._fingerprint, batch_chunks=settings.batch_chunks,
+            refresh_s=settings.refresh_s, report=self._report,
+        )  # fmt: skip
+        self._open: dict[str, FinishedFile] = {}
+        self._line: deque[ReadDocument | FinishedFile] = deque()
+        self._waiting = 0
+        self._on_their_way: set[str] = set()
+        self._outcomes: list[IngestedFile] = []
+        self._done = self._total = 0
 
-    def run(
-        self,
-        paths: Sequence[Path],
-        *,
-        collection: str,
-        upload_id: str | None = None,
-        progress: Progress | None = None,
-    ) -> IngestReport:
-        files = find_files(paths)
-        outcomes: list[IngestedFile] = []
-        waiting: list[_Prepared] = []
+    def run(self, found: Found) -> IngestReport:
+        begun = time.monotonic()
+        seen = self._records.seen(self._options.collection)
+        self._total = len(found.files)
+        pending = [file for file in found.files if not self._settle(file, seen.get(file.source))]
+        with self._embedding:
+            if pending:
+                self._read_all(pending, seen)
+        if self._options.prune and not self._stop.is_set():
+            self._writer.prune(found, seen)
+        self._index.refresh(self._options.collection)
+        return IngestReport(
+            self._options.collection,
+            tuple(self._outcomes),
+            embedded_chunks=self._embedding.embedded,
+            seconds=time.monotonic() - begun,
+        )
 
-        def done(outcome: IngestedFile) -> None:
-            outcomes.append(outcome)
-            if progress is not None:
-                progress(outcome, len(outcomes), len(files))
+    def _report(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None:
+        self._done += files_done
+        if outcome is not None:
+            self._outcomes.append(outcome)
+            if self._progress is not None:
+                self._progress(outcome, self._done, self._total)
 
-        for file in files:
-            prepared = self._prepare(file, collection, upload_id)
-            if isinstance(prepared, IngestedFile):
-                done(prepared)
-                continue
-            waiting.append(prepared)
-            if sum(len(one.chunks) for one in waiting) >= self._settings.batch_chunks:
-                self._store(waiting, done)
-        self._store(waiting, done)
-        self._index.refresh(collection)
-        return IngestReport(collection, tuple(outcomes))
+    def _settle(self, file: FoundFile, known: SeenFile | None) -> bool:
+        """Deal with a file that has not changed since it was last read."""
+        if (
+            known is None
+            or (known.size, known.mtime_ns) != (file.size, file.mtime_ns)
+            or not self._is_valid(known)
+        ):
+            return False
+        self._report(_as_before(file, known), files_done=1)
+        return True
 
-    def _prepare(
-        self, file: FoundFile, collection: str, upload_id: str | None
-    ) -> _Prepared | IngestedFile:
-        try:
-            content = self._read(file.path)
-        except IngestError as error:
-            return IngestedFile(file.name, "failed", error=error.message, hint=error.hint)
-        source = str(file.path.resolve())
+    def _is_valid(self, known: SeenFile) -> bool:
+        """Whether what is known of unchanged bytes still holds."""
+        options = self._options
+        if options.again or options.metadata or known.fingerprint != self._fingerprint:
+            return False
+        return known.status == "indexed" or not options.password
+
+    def _read_all(self, pending: Sequence[FoundFile], seen: Mapping[str, SeenFile]) -> None:
+        workers = min(self._workers, len(pending))
+        pool = ParserPool[FoundFile](workers, timeout_s=self._settings.timeout_s)
+        jobs = ((file, self._request(file, seen.get(file.source))) for file in pending)
+        with closing(pool.run(jobs)) as events:
+            for event in events:
+                if self._stop.is_set():
+                    return
+                self._take(event, seen.get(event.job.source))
+                self._store(in_hand=self._settings.batch_chunks * _IN_HAND)
+        self._store(in_hand=0)
+        self._writer.commit()
+
+    def _request(self, file: FoundFile, known: SeenFile | None) -> Request:
+        settings = self._settings
+        tokenizer = getattr(self._embedder, "tokenizer_file", None)
+        split = None
+        if tokenizer is not None:
+            split = SplitOptions(
+                str(tokenizer), self._embedder.max_tokens, settings.chunk_tokens,
+                settings.overlap_tokens,
+            )  # fmt: skip
+        return Request(
+            str(file.path),
+            file.name,
+            LoadOptions(
+                password=self._options.password,
+                ocr=settings.ocr,
+                max_pages=settings.max_pages,
+                max_unpacked_bytes=settings.max_unpacked_mb * 1_000_000,
+                max_depth=settings.max_depth,
+                max_members=settings.max_members,
+            ),
+            max_file_bytes=int(settings.max_file_mb * 1_000_000),
+            max_memory_bytes=settings.max_memory_mb * 1_000_000,
+            known_sha256=known.sha256 if known is not None and self._is_valid(known) else None,
+            split=split,
+        )
+
+    def _take(self, event: Event[FoundFile], known: SeenFile | None) -> None:
+        """A document goes in line, and the end of its file behind it."""
+        file, part = event.job, event.part
+        state = self._open.setdefault(file.source, FinishedFile(file, known, event.stamp))
+        state.stamp = event.stamp
+        if part is None:
+            state.is_unchanged = event.unchanged
+            if event.unchanged and known is not None:
+                state.own = _as_before(file, known)
+            self._line.append(self._open.pop(file.source))
+            return
+        document = self._document(file, part)
+        if part.member:
+            state.members[part.member] = document.outcome
+        else:
+            state.own = document.outcome
+        self._waiting += len(document.chunks)
+        self._line.append(document)
+
+    def _document(self, file: FoundFile, part: ReadPart) -> ReadDocument:
+        collection = self._options.collection
+        source = f"{file.source}{INSIDE}{part.member}" if part.member else file.source
         document = Document(
-            id=document_id(collection, content),
+            id=document_id(collection, part.sha256 or source),
             collection=collection,
             source=source,
-            name=file.name,
+            name=f"{file.name}/{part.member}" if part.member else file.name,
             media_type="application/octet-stream",
-            sha256=hashlib.sha256(content).hexdigest(),
-            upload_id=upload_id,
+            sha256=part.sha256,
+            upload_id=self._options.upload_id,
             created_at=time.time(),
         )
-        held = self._catalog.current(collection, source)
-        if held is not None and held.id == document.id and held.status == "indexed":
-            return IngestedFile(file.name, "unchanged", held.id, held.chunk_count)
-        return self._parse(document, content, "added" if held is None else "updated")
-
-    def _parse(self, document: Document, content: bytes, outcome: str) -> _Prepared | IngestedFile:
-        try:
-            loaded = load(content, document.name)
-            chunks = self._splitter.split(
-                loaded, document_id=document.id, document_name=document.name
-            )
-            if not chunks:
-                raise IngestError("The file holds no text.", hint="There is nothing to search.")
-        except IngestError as error:
-            failed = replace(document, status="failed", error=error.message)
-            self._catalog.add_failure(failed)
-            return IngestedFile(document.name, "failed", document.id, 0, error.message, error.hint)
-        ready = replace(
+        chunks = self._chunks(document, part)
+        if part.loaded is None or not chunks:
+            error = part.error or "The file holds no text."
+            outcome = IngestedFile(document.name, "failed", document.id, 0, error,
+                                   part.hint or "There is nothing to search.")  # fmt: skip
+            return ReadDocument(replace(document, status="failed", error=error), outcome)
+        document = replace(
             document,
-            media_type=loaded.media_type,
-            text=loaded.text,
-            metadata=loaded.metadata,
+            media_type=part.loaded.media_type,
+            text=part.loaded.text,
+            metadata={**part.loaded.metadata, **self._options.metadata},
             chunk_count=len(chunks),
         )
-        return _Prepared(
-            ready,
-            tuple(chunks),
-            IngestedFile(ready.name, "updated" if outcome == "updated" else "added", ready.id,
-                         len(chunks)),
-        )  # fmt: skip
+        return self._placed(document, chunks, part)
 
-    def _read(self, path: Path) -> bytes:
-        limit = int(self._settings.max_file_mb * 1_000_000)
-        try:
-            size = path.stat().st_size
-            if size > limit:
-                raise IngestError(
-                    f"The file has {size / 1e6:.1f} MB, more than the {limit / 1e6:g} MB allowed.",
-                    hint="Raise RAGSTONE_INGEST_MAX_FILE_MB or split it.",
-                )
-            return path.read_bytes()
-        except OSError as error:
-            raise IngestError(
-                f"The file cannot be read: {error.strerror}.", hint="Check its permissions."
-            ) from error
-
-    def _store(self, waiting: list[_Prepared], done: Callable[[IngestedFile], None]) -> None:
-        """Embed and store what is waiting, as one batch and one commit."""
-        if not waiting:
-            return
-        vectors = self._embedder.embed(
-            [chunk.contextual_text for one in waiting for chunk in one.chunks]
-        )
-        batch: list[NewDocument] = []
-        begin = 0
-        for one in waiting:
-            end = begin + len(one.chunks)
-            batch.append(NewDocument(one.document, one.chunks, vectors[begin:end]))
-            begin = end
-        self._catalog.add(batch, embedder=self._embedder.name)
-        for one in waiting:
-            done(one.outcome)
-        waiting.clear()
-
-
-def document_id(collection: str, content: bytes) -> str:
-    """The same bytes in a collection are the same document, whoever reads them and when."""
-    digest = hashlib.sha256(collection.encode() + b"\0" + hashlib.sha256(content).digest())
-    return digest.hexdigest()[:24]
-
-
-def find_files(paths: Sequence[Path]) -> list[FoundFile]:
-    """Every file named, and every readable type below every folder named, in a fixed order."""
-    found: dict[Path, FoundFile] = {}
-    for path in paths:
-        if path.is_dir():
-            inside = list(_walk(path))
-            if not inside:
-                raise IngestError(
-                    f"The folder '{path}' holds no documents.",
-                    hint=f"Ragstone reads {', '.join(sorted(known_suffixes()))} files.",
-                )
-        elif path.exists():
-            inside = [FoundFile(path, path.name)]
-        else:
-            raise IngestError(
-                f"There is no file or folder '{path}'.", hint="Check the spelling of the path."
+    def _chunks(self, document: Document, part: ReadPart) -> tuple[Chunk, ...]:
+        if part.loaded is None:
+            return ()
+        if part.chunks is not None:
+            return tuple(
+                replace(chunk, document_id=document.id, document_name=document.name)
+                for chunk in part.chunks
             )
-        for file in inside:
-            found.setdefault(file.path.resolve(), file)
-    return list(found.values())
+        # An embedder without a tokenizer file counts its tokens itself, here.
+        splitter = SentenceSplitter(
+            self._embedder, chunk_tokens=self._settings.chunk_tokens,
+            overlap_tokens=self._settings.overlap_tokens,
+        )  # fmt: skip
+        return tuple(
+            splitter.split(part.loaded, document_id=document.id, document_name=document.name)
+        )
+
+    def _placed(
+        self, document: Document, chunks: tuple[Chunk, ...], part: ReadPart
+    ) -> ReadDocument:
+        """Decide what must be done: note a further place of known bytes, or embed what is new."""
+        held = self._catalog.current(document.collection, document.source)
+        if held is not None and held.status != "indexed":
+            held = None
+        is_new_here = held is None
+        outcome = IngestedFile(
+            document.name, "added" if is_new_here else "updated", document.id, len(chunks)
+        )
+        if document.id in self._on_their_way or self._is_there(document.id):
+            same = held is not None and held.id == document.id
+            outcome = replace(outcome, outcome="unchanged") if same else outcome
+            return ReadDocument(document, outcome, is_copy=True)
+        self._on_their_way.add(document.id)
+        known = self._records.vectors_of(held.id) if held is not None else {}
+        vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
+        lines = part.loaded.lines if part.loaded else ()
+        return ReadDocument(document, outcome, chunks, vectors, lines)
+
+    def _is_there(self, document_id: str) -> bool:
+        """Whether these bytes are stored as they would be stored now."""
+        if self._options.again or self._options.metadata:
+            return False
+        return self._records.is_living(document_id)
+
+    def _store(self, *, in_hand: int) -> None:
+        """Hand over what is embedded, oldest first; wait only for more than `in_hand` chunks."""
+        while self._line:
+            first = self._line[0]
+            if isinstance(first, ReadDocument) and first.vectors is not None:
+                if not first.vectors.is_done and self._waiting <= in_hand:
+                    return
+                self._waiting -= len(first.chunks)
+            self._writer.put(self._line.popleft())
 
 
-def _walk(root: Path) -> Iterator[FoundFile]:
-    def refuse(error: OSError) -> None:
-        raise IngestError(
-            f"The folder '{error.filename}' cannot be read: {error.strerror}.",
-            hint="Check its permissions.",
-        ) from error
+def fingerprint(settings: IngestSettings, embedder: Embedder) -> str:
+    """Everything besides the bytes that decides what is stored for a file."""
+    return ":".join(
+        str(part)
+        for part in (
+            _READING, embedder.name, settings.chunk_tokens, settings.overlap_tokens, settings.ocr,
+        )
+    )  # fmt: skip
 
-    suffixes = known_suffixes()
-    for folder, folders, names in os.walk(root, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder, name)
-            if path.suffix.lower() in suffixes and not name.startswith("."):
-                yield FoundFile(path, path.relative_to(root).as_posix())
+
+def document_id(collection: str, content: str) -> str:
+    """The same bytes in a collection are the same document; `content` is their SHA-256."""
+    return hashlib.sha256(f"{collection}\0{content}".encode()).hexdigest()[:24]
+
+
+def _as_before(file: FoundFile, known: SeenFile) -> IngestedFile:
+    """The outcome of a file that was not read again."""
+    if known.status == "failed":
+        return IngestedFile(file.name, "failed", known.document_id, 0, known.error, known.hint)
+    return IngestedFile(file.name, "unchanged", known.document_id, known.chunk_count)

@@ -10,8 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ragstone.ingest.tokens import TokenCounter
 from ragstone.sentences import sentence_spans
-from ragstone.stages import Block, Embedder, Heading, Loaded
+from ragstone.stages import Block, Heading, Loaded
 from ragstone.types import Chunk
 
 # The embedder's start and end markers.
@@ -42,17 +43,17 @@ class Unit:
 class SentenceSplitter:
     """Packs sentences into chunks of at most `chunk_tokens`."""
 
-    def __init__(self, embedder: Embedder, *, chunk_tokens: int, overlap_tokens: int) -> None:
-        self._embedder = embedder
-        self._chunk_tokens = min(chunk_tokens, embedder.max_tokens)
+    def __init__(self, counter: TokenCounter, *, chunk_tokens: int, overlap_tokens: int) -> None:
+        self._counter = counter
+        self._chunk_tokens = min(chunk_tokens, counter.max_tokens)
         self._overlap_tokens = min(overlap_tokens, self._chunk_tokens // 2)
 
     def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]:
-        tokens = self._embedder.token_starts(loaded.text)
+        tokens = self._counter.token_starts(loaded.text)
         chunks: list[Chunk] = []
         for section in sections(loaded):
             path = section.heading_path
-            header = len(self._embedder.token_starts(" > ".join(path))) if path else 0
+            header = len(self._counter.token_starts(" > ".join(path))) if path else 0
             header = min(header, int(self._chunk_tokens * _HEADER_SHARE))
             budget = self._chunk_tokens - _SPECIAL_TOKENS - header
             units = list(_units(loaded, section, tokens, budget))

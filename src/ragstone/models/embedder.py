@@ -39,6 +39,11 @@ class OnnxEmbedder:
         self._threads = threads
         self._loading = threading.Lock()
 
+    @property
+    def tokenizer_file(self) -> Path:
+        """For processes that only count tokens."""
+        return self._directory / "tokenizer.json"
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         from tokenizers import Tokenizer

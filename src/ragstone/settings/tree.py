@@ -41,8 +41,32 @@ class IngestSettings(Section):
     overlap_tokens: int = _setting(
         32, "Most tokens that a chunk repeats of the one before, in whole sentences.", ge=0, le=4096
     )
-    batch_chunks: int = _setting(
-        256, "Chunks that are embedded and stored together.", ge=1, le=8192
+    batch_chunks: int = _setting(256, "Chunks that are stored with one commit.", ge=1, le=8192)
+    workers: int = _setting(
+        0, "Processes that read files; 0 is one per processor core.", ge=0, le=256
+    )
+    embed_threads: int = _setting(
+        0, "Threads that embed chunks; 0 is one per processor core.", ge=0, le=256
+    )
+    timeout_s: float = _setting(
+        120.0, "Longest time for one document; its reader is stopped then.", gt=0, le=86_400
+    )
+    max_memory_mb: int = _setting(1024, "Most memory for reading one file.", ge=128, le=1_000_000)
+    max_pages: int = _setting(5000, "Most pages of a document.", ge=1, le=1_000_000)
+    max_unpacked_mb: int = _setting(
+        1000, "Most that a compressed file may unpack to.", ge=1, le=1_000_000
+    )
+    max_depth: int = _setting(3, "How deep archives may stand in archives.", ge=0, le=20)
+    max_members: int = _setting(20_000, "Most files in an archive.", ge=1, le=10_000_000)
+    ocr: bool = _setting(False, "Read pictures and pages without text (needs ragstone[ocr]).")
+    keep_originals: Literal["uploads", "all", "none"] = _setting(
+        "uploads", "Which files are kept as they came, for download."
+    )
+    refresh_s: float = _setting(
+        30.0, "How often what a long run has stored becomes searchable.", gt=0, le=86_400
+    )
+    old_version_days: float = _setting(
+        30.0, "How long replaced versions stay readable for old citations.", ge=0, le=36_500
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,14 @@ class SqlCatalog:
         with self._begin() as connection:
             _release(connection, collection, source, unless=document_id)
             rows.point(connection, collection, source, document_id)
+
+    def release(self, collection: str, source: str) -> None:
+        with self._begin() as connection:
+            _release(connection, collection, source, unless="")
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """One transaction, for the tables that stand beside the documents."""
+        return self._begin()
 
     def delete(self, document_id: str) -> None:
         with self._begin() as connection:

@@ -95,6 +95,57 @@ counters = Table(
     Column("value", _KEY, nullable=False),
 )
 
+# What was last read from each file on the disk, so that an unchanged one costs a stat.
+files = Table(
+    "files",
+    tables,
+    Column("collection", String, primary_key=True),
+    Column("path", String, primary_key=True),
+    Column("size", _KEY, nullable=False),
+    Column("mtime_ns", _KEY, nullable=False),
+    Column("sha256", String, nullable=False),
+    # The settings that shaped its chunks; others mean reading it again.
+    Column("fingerprint", String, nullable=False),
+    Column("status", String, nullable=False),
+    # Its own document; none for an archive, whose members are documents.
+    Column("document_id", String, index=True),
+    Column("chunk_count", Integer, nullable=False),
+    Column("error", Text),
+    Column("hint", Text),
+)
+
+uploads = Table(
+    "uploads",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("collection", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("file_count", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("finished_at", Float),
+)
+
+upload_files = Table(
+    "upload_files",
+    tables,
+    Column("upload_id", String, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("document_id", String),
+    Column("chunk_count", Integer, nullable=False),
+    Column("error", Text),
+    Column("hint", Text),
+)
+
+# The box of every line on its page, as compressed JSON.
+page_lines = Table(
+    "page_lines",
+    tables,
+    Column("document_id", String, primary_key=True),
+    Column("lines", LargeBinary, nullable=False),
+)
+
 queries = Table(
     "queries",
     tables,

@@ -10,7 +10,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from ragstone.ingest.load.text import decode
-from ragstone.stages import Block, Heading, Loaded
+from ragstone.stages import Block, Heading, Loaded, LoadOptions
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _BLOCKS = {"fence": "code", "code_block": "code", "table_open": "table"}
@@ -22,7 +22,7 @@ class MarkdownLoader:
     media_type: ClassVar[str] = "text/markdown"
     suffixes: ClassVar[tuple[str, ...]] = (".md", ".markdown", ".mdx")
 
-    def load(self, content: bytes) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> Loaded:
         text, metadata = split_front_matter(decode(content))
         line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         headings: list[Heading] = []

@@ -1,0 +1,178 @@
+"""Storing in one place: embedded documents in, catalog, records and index brought up to date."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from ragstone.errors import NotFoundError
+from ragstone.ingest.embed import Pending
+from ragstone.ingest.find import Found, FoundFile
+from ragstone.ingest.pool import Stamp
+from ragstone.stages import (
+    Catalog,
+    Index,
+    IntakeRecords,
+    LineBox,
+    NewDocument,
+    SeenFile,
+)
+from ragstone.types import Chunk, Document, IngestedFile
+
+INSIDE = "!/"
+"""Between a file and the place of a document inside it."""
+
+
+class Report(Protocol):
+    """Where outcomes go; `files_done` says that so many files are finished."""
+
+    def __call__(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None: ...
+
+
+# Files without a chunk in them, unchanged or broken, are noted together too.
+_MOST_TOGETHER = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document that was read; `vectors` may still be on their way."""
+
+    document: Document
+    outcome: IngestedFile
+    chunks: tuple[Chunk, ...] = ()
+    vectors: Pending | None = None
+    lines: tuple[LineBox, ...] = ()
+    is_copy: bool = False
+    """The same bytes are there already or on their way; only its place is new."""
+
+
+@dataclass(slots=True)
+class FinishedFile:
+    """A file whose documents all stand before it in the line."""
+
+    file: FoundFile
+    known: SeenFile | None
+    stamp: Stamp
+    own: IngestedFile | None = None
+    """What became of the file itself; None for an archive that only holds others."""
+    members: dict[str, IngestedFile] = field(default_factory=dict)
+    is_unchanged: bool = False
+
+    @property
+    def chunk_count(self) -> int:
+        counted = [self.own] if self.own else []
+        return sum(one.chunk_count for one in [*counted, *self.members.values()])
+
+
+class Writer:
+    """Commits batch by batch; what is committed survives a kill."""
+
+    def __init__(
+        self, catalog: Catalog, records: IntakeRecords, index: Index, *, collection: str,
+        embedder: str, fingerprint: str, batch_chunks: int, refresh_s: float,
+        report: Report,
+    ) -> None:  # fmt: skip
+        self._catalog = catalog
+        self._records = records
+        self._index = index
+        self._collection = collection
+        self._embedder = embedder
+        self._fingerprint = fingerprint
+        self._batch_chunks = batch_chunks
+        self._refresh_s = refresh_s
+        self._report = report
+        self._refreshed = time.monotonic()
+        self._documents: list[ReadDocument] = []
+        self._finished: list[FinishedFile] = []
+        self._size = 0
+
+    def put(self, item: ReadDocument | FinishedFile) -> None:
+        if isinstance(item, FinishedFile):
+            self._finished.append(item)
+        else:
+            self._documents.append(item)
+            self._size += len(item.chunks)
+        together = len(self._documents) + len(self._finished)
+        if self._size >= self._batch_chunks or together >= _MOST_TOGETHER:
+            self.commit()
+
+    def commit(self) -> None:
+        documents, finished = self._documents, self._finished
+        self._documents, self._finished, self._size = [], [], 0
+        new = [one for one in documents if one.vectors is not None]
+        if new:
+            self._catalog.add(
+                [NewDocument(one.document, one.chunks, one.vectors.result())
+                 for one in new if one.vectors is not None],
+                embedder=self._embedder,
+            )  # fmt: skip
+            self._records.keep_lines({one.document.id: one.lines for one in new if one.lines})
+        for one in documents:
+            if one.is_copy:
+                self._catalog.attach(self._collection, one.document.source, one.document.id)
+            elif one.vectors is None:
+                self._catalog.add_failure(one.document)
+        for file in finished:
+            self._forget_leftovers(file)
+        self._records.note(self._collection, [self._seen(f) for f in finished])
+        for one in documents:
+            self._report(one.outcome)
+        for file in finished:
+            self._report(file.own if file.is_unchanged else None, files_done=1)
+        self._refresh_if_due()
+
+    def _refresh_if_due(self) -> None:
+        if time.monotonic() - self._refreshed > self._refresh_s:
+            self._index.refresh(self._collection)
+            self._refreshed = time.monotonic()
+
+    def _forget_leftovers(self, file: FinishedFile) -> None:
+        """What the last reading of this file left behind and this one did not find again."""
+        if file.is_unchanged:
+            return
+        known, own = file.known, file.own
+        failed = known.document_id if known is not None and known.status == "failed" else None
+        if failed is not None and (own is None or own.document_id != failed):
+            with suppress(NotFoundError):
+                self._catalog.delete(failed)
+        if own is not None and own.outcome == "failed":
+            return  # the file could not be read to its end: what it held stays
+        for source in self._records.sources_inside(self._collection, file.file.source):
+            if source.partition(INSIDE)[2] not in file.members:
+                self._catalog.release(self._collection, source)
+
+    def _seen(self, file: FinishedFile) -> SeenFile:
+        own = file.own
+        if file.is_unchanged and file.known is not None:
+            return replace(file.known, size=file.stamp.size, mtime_ns=file.stamp.mtime_ns)
+        failed = own is not None and own.outcome == "failed"
+        return SeenFile(
+            path=file.file.source,
+            size=file.stamp.size if file.stamp.sha256 else file.file.size,
+            mtime_ns=file.stamp.mtime_ns if file.stamp.sha256 else file.file.mtime_ns,
+            sha256=file.stamp.sha256,
+            fingerprint=self._fingerprint,
+            status="failed" if failed else "indexed",
+            document_id=own.document_id if own else None,
+            chunk_count=file.chunk_count,
+            error=own.error if own else None,
+            hint=own.hint if own else "",
+        )
+
+    def prune(self, found: Found, seen: Mapping[str, SeenFile]) -> None:
+        """Remove from the search what was read from these folders and is there no more."""
+        here = {file.source for file in found.files}
+        for path, known in seen.items():
+            if path not in here and _is_below(path, found.roots):
+                self._catalog.release(self._collection, path)
+                for source in self._records.sources_inside(self._collection, path):
+                    self._catalog.release(self._collection, source)
+                self._records.forget(self._collection, path)
+                self._report(IngestedFile(path, "removed", known.document_id, known.chunk_count))
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
