@@ -35,6 +35,7 @@ Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 _READING = 2
 # Chunks in hand, as a multiple of what is stored with one commit.
 _IN_HAND = 4
+_FILES_PER_WORKER = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class Ingestor:
         return known.status == "indexed" or not options.password
 
     def _read_all(self, pending: Sequence[FoundFile], seen: Mapping[str, SeenFile]) -> None:
-        workers = min(self._workers, len(pending))
+        # A process costs a second to start: few files are read by few.
+        workers = min(self._workers, 1 + len(pending) // _FILES_PER_WORKER)
         pool = ParserPool[FoundFile](workers, timeout_s=self._settings.timeout_s)
         jobs = ((file, self._request(file, seen.get(file.source))) for file in pending)
         with closing(pool.run(jobs)) as events:

@@ -136,13 +136,16 @@ class Writer:
         known, own = file.known, file.own
         failed = known.document_id if known is not None and known.status == "failed" else None
         if failed is not None and (own is None or own.document_id != failed):
-            with suppress(NotFoundError):
-                self._catalog.delete(failed)
+            self._delete(failed)
         if own is not None and own.outcome == "failed":
             return  # the file could not be read to its end: what it held stays
         for source in self._records.sources_inside(self._collection, file.file.source):
             if source.partition(INSIDE)[2] not in file.members:
                 self._catalog.release(self._collection, source)
+
+    def _delete(self, document_id: str) -> None:
+        with suppress(NotFoundError):
+            self._catalog.delete(document_id)
 
     def _seen(self, file: FinishedFile) -> SeenFile:
         own = file.own
@@ -168,6 +171,8 @@ class Writer:
         for path, known in seen.items():
             if path not in here and _is_below(path, found.roots):
                 self._catalog.release(self._collection, path)
+                if known.status == "failed" and known.document_id:
+                    self._delete(known.document_id)
                 for source in self._records.sources_inside(self._collection, path):
                     self._catalog.release(self._collection, source)
                 self._records.forget(self._collection, path)

@@ -33,6 +33,7 @@ class Composer:
         self._headings: list[Heading] = []
         self._blocks: list[Block] = []
         self._page_starts: list[int] = []
+        self._pages_to_begin = 0
         self._in_list = False
 
     @property
@@ -45,6 +46,7 @@ class Composer:
             self._parts.append(gap)
             self._length += len(gap)
         start = self._length
+        self._begin_pages()
         self._parts.append(text)
         self._length += len(text)
         self._in_list = False
@@ -52,10 +54,12 @@ class Composer:
 
     def page(self) -> None:
         """A new page begins with what comes next."""
-        if self._length:
-            self._parts.append("\n\n")
-            self._length += 2
-        self._page_starts.append(self._length)
+        self._pages_to_begin += 1
+
+    def _begin_pages(self) -> None:
+        """Pages begin at the first thing written on them, an empty one where the next begins."""
+        self._page_starts.extend([self._length] * self._pages_to_begin)
+        self._pages_to_begin = 0
 
     def heading(self, level: int, title: str) -> None:
         title = one_line(title)
@@ -90,6 +94,7 @@ class Composer:
             self._blocks.append(Block("code", start, start + len(text)))
 
     def loaded(self, media_type: str, metadata: Mapping[str, Any] | None = None) -> Loaded:
+        self._begin_pages()
         return Loaded(
             "".join(self._parts),
             media_type,
