@@ -69,8 +69,9 @@ async def test_only_the_changed_chunks_of_a_changed_file_are_embedded(
     assert outcomes(report) == {"0.md": "unchanged", "1.md": "updated", "2.md": "unchanged"}
     assert report.embedded_chunks == 1
     assert len(engine.documents()) == len(before)
-    (hit, *_) = await engine.search("How many boxes does shelf 1-2 hold?")
-    assert hit.chunk.text == "Shelf 1-2 holds 99 boxes."
+    texts = {hit.chunk.text for hit in await engine.search("shelf 1-2 boxes", top_k=100)}
+    assert "Shelf 1-2 holds 99 boxes." in texts
+    assert "Shelf 1-2 holds 12 boxes." not in texts
 
 
 async def test_the_same_bytes_twice_are_one_document_in_two_places(
