@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 from ragstone.errors import InputError
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
+from ragstone.ingest.uploads import Upload, UploadDesk, still_there
 from ragstone.plugins import PartContext, find
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ladder import Ladder
@@ -30,6 +32,7 @@ from ragstone.query.understand.validate import clean_question
 from ragstone.settings import Settings, load_settings
 from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, Provider, Refiner
 from ragstone.stores.files import prepare
+from ragstone.stores.originals import Originals
 from ragstone.trace import Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -80,6 +83,8 @@ class Engine:
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or _sqlite_catalog(directory)
         self.records: IntakeRecords = _intake_records(self.catalog)
+        self.originals = Originals(directory)
+        self._ingesting = threading.Lock()
         self.index = index or _embedded_index(self.catalog, self.embedder, self.settings)
         context = PartContext(self.settings, self.embedder, self.index)
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
@@ -154,6 +159,34 @@ class Engine:
         )
         return await self._ingest(found, options, progress)
 
+    async def ingest_uploads(
+        self,
+        uploads: Sequence[Upload],
+        *,
+        collection: str = DEFAULT_COLLECTION,
+        upload_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        password: str | None = None,
+    ) -> IngestReport:
+        """Read files that were received; a name that is known already is a new version of it."""
+        options = RunOptions(
+            check_collection(collection), upload_id or uuid.uuid4().hex, metadata or {}, password
+        )
+        desk = UploadDesk(self.records, self.originals, options)
+        desk.begin(uploads)
+        status = "failed"
+        try:
+            report = await self._ingest(desk.found(uploads), options, desk.note)
+            status = "finished"
+            return report
+        finally:
+            desk.finish(uploads, status, keep=self.settings.ingest.keep_originals)
+
+    def original(self, document: Document) -> Path:
+        """The file that a document was read from, as it came."""
+        kept = self.originals.find(document.sha256) if document.sha256 else None
+        return kept or still_there(document)
+
     async def _ingest(
         self, found: Found, options: RunOptions, progress: Progress | None
     ) -> IngestReport:
@@ -164,15 +197,25 @@ class Engine:
             progress=progress, stop=stop,
         )  # fmt: skip
         try:
-            return await asyncio.to_thread(ingestor.run, found)
+            return await asyncio.to_thread(self._one_at_a_time, ingestor, found)
         except asyncio.CancelledError:
             stop.set()  # the thread stores what is ready and ends
             raise
 
+    def _one_at_a_time(self, ingestor: Ingestor, found: Found) -> IngestReport:
+        with self._ingesting:
+            report = ingestor.run(found)
+            days = self.settings.ingest.old_version_days
+            for sha256 in self.records.expire(before=time.time() - days * 86_400):
+                self.originals.remove(sha256)
+            return report
+
     async def delete(self, document_id: str) -> None:
-        """Remove a document completely: text, vectors and terms."""
-        collection = self.catalog.document(document_id).collection
-        self.records.forget_document(document_id)
+        """Remove a document completely: text, vectors, terms, and the file as it came."""
+        document = self.catalog.document(document_id)
+        collection = document.collection
+        if self.records.forget_document(document_id) and document.sha256:
+            self.originals.remove(document.sha256)
         self.catalog.delete(document_id)
         self.index.refresh(collection)
 

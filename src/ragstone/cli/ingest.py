@@ -1,11 +1,12 @@
-"""`ragstone ingest`: files and folders into a collection."""
+"""`ragstone ingest`: files, folders and globs into a collection, once or for as long as it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,13 +14,43 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ragstone.cli import options
 from ragstone.cli.terminal import err, out, print_json
-from ragstone.engine import Engine
+from ragstone.errors import SettingsError
 from ragstone.types import DEFAULT_COLLECTION, IngestedFile, IngestReport
+
+if TYPE_CHECKING:
+    from ragstone.engine import Engine
+
+# Where there is no terminal, a line is written this often.
+_LINE_EVERY_S = 10.0
+# A look at 10,000 files costs a few hundredths of a second.
+_WATCH_EVERY_S = 2.0
 
 
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders.", metavar="PATH…")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Files, folders and globs.", metavar="PATH…", readable=False),
+    ],
     collection: options.Collection = DEFAULT_COLLECTION,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what the folders no longer hold.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep following changes until Ctrl-C.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read even files that have not changed.")
+    ] = False,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="A tag for all of them; may be repeated.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option("--meta", metavar="KEY=VALUE", help="Metadata for all; may be repeated."),
+    ] = None,
+    password: Annotated[
+        str | None, typer.Option("--password", help="Opens encrypted files among them.")
+    ] = None,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -34,36 +65,122 @@ def ingest(
 
       ragstone ingest contracts/ manuals/telescope.pdf
 
-      ragstone ingest wiki/ --collection wiki
+      ragstone ingest wiki/ --collection wiki --prune --watch
+
+      ragstone ingest 'reports/**/*.xlsx' --tag finance --meta year=2026
     """
+    given: dict[str, Any] = {
+        "metadata": metadata_of(tag or [], meta or []),
+        "password": password,
+        "prune": prune,
+        "again": again,
+    }
     engine = options.open_engine(options.load(data, config, preset, set))
     try:
-        report = ingest_with_progress(engine, paths, collection)
+        report = ingest_with_progress(engine, paths, collection, **given)
+        _print(report, json=json)
+        while watch:
+            time.sleep(_WATCH_EVERY_S)
+            again_report = asyncio.run(
+                engine.ingest(paths, collection=collection, **given | {"again": False,
+                              "metadata": {}, "prune": True})
+            )  # fmt: skip
+            if any(file.outcome not in {"unchanged", "failed"} for file in again_report.files):
+                _print(again_report, json=json)
     except KeyboardInterrupt:
         err().print("Stopped. What is stored stays; the same command goes on from here.")
         raise
     finally:
         engine.close()
-    if json:
-        print_json([dataclasses.asdict(file) for file in report.files])
-    else:
-        print_report(report)
     if report.of("failed"):
         raise typer.Exit(1)
 
 
-def ingest_with_progress(engine: Engine, paths: list[Path], collection: str) -> IngestReport:
-    """Run an ingest with a bar in a terminal and nothing in a pipe."""
+def metadata_of(tags: list[str], pairs: list[str]) -> dict[str, Any]:
+    """`--tag` and `--meta` as metadata; a value that is a number or a truth value becomes one."""
+    metadata: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise SettingsError(
+                f"'--meta {pair}' has no value.", hint="Write --meta year=2026, for example."
+            )
+        metadata[key.strip()] = _value(value.strip())
+    if tags:
+        metadata["tags"] = tags
+    return metadata
+
+
+def _value(text: str) -> str | int | float | bool:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def ingest_with_progress(
+    engine: Engine, paths: list[Path], collection: str, **given: Any
+) -> IngestReport:
+    """Run an ingest with a bar in a terminal, and a line now and then where there is none."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
+        task = bar.add_task("reading", total=None, rate="")
+        pace = Pace()
 
-        def progress(outcome: IngestedFile, number: int, total: int) -> None:
-            bar.update(task, completed=number, total=total, description=escape(outcome.name[-40:]))
+        def progress(outcome: IngestedFile, done: int, total: int) -> None:
+            pace.count(outcome)
+            bar.update(task, completed=done, total=total, rate=pace.rate(),
+                       description=escape(outcome.name[-40:]))  # fmt: skip
+            if not err().is_terminal and pace.is_due():
+                err().print(pace.line(done, total))
 
-        return asyncio.run(engine.ingest(paths, collection=collection, progress=progress))
+        return asyncio.run(engine.ingest(paths, collection=collection, progress=progress, **given))
+
+
+class Pace:
+    """How fast a run goes, and how long it may still take."""
+
+    def __init__(self) -> None:
+        self._begun = self._said = time.monotonic()
+        self._chunks = self._documents = 0
+
+    def count(self, outcome: IngestedFile) -> None:
+        if outcome.outcome in {"added", "updated"}:
+            self._chunks += outcome.chunk_count
+            self._documents += 1
+
+    def _seconds(self) -> float:
+        return max(1e-3, time.monotonic() - self._begun)
+
+    def rate(self) -> str:
+        return f"{self._chunks / self._seconds():.0f} chunks/s" if self._chunks else ""
+
+    def is_due(self) -> bool:
+        if time.monotonic() - self._said < _LINE_EVERY_S:
+            return False
+        self._said = time.monotonic()
+        return True
+
+    def line(self, done: int, total: int) -> str:
+        left = self._seconds() / max(1, done) * (total - done)
+        return (
+            f"{done} of {total} files · {self._documents / self._seconds():.1f} documents/s · "
+            f"{self.rate()} · about {left:.0f} s left"
+        )
+
+
+def _print(report: IngestReport, *, json: bool) -> None:
+    if json:
+        print_json([dataclasses.asdict(file) for file in report.files])
+    else:
+        print_report(report)
 
 
 def print_report(report: IngestReport) -> None:
@@ -72,10 +189,10 @@ def print_report(report: IngestReport) -> None:
         out().print(f"       [dim]hint: {escape(file.hint)}[/]")
     counts = ", ".join(
         f"{len(report.of(outcome))} {outcome}"
-        for outcome in ("added", "updated", "unchanged", "failed")
+        for outcome in ("added", "updated", "unchanged", "removed", "failed")
         if report.of(outcome)
     )
     out().print(
-        f"[green]{len(report.files)} files[/]: {counts} · {report.chunk_count} chunks "
-        f"in '{report.collection}'"
+        f"[green]{len(report.files)} files[/]: {counts or 'none'} · {report.chunk_count} chunks "
+        f"in '{report.collection}' · {report.embedded_chunks} embedded · {report.seconds:.1f} s"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragstone.ingest.tokens import TokenCounter
 from ragstone.sentences import sentence_spans
@@ -19,6 +19,8 @@ from ragstone.types import Chunk
 _SPECIAL_TOKENS = 2
 # A heading path never takes more than this share of a chunk.
 _HEADER_SHARE = 0.25
+# About 40 tokens: what is left between a chunk's size and the embedder's limit.
+_HEADER_CHARS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Unit:
     start: int
     end: int
     content_type: str = "text"
+    header: str = ""
+    """The column names over a row whose table had to be cut before it."""
 
 
 class SentenceSplitter:
@@ -69,7 +73,7 @@ class SentenceSplitter:
                         end=end,
                         document_name=document_name,
                         page=section.page,
-                        heading_path=path,
+                        heading_path=(*path, packed[0].header) if packed[0].header else path,
                         content_type=kinds.pop() if len(kinds) == 1 else "text",
                     )
                 )
@@ -80,10 +84,12 @@ def sections(loaded: Loaded) -> Iterator[Section]:
     """Cut the text at every heading and every page; the heading's own line is left out."""
     heading_starts = [heading.start for heading in loaded.headings]
     cuts = sorted({0, *heading_starts, *loaded.page_starts})
+    # In code the line of a heading is the definition itself, which belongs to the chunk.
+    own_lines = set(heading_starts) - {block.start for block in loaded.blocks}
     for start, end in zip(cuts, [*cuts[1:], len(loaded.text)], strict=True):
         before = loaded.headings[: bisect_right(heading_starts, start)]
         page = bisect_right(loaded.page_starts, start) or None
-        body = _after_line(loaded.text, start, end) if start in heading_starts else start
+        body = _after_line(loaded.text, start, end) if start in own_lines else start
         if loaded.text[body:end].strip():
             yield Section(body, end, heading_path(before), page)
 
@@ -137,8 +143,10 @@ def _units(loaded: Loaded, section: Section, tokens: Sequence[int], budget: int)
             yield unit
         elif unit.content_type != "text":
             # A block that does not fit is cut at its lines.
+            header = _column_names(loaded.text, unit)
             for line in _lines(loaded.text, unit):
-                yield from _cut(loaded.text, line, tokens, budget)
+                for piece in _cut(loaded.text, line, tokens, budget):
+                    yield replace(piece, header=header if piece.start > unit.start else "")
         else:
             yield from _cut(loaded.text, unit, tokens, budget)
 
@@ -173,6 +181,14 @@ def _lines(text: str, unit: Unit) -> Iterator[Unit]:
         if stripped:
             yield Unit(position, position + len(stripped), unit.content_type)
         position += len(line)
+
+
+def _column_names(text: str, unit: Unit) -> str:
+    """The first row of a table, short enough to stand over every piece of it."""
+    if unit.content_type != "table":
+        return ""
+    row = text[unit.start : unit.end].partition("\n")[0].strip("| \t")
+    return row[:_HEADER_CHARS]
 
 
 def _cut(text: str, unit: Unit, tokens: Sequence[int], budget: int) -> Iterator[Unit]:

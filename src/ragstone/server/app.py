@@ -11,7 +11,7 @@ from ragstone import __version__
 from ragstone.engine import Engine
 from ragstone.server import errors
 from ragstone.server.limits import BodyLimit, RequestId
-from ragstone.server.routes import health, query
+from ragstone.server.routes import documents, health, query
 
 
 def create_app(engine: Engine) -> FastAPI:
@@ -30,9 +30,14 @@ def create_app(engine: Engine) -> FastAPI:
     )
     app.state.engine = engine
     app.include_router(query.router)
+    app.include_router(documents.router)
     app.include_router(health.router)
     errors.install(app)
-    max_bytes = int(engine.settings.server.max_body_mb * 1_000_000)
-    app.add_middleware(BodyLimit, max_bytes=max_bytes)
+    limits = engine.settings.server
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=int(limits.max_body_mb * 1_000_000),
+        max_upload_bytes=int(limits.max_upload_mb * 1_000_000),
+    )
     app.add_middleware(RequestId)
     return app

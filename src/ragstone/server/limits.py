@@ -43,21 +43,25 @@ class BodyTooLargeError(InputError):
 class BodyLimit:
     """Refuses a body as soon as it is longer than allowed, whatever its header says."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_upload_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_upload_bytes = max_upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         seen = 0
+        brings_documents = scope.get("path", "").endswith("/documents")
+        limit = self._max_upload_bytes if brings_documents else self._max_bytes
 
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._max_bytes:
+            if seen > limit:
+                name = "UPLOAD" if brings_documents else "BODY"
                 raise BodyTooLargeError(
-                    f"The request is larger than {self._max_bytes / 1e6:g} MB.",
-                    hint="Send less, or raise RAGSTONE_SERVER_MAX_BODY_MB.",
+                    f"The request is larger than {limit / 1e6:g} MB.",
+                    hint=f"Send less, or raise RAGSTONE_SERVER_MAX_{name}_MB.",
                 )
             return message
 

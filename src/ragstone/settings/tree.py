@@ -59,9 +59,7 @@ class IngestSettings(Section):
     max_depth: int = _setting(3, "How deep archives may stand in archives.", ge=0, le=20)
     max_members: int = _setting(20_000, "Most files in an archive.", ge=1, le=10_000_000)
     ocr: bool = _setting(False, "Read pictures and pages without text (needs ragstone[ocr]).")
-    keep_originals: Literal["uploads", "all", "none"] = _setting(
-        "uploads", "Which files are kept as they came, for download."
-    )
+    keep_originals: bool = _setting(True, "Keep uploaded files as they came, for download.")
     refresh_s: float = _setting(
         30.0, "How often what a long run has stored becomes searchable.", gt=0, le=86_400
     )
@@ -170,6 +168,9 @@ class ServerSettings(Section):
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
     max_body_mb: float = _setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
+    max_upload_mb: float = _setting(
+        500.0, "Larger requests with documents are refused.", gt=0, le=100_000
+    )
 
 
 class Settings(Section):

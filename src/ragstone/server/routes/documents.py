@@ -1,0 +1,226 @@
+"""Documents: sent, watched while they are read, listed, fetched and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+
+from ragstone.engine import Engine
+from ragstone.errors import NotFoundError
+from ragstone.server.receive import Received, receive
+from ragstone.server.routes.query import engine_of
+from ragstone.server.schemas import (
+    ChatUploadReply,
+    DocumentReply,
+    DocumentSummary,
+    Problem,
+    UploadReply,
+)
+from ragstone.types import DEFAULT_COLLECTION, IngestReport
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["documents"])
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    404: {"model": Problem, "description": "Nothing has that id."},
+    422: {"model": Problem, "description": "The request cannot be used."},
+}
+_BODIES: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "files": {
+                            "type": "array",
+                            "items": {"type": "string", "format": "binary"},
+                        },
+                        "collection": {"type": "string"},
+                        "tags": {"type": "string", "description": "Separated by commas."},
+                        "metadata": {"type": "string", "description": "A JSON object."},
+                        "password": {"type": "string"},
+                    },
+                }
+            },
+            "application/json": {
+                "example": {
+                    "name": "notes.md",
+                    "text": "# Notes\n\nThe gate code is 8812.",
+                    "collection": "default",
+                    "tags": ["home"],
+                    "metadata": {"year": 2026},
+                }
+            },
+            "text/plain": {"example": "The gate code is 8812."},
+        },
+    }
+}
+_POLL_S = 0.2
+
+# A task that nothing refers to may be collected before it ends.
+_running: set[asyncio.Task[IngestReport]] = set()
+
+
+@router.post("/v1/documents", responses=_PROBLEMS, openapi_extra=_BODIES, status_code=201)
+async def add_documents(
+    request: Request,
+    response: Response,
+    collection: Annotated[str | None, Query(description="Where they go.")] = None,
+    name: Annotated[str | None, Query(description="Of a document sent as plain text.")] = None,
+    wait: Annotated[bool, Query(description="Reply when all are read.")] = True,
+) -> UploadReply:
+    """Read documents into a collection: files, plain text, or JSON with the text in it.
+
+    With `wait=false` the reply comes at once, and `/v1/uploads/{id}` says how it goes.
+    """
+    engine = engine_of(request)
+    received = await receive(request, engine.originals, name=name, collection=collection)
+    upload_id = uuid.uuid4().hex
+    if not wait:
+        # Started by the engine's own loop, and it outlives this request.
+        task = asyncio.create_task(_read(engine, received, upload_id))
+        _running.add(task)
+        task.add_done_callback(_finished)
+        await _begun(engine, upload_id, task)
+        response.status_code = 202
+    else:
+        await _read(engine, received, upload_id)
+    return UploadReply.of(await asyncio.to_thread(engine.records.upload, upload_id))
+
+
+async def _begun(engine: Engine, upload_id: str, task: asyncio.Task[IngestReport]) -> None:
+    """Wait until an upload can be asked for, or until it is refused."""
+    while not task.done():
+        try:
+            await asyncio.to_thread(engine.records.upload, upload_id)
+            return
+        except NotFoundError:
+            await asyncio.sleep(0.01)
+    task.result()
+
+
+def _finished(task: asyncio.Task[IngestReport]) -> None:
+    _running.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        log.error("an upload failed", exc_info=task.exception())
+
+
+@router.post("/chat/{chat_id}/documents", responses=_PROBLEMS)
+async def add_chat_documents(chat_id: str, request: Request) -> ChatUploadReply:
+    """Read documents for one chat; a bad file never fails the others."""
+    engine = engine_of(request)
+    received = await receive(request, engine.originals, collection=f"chat_{chat_id}")
+    report = await _read(engine, received, uuid.uuid4().hex)
+    return ChatUploadReply.of(report)
+
+
+async def _read(engine: Engine, received: Received, upload_id: str) -> IngestReport:
+    try:
+        return await engine.ingest_uploads(
+            received.uploads,
+            collection=received.collection or DEFAULT_COLLECTION,
+            upload_id=upload_id,
+            metadata=received.metadata,
+            password=received.password,
+        )
+    finally:
+        received.discard()
+
+
+@router.get("/v1/documents")
+async def list_documents(
+    request: Request,
+    collection: str = DEFAULT_COLLECTION,
+    skip: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[DocumentSummary]:
+    """The documents of a collection by name, also those that could not be read."""
+    documents = await asyncio.to_thread(engine_of(request).documents, collection)
+    return [DocumentSummary.of(document) for document in documents[skip : skip + limit]]
+
+
+@router.get("/v1/documents/{document_id}", responses=_PROBLEMS)
+async def one_document(document_id: str, request: Request) -> DocumentReply:
+    """One document with its text; old versions too, until they expire."""
+    engine = engine_of(request)
+    document = await asyncio.to_thread(engine.catalog.document, document_id)
+    return DocumentReply.of(document)
+
+
+@router.get("/v1/documents/{document_id}/lines", responses=_PROBLEMS)
+async def lines(
+    document_id: str,
+    request: Request,
+    start: Annotated[int, Query(ge=0)] = 0,
+    end: Annotated[int | None, Query(ge=0)] = None,
+) -> list[dict[str, Any]]:
+    """Where the lines of a span stand on their pages, in points from the lower left corner."""
+    engine = engine_of(request)
+    engine.catalog.document(document_id)
+    return [
+        {name: getattr(line, name) for name in line.__slots__}
+        for line in await asyncio.to_thread(engine.records.lines, document_id)
+        if line.end > start and (end is None or line.start < end)
+    ]
+
+
+@router.get("/v1/documents/{document_id}/original", responses=_PROBLEMS)
+async def original(document_id: str, request: Request) -> FileResponse:
+    """The file as it came."""
+    engine = engine_of(request)
+    document = await asyncio.to_thread(engine.catalog.document, document_id)
+    path = await asyncio.to_thread(engine.original, document)
+    # Never shown in the browser: a document may be a hostile page.
+    return FileResponse(
+        path,
+        media_type="application/octet-stream",
+        filename=document.name.rpartition("/")[2],
+        headers={"X-Content-Type-Options": "nosniff"},
+    )
+
+
+@router.delete("/v1/documents/{document_id}", responses=_PROBLEMS, status_code=204)
+async def delete_document(document_id: str, request: Request) -> None:
+    """Delete a document completely: text, vectors, terms and the file."""
+    await engine_of(request).delete(document_id)
+
+
+@router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
+async def upload(upload_id: str, request: Request) -> UploadReply:
+    """How far an upload is, and what became of its files."""
+    return UploadReply.of(await asyncio.to_thread(engine_of(request).records.upload, upload_id))
+
+
+@router.get("/v1/uploads/{upload_id}/events", responses=_PROBLEMS)
+async def upload_events(upload_id: str, request: Request) -> StreamingResponse:
+    """The same as server-sent events: `file` for each document, `done` at the end."""
+    records = engine_of(request).records
+    await asyncio.to_thread(records.upload, upload_id)
+
+    async def events() -> AsyncIterator[str]:
+        sent = 0
+        while True:
+            now = await asyncio.to_thread(records.upload, upload_id)
+            for file in now["files"][sent:]:
+                yield _event("file", {**file, "done": sent + 1, "file_count": now["file_count"]})
+                sent += 1
+            if now["status"] != "running":
+                yield _event("done", {"upload_id": upload_id, "status": now["status"]})
+                return
+            await asyncio.sleep(_POLL_S)
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def _event(kind: str, fields: dict[str, Any]) -> str:
+    return f"data: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n"
