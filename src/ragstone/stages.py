@@ -14,13 +14,19 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkabl
 import numpy as np
 from numpy.typing import NDArray
 
+from ragstone.filters import Filter
 from ragstone.trace import Span, Trace
 from ragstone.types import Answer, Chunk, Document, Hits, IngestedFile, Message, Prompt, Query
 
 Vectors: TypeAlias = NDArray[np.float32]
 
-KeyRanges: TypeAlias = Sequence[range] | None
-"""The chunk keys that a search is limited to; None is no limit."""
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What a search is limited to: as a filter, and as the chunk keys that it lets through."""
+
+    filter: Filter
+    ranges: tuple[range, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,18 @@ class Change:
     first_key: int
     chunk_count: int
 
+    @property
+    def keys(self) -> range:
+        return range(self.first_key, self.first_key + self.chunk_count)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCounts:
+    """How many chunks an index holds, by each of its searches."""
+
+    dense: int
+    keyword: int
+
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
@@ -203,13 +221,13 @@ class Catalog(Protocol):
         """The living chunks with these keys; one that is gone is left out."""
         ...
 
-    def keys_within(self, query: Query) -> KeyRanges:
+    def keys_within(self, query: Query) -> Within | None:
         """The keys of the chunks that a query's limits allow."""
         ...
 
-    def changes(self, collection: str, *, after: int) -> list[Change]: ...
-    def indexable(self, change: Change) -> list[tuple[Chunk, Vectors]]:
-        """The chunks of an added document with their vectors; empty when it is gone again."""
+    def changes(self, collection: str, *, after: int, limit: int) -> list[Change]: ...
+    def indexable(self, ranges: Sequence[range], *, dimension: int) -> tuple[list[Chunk], Vectors]:
+        """The living chunks with these keys and their vectors, in ascending order."""
         ...
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -265,12 +283,18 @@ class Index(Protocol):
         """Take in every change that the catalog has and this index has not."""
         ...
 
+    def rebuild(self, collection: str) -> None:
+        """Build everything again from the catalog."""
+        ...
+
+    def counts(self, collection: str) -> IndexCounts: ...
+
     def dense(
-        self, collection: str, vector: Vectors, *, limit: int, within: KeyRanges = None
+        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
     ) -> list[Found]: ...
     def keyword(
         self, collection: str, text: str, *, limit: int, k1: float, b: float,
-        within: KeyRanges = None,
+        within: Within | None = None,
     ) -> list[Found]: ...  # fmt: skip
     def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
         """The stored vectors of these chunks, in this order; zeros for one that is gone."""

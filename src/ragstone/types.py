@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from ragstone.filters import Filter
+
 Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
 AnswerStatus: TypeAlias = Literal["answered", "abstained"]
@@ -125,6 +127,7 @@ class Query:
     collection: str = DEFAULT_COLLECTION
     upload_id: str | None = None
     document_ids: tuple[str, ...] = ()
+    filter: Filter | None = None
     method: RetrievalMethod = "hybrid"
     top_k: int = 10
     mmr_lambda: float = 1.0

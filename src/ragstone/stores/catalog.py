@@ -16,8 +16,8 @@ from sqlalchemy import Connection, create_engine, event, select
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ragstone.errors import NotFoundError, StoreBusyError, StoreError
-from ragstone.stages import Change, KeyRanges, NewDocument, Vectors
-from ragstone.stores import journal, rows
+from ragstone.stages import Change, NewDocument, Vectors, Within
+from ragstone.stores import journal, rows, scope
 from ragstone.stores.migrate import upgrade
 from ragstone.stores.schema import changes, chunks, collections, documents, sources
 from ragstone.types import Answer, Chunk, Document, Query
@@ -140,27 +140,19 @@ class SqlCatalog:
                     found[row.key] = rows.chunk(row)
         return found
 
-    def keys_within(self, query: Query) -> KeyRanges:
-        if query.upload_id is None and not query.document_ids:
+    def keys_within(self, query: Query) -> Within | None:
+        given = scope.filter_of(query)
+        if given is None:
             return None
-        allowed = select(documents.c.first_key, documents.c.chunk_count).where(
-            documents.c.collection == query.collection, documents.c.retired_at.is_(None)
-        )
-        if query.upload_id is not None:
-            allowed = allowed.where(documents.c.upload_id == query.upload_id)
-        if query.document_ids:
-            allowed = allowed.where(documents.c.id.in_(query.document_ids))
         with self._begin() as connection:
-            return [
-                range(row.first_key, row.first_key + row.chunk_count)
-                for row in connection.execute(allowed)
-            ]
+            return Within(given, scope.allowed_keys(connection, query.collection, given))
 
-    def changes(self, collection: str, *, after: int) -> list[Change]:
+    def changes(self, collection: str, *, after: int, limit: int) -> list[Change]:
         query = (
             select(changes)
             .where(changes.c.collection == collection, changes.c.seq > after)
             .order_by(changes.c.seq)
+            .limit(limit)
         )
         with self._begin() as connection:
             return [
@@ -168,16 +160,20 @@ class SqlCatalog:
                 for row in connection.execute(query)
             ]
 
-    def indexable(self, change: Change) -> list[tuple[Chunk, Vectors]]:
-        last = change.first_key + change.chunk_count - 1
-        query = rows.select_chunks.add_columns(chunks.c.embedding).where(
-            chunks.c.key.between(change.first_key, last)
-        )
+    def indexable(self, ranges: Sequence[range], *, dimension: int) -> tuple[list[Chunk], Vectors]:
+        found: list[Chunk] = []
+        vectors: list[Vectors] = []
         with self._begin() as connection:
-            return [
-                (rows.chunk(row), rows.vector(row.embedding))
-                for row in connection.execute(query.order_by(chunks.c.key))
-            ]
+            for keys in ranges:
+                query = rows.select_chunks.add_columns(chunks.c.embedding).where(
+                    chunks.c.key.between(keys.start, keys.stop - 1)
+                )
+                for row in connection.execute(query.order_by(chunks.c.key)):
+                    found.append(rows.chunk(row))
+                    vectors.append(rows.vector(row.embedding))
+        if not found:
+            return [], np.empty((0, dimension), np.float32)
+        return found, np.stack(vectors)
 
     def record(self, answer: Answer, *, query_log: str) -> None:
         with self._begin() as connection:

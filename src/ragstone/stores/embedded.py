@@ -1,56 +1,53 @@
 """The index that lives beside the catalog: one folder per collection, no server.
 
-The catalog acknowledges a document; this index follows its log of changes. The manifest says how
-far it has read and is replaced in one step, after the files it counts are on the disk. A kill in
-between costs nothing: the next refresh reads on from the manifest.
+The catalog acknowledges a document; this index follows its log of changes. Its manifest is
+replaced in one step, after the files that it names are on the disk, so a kill at any moment costs
+nothing: the next refresh reads on from the manifest. Any process may refresh, one at a time.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from ragstone.stages import Catalog, Change, Found, KeyRanges, Vectors
-from ragstone.stores import dense
-from ragstone.stores.files import replace_file, writing
+from ragstone.errors import StoreBusyError
+from ragstone.stages import Catalog, Change, Found, IndexCounts, Vectors, Within
+from ragstone.stores import manifest as manifests
+from ragstone.stores import vectors
+from ragstone.stores.dense import EXACT_ROWS, Codes, DenseIndex, covered
+from ragstone.stores.files import sync_file, writing
 from ragstone.stores.keyword import KeywordIndex
-from ragstone.types import Chunk
+from ragstone.stores.manifest import Manifest
+from ragstone.stores.scope import joined
+from ragstone.stores.vectors import VectorFile
 
 log = logging.getLogger(__name__)
 
-# Counts up when an index must be built again: 2 is the analyzer with languages.
-_FORMAT = 2
-# Changes that are taken in with one commit: large enough to be fast, small enough for memory.
+# Chunks that are taken in with one commit: large enough to be fast, small enough for memory.
 _BATCH_CHUNKS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """How far an index has read the catalog's changes, and what its files hold then."""
-
-    format: int
-    dimension: int
-    seq: int = 0
-    rows: int = 0
-    dead: tuple[tuple[int, int], ...] = ()
-
-    def dead_ranges(self) -> list[range]:
-        return [range(first, first + count) for first, count in self.dead]
+# How often a reader asks whether a writer died before it had told the index.
+_CATCH_UP_SECONDS = 1.0
+# Codes are written anew when this share of the rows is not in the file, and learnt anew when the
+# collection has grown this many times; vectors are written anew when this share of them is dead.
+_UNWRITTEN_SHARE = 0.25
+_GROWTH_UNTIL_TRAINED = 4
+_DEAD_SHARE = 0.25
 
 
 @dataclass(slots=True)
 class _Shelf:
     """One collection's index, open."""
 
-    stamp: tuple[int, int]
+    stamp: tuple[int, int] | None
+    manifest: Manifest
     keyword: KeywordIndex
-    dense: dense.DenseIndex
+    dense: DenseIndex
+    codes: Codes | None
+    checked_at: float
 
 
 class EmbeddedIndex:
@@ -64,26 +61,27 @@ class EmbeddedIndex:
         self._dimension = dimension
         self._lock_timeout_s = lock_timeout_s
         self._shelves: dict[str, _Shelf] = {}
+        self._opening = threading.RLock()
 
     def refresh(self, collection: str) -> None:
-        manifest = self._manifest(collection)
-        if not self._catalog.changes(collection, after=manifest.seq):
-            return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._refresh(collection, timeout_s=self._lock_timeout_s)
+
+    def rebuild(self, collection: str) -> None:
         with writing(self._directory, timeout_s=self._lock_timeout_s):
-            manifest = self._manifest(collection)  # another process may have been faster
-            pending = self._catalog.changes(collection, after=manifest.seq)
-            for batch in _batches(pending):
-                manifest = self._apply(collection, manifest, batch)
+            self._take_in(collection, Manifest(self._dimension))
+
+    def counts(self, collection: str) -> IndexCounts:
+        shelf = self._shelf(collection)
+        return IndexCounts(dense=len(shelf.dense), keyword=len(shelf.keyword))
 
     def dense(
-        self, collection: str, vector: Vectors, *, limit: int, within: KeyRanges = None
+        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
     ) -> list[Found]:
         return self._shelf(collection).dense.search(vector, limit=limit, within=within)
 
     def keyword(
         self, collection: str, text: str, *, limit: int, k1: float, b: float,
-        within: KeyRanges = None,
+        within: Within | None = None,
     ) -> list[Found]:  # fmt: skip
         shelf = self._shelf(collection)
         return shelf.keyword.search(text, limit=limit, k1=k1, b=b, within=within)
@@ -97,95 +95,160 @@ class EmbeddedIndex:
     def _folder(self, collection: str) -> Path:
         return self._directory / collection
 
-    def _manifest(self, collection: str) -> Manifest:
-        """What is on the disk; an unreadable or foreign manifest counts as nothing."""
-        try:
-            fields = json.loads((self._folder(collection) / "manifest.json").read_bytes())
-            fields["dead"] = tuple((int(a), int(b)) for a, b in fields["dead"])
-            manifest = Manifest(**fields)
-            if (manifest.format, manifest.dimension) == (_FORMAT, self._dimension):
-                return manifest
-        except FileNotFoundError:
-            pass
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("the manifest of %r is damaged, building it again: %s", collection, error)
-        return Manifest(_FORMAT, self._dimension)
+    def _refresh(self, collection: str, *, timeout_s: float) -> None:
+        before = manifests.read(self._folder(collection), dimension=self._dimension)
+        if not self._catalog.changes(collection, after=before.seq, limit=1):
+            return
+        with writing(self._directory, timeout_s=timeout_s):
+            # Another process may have been faster.
+            before = manifests.read(self._folder(collection), dimension=self._dimension)
+            self._take_in(collection, before)
 
-    def _apply(self, collection: str, before: Manifest, batch: Sequence[Change]) -> Manifest:
-        folder = self._folder(collection)
+    def _take_in(self, collection: str, before: Manifest) -> None:
+        """Apply all changes after a manifest. From nothing, it is published only when whole, so
+        that no reader ever sees half an index."""
+        shelf = self._folder(collection)
         if before.seq == 0:
-            shutil.rmtree(folder, ignore_errors=True)
-        removed = [_keys(change) for change in batch if change.kind == "remove"]
-        added = [pair for change in batch if change.kind == "add"
-                 for pair in self._catalog.indexable(change)]  # fmt: skip
-        chunks = [chunk for chunk, _ in added]
-        # What a cut-off run may have added already goes first, so that nothing is there twice.
-        again = [_keys(change) for change in batch if change.kind == "add"]
-        KeywordIndex(folder / "keyword").apply([*removed, *again], chunks)
-        rows = dense.append(
-            folder / "dense",
-            dimension=self._dimension,
-            rows=before.rows,
-            keys=[chunk.key for chunk in chunks],
-            vectors=_stacked(added, self._dimension),
+            before = _next_generation(shelf, before)
+        after = before
+        for batch in self._batches(collection, before.seq):
+            after = self._apply(shelf, after, batch)
+            if before.seq:
+                self._publish(shelf, after)
+        if not before.seq and after.seq:
+            self._publish(shelf, after)
+
+    def _batches(self, collection: str, seq: int) -> Iterator[list[Change]]:
+        while pending := self._catalog.changes(collection, after=seq, limit=_BATCH_CHUNKS):
+            batch: list[Change] = []
+            size = 0
+            for change in pending:
+                if size >= _BATCH_CHUNKS:
+                    break
+                batch.append(change)
+                size += change.chunk_count
+            yield batch
+            seq = batch[-1].seq
+
+    def _apply(self, shelf: Path, before: Manifest, batch: Sequence[Change]) -> Manifest:
+        removed = [change.keys for change in batch if change.kind == "remove"]
+        added = [change.keys for change in batch if change.kind == "add"]
+        chunks, embeddings = self._catalog.indexable(added, dimension=self._dimension)
+        # What a run that was cut off may have added goes first, so that nothing is there twice.
+        KeywordIndex(before.keyword_folder(shelf)).apply([*removed, *added], chunks)
+        keys = [chunk.key for chunk in chunks]
+        rows = vectors.append(
+            before.dense_folder(shelf), rows=before.rows, keys=keys, vectors=embeddings
         )
-        dead = (*before.dead, *((keys.start, len(keys)) for keys in removed))
-        after = replace(before, seq=batch[-1].seq, rows=rows, dead=dead)
-        replace_file(folder / "manifest.json", json.dumps(asdict(after)).encode())
-        return after
+        dead = joined(sorted([*before.dead_ranges(), *removed], key=lambda keys: keys.start))
+        return replace(before, seq=batch[-1].seq, rows=rows, dead=_pairs(dead))
+
+    def _publish(self, shelf: Path, given: Manifest) -> None:
+        file = VectorFile.open(
+            given.dense_folder(shelf), dimension=self._dimension, rows=given.rows
+        )
+        if given.dead_rows() > max(EXACT_ROWS, _DEAD_SHARE * given.rows):
+            given, file = _compacted(shelf, given, file)
+        if given.rows > EXACT_ROWS and given.dimension % 2 == 0:
+            given = _coded(shelf, given, file)
+        manifests.write(shelf, given)
 
     def _shelf(self, collection: str) -> _Shelf:
-        """The open index of a collection, opened again when another process has written."""
+        """The open index of a collection, opened again when any process has written."""
         folder = self._folder(collection)
         held = self._shelves.get(collection)
-        try:
-            status = (folder / "manifest.json").stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-        except FileNotFoundError:
-            self.refresh(collection)
-            stamp = (0, 0)
-        if held is None or held.stamp != stamp:
-            held = self._shelves[collection] = self._open(collection, stamp)
+        if held is not None and held.stamp == manifests.stamp(folder):
+            if time.monotonic() - held.checked_at < _CATCH_UP_SECONDS:
+                return held
+            held.checked_at = time.monotonic()
+        with self._opening:
+            self._catch_up(collection)
+            if held is None or held.stamp != manifests.stamp(folder):
+                held = self._shelves[collection] = self._open(collection, held)
         return held
 
-    def _open(self, collection: str, stamp: tuple[int, int]) -> _Shelf:
+    def _catch_up(self, collection: str) -> None:
+        """Take in what a writer acknowledged and then died before indexing."""
         try:
-            return self._read(collection, stamp)
-        except (OSError, ValueError) as error:
-            # tantivy reports missing and damaged files as ValueError.
-            log.warning("the index of %r is damaged, building it again: %s", collection, error)
-            (self._folder(collection) / "manifest.json").unlink(missing_ok=True)
-            self.refresh(collection)
-            return self._read(collection, stamp)
+            self._refresh(collection, timeout_s=0)
+        except StoreBusyError:
+            log.debug("another process is bringing the index of %r up to date", collection)
 
-    def _read(self, collection: str, stamp: tuple[int, int]) -> _Shelf:
-        folder, manifest = self._folder(collection), self._manifest(collection)
-        vectors = dense.DenseIndex(
-            folder / "dense",
-            dimension=self._dimension,
-            rows=manifest.rows,
-            dead=manifest.dead_ranges(),
+    def _open(self, collection: str, held: _Shelf | None) -> _Shelf:
+        try:
+            return self._read(collection, held)
+        except (OSError, ValueError, RuntimeError) as error:
+            # tantivy reports missing and damaged files as ValueError, faiss as RuntimeError.
+            log.warning("the index of %r is damaged and is built again: %s", collection, error)
+            with writing(self._directory, timeout_s=self._lock_timeout_s):
+                manifests.remove(self._folder(collection))
+                self._take_in(collection, Manifest(self._dimension))
+            return self._read(collection, None)
+
+    def _read(self, collection: str, held: _Shelf | None) -> _Shelf:
+        folder = self._folder(collection)
+        stamp = manifests.stamp(folder)
+        now = manifests.read(folder, dimension=self._dimension)
+        file = VectorFile.open(now.dense_folder(folder), dimension=self._dimension, rows=now.rows)
+        codes = self._codes(folder, now, held)
+        if codes is not None:
+            codes.extend(file)
+        return _Shelf(
+            stamp,
+            now,
+            KeywordIndex(now.keyword_folder(folder)),
+            DenseIndex(file, dead=now.dead_ranges(), codes=codes),
+            codes,
+            time.monotonic(),
         )
-        return _Shelf(stamp, KeywordIndex(folder / "keyword"), vectors)
+
+    def _codes(self, folder: Path, now: Manifest, held: _Shelf | None) -> Codes | None:
+        """The codes in memory if they are of the same rows, else those on the disk."""
+        if not now.code_rows:
+            return None
+        if held is not None and held.codes is not None:
+            same = ("dense_generation", "trained_rows")
+            if all(getattr(held.manifest, name) == getattr(now, name) for name in same):
+                return held.codes
+        return Codes.read(now.codes_file(folder))
 
 
-def _keys(change: Change) -> range:
-    return range(change.first_key, change.first_key + change.chunk_count)
+def _pairs(ranges: Sequence[range]) -> tuple[tuple[int, int], ...]:
+    return tuple((keys.start, len(keys)) for keys in ranges)
 
 
-def _batches(pending: Sequence[Change]) -> list[list[Change]]:
-    batches: list[list[Change]] = []
-    size = _BATCH_CHUNKS
-    for change in pending:
-        if size >= _BATCH_CHUNKS:
-            batches.append([])
-            size = 0
-        batches[-1].append(change)
-        size += change.chunk_count
-    return batches
+def _next_generation(shelf: Path, empty: Manifest) -> Manifest:
+    """A manifest for folders that nothing has been written to yet."""
+    shelf.mkdir(parents=True, exist_ok=True)
+    numbers = [int(path.name.rpartition("-")[2]) for path in shelf.glob("*-*") if path.is_dir()]
+    fresh = max(numbers, default=0) + 1
+    return replace(empty, keyword_generation=fresh, dense_generation=fresh)
 
 
-def _stacked(added: Sequence[tuple[Chunk, Vectors]], dimension: int) -> Vectors:
-    if not added:
-        return np.empty((0, dimension), dtype=np.float32)
-    return np.stack([vector for _, vector in added])
+def _compacted(shelf: Path, given: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
+    """The same vectors without the dead ones, in a new folder."""
+    alive = ~covered(file.keys, given.dead_ranges())
+    after = replace(
+        given, dense_generation=_next_generation(shelf, given).dense_generation,
+        dead=(), code_rows=0, trained_rows=0,
+    )  # fmt: skip
+    rows = vectors.copy_living(file, alive, after.dense_folder(shelf))
+    after = replace(after, rows=rows)
+    return after, VectorFile.open(
+        after.dense_folder(shelf), dimension=given.dimension, rows=after.rows
+    )
+
+
+def _coded(shelf: Path, given: Manifest, file: VectorFile) -> Manifest:
+    """Write the codes anew when the file lags behind; the rest is coded at opening."""
+    if given.rows - given.code_rows <= _UNWRITTEN_SHARE * given.rows:
+        return given
+    if given.rows >= _GROWTH_UNTIL_TRAINED * given.trained_rows:
+        codes, trained = Codes.train(file), given.rows
+    else:
+        codes, trained = Codes.read(given.codes_file(shelf)), given.trained_rows
+        codes.extend(file)
+    after = replace(given, code_rows=given.rows, trained_rows=trained)
+    codes.write(after.codes_file(shelf))
+    sync_file(after.codes_file(shelf))
+    return after

@@ -30,6 +30,7 @@ def prepare(directory: Path) -> Path:
 @contextmanager
 def writing(directory: Path, *, timeout_s: float) -> Iterator[None]:
     """Hold the one writer's place. The lock is the operating system's and dies with its holder."""
+    directory.mkdir(parents=True, exist_ok=True)
     lock = FileLock(directory / "writer.lock")
     try:
         lock.acquire(timeout=timeout_s)
@@ -53,6 +54,12 @@ def replace_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_directory(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to a file durable."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,107 +1,168 @@
 """Keyword search of one collection on tantivy, with our own analyzer in front.
 
-Terms are made by `analyze.terms` and handed to tantivy ready-made, so that it only counts and
-ranks. Each chunk is known by its catalog key.
+Terms are made by `analyze` and handed to tantivy ready-made, so that it only counts and ranks.
+Each chunk is known by its catalog key. tantivy's BM25 has k1 = 1.2 and b = 0.75 built in; for
+other values its head is scored again from the stored terms, by the exact formula.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import tantivy
-from tantivy import Occur
+from tantivy import Occur, Query
 
-from ragstone.stages import Found, KeyRanges
+from ragstone.stages import Found, Within
 from ragstone.stores import bm25
 from ragstone.stores.analyze import query_terms, terms
 from ragstone.types import Chunk
 
 _HEAP_BYTES = 64_000_000
-# tantivy's own constants; its top 100 hold 99.5 % of the exact top 10 for other values.
 _TANTIVY_K1, _TANTIVY_B = 1.2, 0.75
-_RESCORED_HEAD = 100
+# tantivy's first hundred hold 99.5 % of the exact first ten for other values of k1 and b.
+_RESCORED = 100
+# Limits by key: so few spans are each a range, so many keys are a set; beyond that the best of
+# all are fetched and those that are not allowed dropped.
+_MOST_SPANS = 16
+_MOST_KEYS = 20_000
 
 
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("terms", stored=True, tokenizer_name="whitespace", index_option="freq")
     builder.add_unsigned_field("key", indexed=True, fast=True)
+    builder.add_unsigned_field("length", fast=True)
     return builder.build()
 
 
 class KeywordIndex:
-    """The terms of a collection's chunks in one directory."""
+    """The terms of a collection's chunks in one directory, as of the last commit."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._schema = _schema()
         self._index = tantivy.Index(self._schema, path=str(directory), reuse=True)
         self._index.config_reader(reload_policy="Manual")
-        self.reload()
-
-    def reload(self) -> None:
-        """See what has been committed since."""
         self._index.reload()
         self._searcher = self._index.searcher()
 
+    def __len__(self) -> int:
+        return int(self._searcher.num_docs)
+
     def apply(self, removed: Iterable[range], added: Iterable[Chunk]) -> None:
-        """Take in removals and additions in one commit. Additions may be there already."""
+        """Take in removals, then additions, in one commit."""
         writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
         for keys in removed:
-            writer.delete_documents_by_query(self._key_query(keys))
+            writer.delete_documents_by_query(self._keys(keys))
         for chunk in added:
+            found = terms(chunk.contextual_text)
             document = tantivy.Document()
-            document.add_text("terms", " ".join(terms(chunk.contextual_text)))
+            document.add_text("terms", " ".join(found))
             document.add_unsigned("key", chunk.key)
+            document.add_unsigned("length", len(found))
             writer.add_document(document)
         writer.commit()
         writer.wait_merging_threads()
-        self.reload()
 
     def search(
-        self, text: str, *, limit: int, k1: float, b: float, within: KeyRanges
+        self, text: str, *, limit: int, k1: float, b: float, within: Within | None
     ) -> list[Found]:
         """The best chunks by BM25, best first, equal scores in the order of their keys."""
         wanted = query_terms(text)
-        if not wanted or self._searcher.num_docs == 0:
+        if not wanted or not len(self) or not limit:
             return []
-        exact = (k1, b) == (_TANTIVY_K1, _TANTIVY_B)
-        depth = limit if exact else max(limit, _RESCORED_HEAD)
-        hits = self._searcher.search(self._query(wanted, within), limit=depth, count=False).hits
-        addresses = [address for _, address in hits]
-        keys = self._searcher.fast_field_values("key", addresses)
-        scores = [float(score) for score, _ in hits]
-        if not exact:
-            texts = [self._searcher.doc(address).get_first("terms") for address in addresses]
-            scores = self._rescore(wanted, texts, k1=k1, b=b)
-        found = [Found(int(key or 0), score) for key, score in zip(keys, scores, strict=True)]
+        builtin = (k1, b) == (_TANTIVY_K1, _TANTIVY_B)
+        depth = limit if builtin else max(limit, _RESCORED)
+        hits = self._hits(wanted, depth, within)
+        if builtin:
+            found = [Found(key, score) for key, score, _ in hits]
+        else:
+            found = self._rescored(wanted, hits, k1=k1, b=b)
         return sorted(found, key=lambda hit: (-hit.score, hit.key))[:limit]
 
-    def _query(self, wanted: Sequence[str], within: KeyRanges) -> tantivy.Query:
-        any_term = tantivy.Query.boolean_query(
-            [(Occur.Should, tantivy.Query.term_query(self._schema, "terms", t)) for t in wanted]
+    def _hits(
+        self, wanted: Sequence[str], depth: int, within: Within | None
+    ) -> list[tuple[int, float, tantivy.DocAddress]]:
+        any_term = Query.boolean_query(
+            [(Occur.Should, Query.term_query(self._schema, "terms", term)) for term in wanted]
         )
         if within is None:
-            return any_term
-        allowed = tantivy.Query.boolean_query(
-            [(Occur.Should, self._key_query(keys)) for keys in within]
-        )
-        return tantivy.Query.boolean_query(
-            [(Occur.Must, any_term), (Occur.Must, tantivy.Query.const_score_query(allowed, 0.0))]
-        )
+            return self._fetch(any_term, depth)
+        allowed = self._allowed(within.ranges)
+        if allowed is not None:
+            limited = [(Occur.Must, any_term), (Occur.Must, Query.const_score_query(allowed, 0.0))]
+            return self._fetch(Query.boolean_query(limited), depth)
+        return self._fetch_allowed(any_term, depth, within.ranges)
 
-    def _key_query(self, keys: range) -> tantivy.Query:
-        return tantivy.Query.range_query(
+    def _fetch(self, query: Query, depth: int) -> list[tuple[int, float, tantivy.DocAddress]]:
+        hits = self._searcher.search(query, limit=depth, count=False).hits
+        addresses = [address for _, address in hits]
+        keys = self._searcher.fast_field_values("key", addresses)
+        return [
+            (int(key or 0), float(score), address)
+            for key, (score, address) in zip(keys, hits, strict=True)
+        ]
+
+    def _fetch_allowed(
+        self, query: Query, depth: int, ranges: Sequence[range]
+    ) -> list[tuple[int, float, tantivy.DocAddress]]:
+        """Dig until enough of what is found is allowed; a broad limit leaves most of it."""
+        dug = 4 * depth
+        while True:
+            hits = self._fetch(query, dug)
+            kept = [hit for hit in hits if _inside(hit[0], ranges)]
+            if len(kept) >= depth or len(hits) < dug:
+                return kept[:depth]
+            dug *= 4
+
+    def _allowed(self, ranges: Sequence[range]) -> Query | None:
+        if not ranges:
+            return Query.empty_query()
+        if len(ranges) <= _MOST_SPANS:
+            return Query.boolean_query([(Occur.Should, self._keys(keys)) for keys in ranges])
+        if sum(map(len, ranges)) <= _MOST_KEYS:
+            return Query.term_set_query(self._schema, "key", list(chain.from_iterable(ranges)))
+        return None
+
+    def _keys(self, keys: range) -> Query:
+        return Query.range_query(
             self._schema, "key", tantivy.FieldType.Unsigned, keys.start, keys.stop - 1
         )
 
-    def _rescore(
-        self, wanted: Sequence[str], texts: Sequence[str | None], *, k1: float, b: float
-    ) -> list[float]:
+    def _rescored(
+        self, wanted: Sequence[str], hits: Sequence[tuple[int, float, tantivy.DocAddress]], *,
+        k1: float, b: float,
+    ) -> list[Found]:  # fmt: skip
         frequencies = [self._searcher.doc_freq("terms", term) for term in wanted]
-        documents = [(text or "").split(" ") for text in texts]
-        # Over the head only: the collection's own average would need a second look at every chunk.
-        average = sum(map(len, documents)) / max(1, len(documents))
-        weights = bm25.idf(frequencies, self._searcher.num_docs)
-        return bm25.scores(wanted, weights, documents, average_length=average, k1=k1, b=b)
+        stored = [self._searcher.doc(address).get_first("terms") for _, _, address in hits]
+        scores = bm25.scores(
+            wanted,
+            bm25.idf(frequencies, len(self)),
+            [str(text or "").split(" ") for text in stored],
+            average_length=self._average_length,
+            k1=k1,
+            b=b,
+        )
+        return [Found(key, score) for (key, _, _), score in zip(hits, scores, strict=True)]
+
+    @cached_property
+    def _average_length(self) -> float:
+        # Once per commit, since every commit is seen through a new object.
+        request = {"mean": {"avg": {"field": "length"}}}
+        reply = self._searcher.aggregate(Query.all_query(), json.loads(json.dumps(request)))
+        return float(reply["mean"]["value"] or 1.0)
+
+
+def _inside(key: int, ranges: Sequence[range]) -> bool:
+    low, high = 0, len(ranges)
+    while low < high:
+        middle = (low + high) // 2
+        if ranges[middle].stop <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(ranges) and key in ranges[low]

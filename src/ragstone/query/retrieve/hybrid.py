@@ -16,7 +16,7 @@ from ragstone.query.ladder import Ladder
 from ragstone.query.retrieve.boost import keyword_boost
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
 from ragstone.settings import RetrieveSettings
-from ragstone.stages import Catalog, Embedder, Found, Index, KeyRanges, Vectors
+from ragstone.stages import Catalog, Embedder, Found, Index, Vectors, Within
 from ragstone.stores.analyze import terms
 from ragstone.trace import Trace
 from ragstone.types import Hit, Hits, Query, Scores
@@ -86,7 +86,7 @@ class HybridRetriever:
         return lists
 
     def _search_dense(
-        self, query: Query, lists: Sequence[_Lists], within: KeyRanges, trace: Trace
+        self, query: Query, lists: Sequence[_Lists], within: Within | None, trace: Trace
     ) -> None:
         if query.method == "keyword" or lists[0].vector is None:
             return
@@ -104,7 +104,7 @@ class HybridRetriever:
             trace.waterfall.listed("retrieve.semantic", lists[0].dense, depth=limit)
 
     def _search_keywords(
-        self, query: Query, lists: Sequence[_Lists], within: KeyRanges, trace: Trace
+        self, query: Query, lists: Sequence[_Lists], within: Within | None, trace: Trace
     ) -> bool:
         """False when keyword search failed and similarity must do."""
         wanted = query.method != "semantic" or "keyword_only" in trace.degraded
