@@ -19,7 +19,7 @@ from ragstone.stages import Found, Vectors, Within
 from ragstone.stores.vectors import VectorFile
 
 # Up to here a scan of all vectors in float32 costs less than a millisecond.
-EXACT_ROWS = 10_000
+EXACT_ROWS = 4_000
 # So few allowed rows are gathered and scored exactly; a mask over the codes costs more.
 _GATHERED_ROWS = 20_000
 # Codes rank the head only roughly: this many are scored again, or twice the limit.

@@ -1,0 +1,166 @@
+"""A large collection with a real distribution: chunks of real documents, their vectors, and more
+of both by perturbation.
+
+`real_chunks` splits the Markdown files of `docs-k8s.tar.gz` with Ragstone's own splitter;
+`real_vectors` embeds them once (about 25 CPU ms each) and keeps the result in bench/cache.
+`write_corpus` grows both to a size: beyond the real ones a vector is a real one with noise of
+length 0.4, brought back to length 1, and a text a real one without every eighth word. Questions
+are sentences of documents that are not in the collection.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+HERE = Path(__file__).parent
+CACHE = HERE / "cache"
+DEFAULT_DATA = HERE.parent.parent / "shared" / "data"
+REAL = 74_000
+QUESTIONS = 500
+NOISE = 0.02  # per dimension; 0.39 in length at 384 dimensions
+CHUNKS_PER_DOCUMENT = 20
+BUCKETS = 1000
+
+
+def real_chunks(data: Path) -> list[str]:
+    """Texts as they are indexed: heading path, then text. The order is fixed."""
+    path = CACHE / "k8s-chunks.jsonl.gz"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            for text in _split_archive(data / "docs-k8s.tar.gz"):
+                file.write(json.dumps(text, ensure_ascii=False) + "\n")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def _split_archive(archive: Path) -> Iterator[str]:
+    from ragstone.errors import IngestError
+    from ragstone.ingest.load.markdown import MarkdownLoader
+    from ragstone.ingest.split import SentenceSplitter
+    from ragstone.models.embedder import OnnxEmbedder
+
+    splitter = SentenceSplitter(OnnxEmbedder(), chunk_tokens=200, overlap_tokens=32)
+    count = 0
+    with tarfile.open(archive) as tar:
+        members = sorted((m for m in tar if m.name.endswith(".md")), key=lambda m: m.name)
+        random.Random(0).shuffle(members)
+        for member in members:
+            file = tar.extractfile(member)
+            try:
+                loaded = MarkdownLoader().load(file.read() if file else b"")
+                chunks = splitter.split(loaded, document_id="d", document_name=member.name)
+            except IngestError:
+                continue
+            for chunk in chunks:
+                yield chunk.contextual_text
+                count += 1
+            if count >= REAL + 16_000:
+                return
+
+
+def real_vectors(texts: list[str]) -> NDArray[np.float16]:
+    path = CACHE / "k8s-vectors.npy"
+    if not path.exists():
+        from ragstone.models.embedder import OnnxEmbedder
+
+        embedder = OnnxEmbedder()
+        parts = []
+        for begin in range(0, REAL, 512):
+            part = embedder.embed(texts[begin : min(begin + 512, REAL)])
+            parts.append(part.astype(np.float16))
+            print(f"\rembedding {begin + len(part):,} of {REAL:,}", end="", flush=True)
+        print()
+        np.save(path, np.concatenate(parts))
+    vectors: NDArray[np.float16] = np.load(path)
+    return vectors
+
+
+def write_corpus(size: int, data: Path) -> Path:
+    """A folder with texts, vectors, questions and the exact answers, made once per size."""
+    folder = CACHE / f"search-{size}"
+    if (folder / "truth.npz").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = real_chunks(data)
+    vectors = _grown_vectors(real_vectors(texts), size)
+    np.save(folder / "vectors.npy", vectors)
+    with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
+        for text in _grown_texts(texts[:REAL], size):
+            file.write(json.dumps(text, ensure_ascii=False) + "\n")
+    questions, asked = _questions(texts[REAL:])
+    (folder / "questions.json").write_text(json.dumps(questions, ensure_ascii=False), "utf-8")
+    np.save(folder / "question-vectors.npy", asked)
+    _write_truth(folder, vectors, asked)
+    return folder
+
+
+def bucket(row: int) -> int:
+    """The value that filters ask for; all chunks of a document share it."""
+    return (row // CHUNKS_PER_DOCUMENT * 7919) % BUCKETS
+
+
+def _grown_vectors(real: NDArray[np.float16], size: int) -> NDArray[np.float16]:
+    random_ = np.random.default_rng(0)
+    parts, count = [real[:size]], min(size, len(real))
+    while count < size:
+        take = random_.permutation(len(real))[: size - count]
+        noisy = real[take].astype(np.float32)
+        noisy += random_.normal(0, NOISE, noisy.shape).astype(np.float32)
+        noisy /= np.linalg.norm(noisy, axis=1, keepdims=True)
+        parts.append(noisy.astype(np.float16))
+        count += len(take)
+    return np.concatenate(parts)
+
+
+def _grown_texts(real: list[str], size: int) -> Iterator[str]:
+    for at in range(size):
+        text = real[at % len(real)]
+        if at < len(real):
+            yield text
+        else:
+            words, skip = text.split(" "), at // len(real)
+            yield " ".join(word for i, word in enumerate(words) if (i + skip) % 8)
+
+
+def _questions(texts: list[str]) -> tuple[list[str], NDArray[np.float32]]:
+    from ragstone.models.embedder import OnnxEmbedder
+    from ragstone.sentences import sentence_spans
+
+    random.Random(1).shuffle(texts)
+    questions: list[str] = []
+    for text in texts:
+        body = text.split("\n", 1)[-1]
+        spans = [(a, b) for a, b in sentence_spans(body) if 40 < b - a < 200]
+        if spans:
+            start, end = spans[len(spans) // 2]
+            questions.append(body[start:end])
+        if len(questions) == QUESTIONS:
+            break
+    return questions, OnnxEmbedder().embed(questions)
+
+
+def _write_truth(folder: Path, vectors: NDArray[np.float16], asked: NDArray[np.float32]) -> None:
+    """The tenth best similarity of every question, for all chunks and for 1 % and 0.1 % of them.
+
+    Recall counts results at least that similar: real collections hold copies of the same text,
+    and any of them is right.
+    """
+    buckets = np.array([bucket(row) for row in range(len(vectors))])
+    tenth: dict[str, list[NDArray[np.float32]]] = {"all": [], "one": [], "tenth": []}
+    masks = {"all": buckets >= 0, "one": buckets < 10, "tenth": buckets < 1}
+    for begin in range(0, len(asked), 50):
+        part = asked[begin : begin + 50]
+        for name, mask in masks.items():
+            chosen = vectors[mask].astype(np.float32)
+            scores = part @ chosen.T
+            tenth[name].append(np.partition(scores, -10, axis=1)[:, -10])
+    np.savez(folder / "truth.npz", **{name: np.concatenate(v) for name, v in tenth.items()})
