@@ -1,11 +1,10 @@
-"""`ragstone`: finds the command, turns failures into a sentence and an exit code.
-
-Exit codes: 0 well, 1 a failure that is explained, 2 a wrong command line, 130 stopped by Ctrl-C.
-"""
+"""`ragstone`: the commands by name, and their failures as a sentence with a hint."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -50,16 +49,11 @@ def main(
     """Answers questions from your own documents, with citations that can be checked."""
 
 
-def run() -> None:
-    """The entry point: no traceback ever reaches a user for a failure that we understand."""
+@contextmanager
+def explained() -> Iterator[None]:
+    """Print a failure that we understand and leave with exit code 1."""
     try:
-        app(standalone_mode=True)
+        yield
     except RagstoneError as error:
         fail(error)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # `ragstone history | head`: the reader has enough.
-        sys.stderr.close()
-        sys.exit(0)

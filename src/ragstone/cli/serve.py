@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -39,7 +42,11 @@ def serve(
     address = f"http://{server.host}:{listener.getsockname()[1]}"
     err().print(f"Ragstone listens on [bold]{address}[/] · documentation at {address}/docs")
     config_ = uvicorn.Config(create_app(engine), log_level="warning", access_log=False)
-    uvicorn.Server(config_).run(sockets=[listener])
+    # uvicorn ends in good order on both signals and then raises them again for whoever started it;
+    # a server that was asked to stop and did has not failed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config_).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -36,6 +36,19 @@ _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
 )
 
 
+_SEND_JSON = "Send a JSON object in UTF-8 with the header Content-Type: application/json."
+
+
+class BodyTooLargeError(HTTPException):
+    """A request body over the limit; the framework lets an HTTPException pass while it reads."""
+
+    def __init__(self, max_bytes: int, kind: str) -> None:
+        super().__init__(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"The request is larger than {max_bytes / 1e6:g} MB",
+        )
+
+
 def install(app: FastAPI) -> None:
     """Give every failure its problem document."""
     app.add_exception_handler(RagstoneError, _explained)
@@ -71,17 +84,30 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    detail = f"{where}: {first['msg']}." if where else f"The body is wrong: {first['msg']}."
-    hint = "See /docs for the shape of the request."
+    detail, hint = f"{where}: {first['msg']}.", "See /docs for the shape of the request."
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", "it cannot be parsed")
+        detail = f"The body is no JSON: {reason} (character {where})."
+    elif not where:
+        detail, hint = "The body is no JSON object.", _SEND_JSON
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, hint)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(request, error.status_code, str(error.detail), "See /docs for all addresses.")
+    detail, hint = f"{error.detail}.", "See /docs for all addresses."
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        # What the framework says of bytes that are no UTF-8.
+        detail, hint = "The body is no JSON in UTF-8.", _SEND_JSON
+    elif isinstance(error, BodyTooLargeError):
+        hint = error.hint
+    return problem(request, error.status_code, detail, hint)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("unexpected failure", exc_info=error)
     detail = "Something went wrong inside the server."
-    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail, "The log says more.")
+    reply = problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail, "The log says more.")
+    # This handler stands outside of the one that tags every other reply.
+    reply.headers["X-Request-ID"] = getattr(request.state, "request_id", "")
+    return reply

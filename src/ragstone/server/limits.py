@@ -7,7 +7,7 @@ import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ragstone.errors import InputError
+from ragstone.server.errors import BodyTooLargeError
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -36,10 +36,6 @@ class RequestId:
         await self._app(scope, receive, tagged)
 
 
-class BodyTooLargeError(InputError):
-    """A request body over the limit."""
-
-
 class BodyLimit:
     """Refuses a body as soon as it is longer than allowed, whatever its header says."""
 
@@ -58,11 +54,7 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > limit:
-                name = "UPLOAD" if brings_documents else "BODY"
-                raise BodyTooLargeError(
-                    f"The request is larger than {limit / 1e6:g} MB.",
-                    hint=f"Send less, or raise RAGSTONE_SERVER_MAX_{name}_MB.",
-                )
+                raise BodyTooLargeError(limit, "UPLOAD" if brings_documents else "BODY")
             return message
 
         await self._app(scope, counted if scope["type"] == "http" else receive, send)

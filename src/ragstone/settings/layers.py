@@ -122,18 +122,18 @@ def _by_path(values: Mapping[str, Any], *, origin: str) -> _Layer:
 
 
 def _from_environ(environ: Mapping[str, str]) -> _Layer:
-    layer: _Layer = {}
     for name in sorted(environ):
         # A misspelt name would be ignored in silence; refuse those that can only be meant for us.
-        if name in _paths_of_names():
-            for path in _paths_of_names()[name]:
-                # A field's own first name wins over one it shares: RETRIEVAL_FINAL_K over RAG_TOP_K
-                if path in layer and name == _names(path)[0]:
-                    continue
-                layer[path] = (environ[name], f"environment {name}")
-        elif _is_misspelt(name):
+        if name not in _paths_of_names() and _is_misspelt(name):
             raise _unknown(name, "environment")
-    return layer
+    # Of two names for one field the later listed wins: it is the narrower one
+    # (RETRIEVAL_FINAL_K over RAG_TOP_K, which sets two fields).
+    return {
+        path: (environ[name], f"environment {name}")
+        for path in _fields()
+        for name in _names(path)
+        if name in environ
+    }
 
 
 def _is_misspelt(name: str) -> bool:
@@ -215,7 +215,9 @@ def _refusal(error: ValidationError, merged: _Layer) -> SettingsError:
     path = ".".join(str(part) for part in first["loc"][:2])
     value, origin = merged.get(path, (first["input"], "default"))
     name = origin.rpartition(" ")[2] if origin.startswith(("environment", "flag")) else path
-    more = f" ({len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    # A variable that sets two fields is one mistake, not two.
+    wrong = {merged.get(".".join(map(str, one["loc"][:2])), ("", ""))[1] for one in error.errors()}
+    more = f" ({len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return SettingsError(
         f"The setting {name} is '{value}' ({origin}), which is not allowed{more}.",
         hint=f"Allowed: {allowed_values(path)}.",
