@@ -192,10 +192,19 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _unknown(name: str, origin: str) -> SettingsError:
+    # Compared without the common prefix, which would make every name look close; of a path and
+    # its variable the one that fits the origin is shown.
     known = [*_fields(), *_paths_of_names()]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"Did you mean {close[0]}?" if close else "See all names with: ragstone settings"
+    by_core = {_core(one): one for one in (known if origin == "environment" else reversed(known))}
+    close = difflib.get_close_matches(_core(name), by_core, n=1, cutoff=0.6)
+    hint = (
+        f"Did you mean {by_core[close[0]]}?" if close else "See all names with: ragstone settings"
+    )
     return SettingsError(f"There is no setting named '{name}' ({origin}).", hint=hint)
+
+
+def _core(name: str) -> str:
+    return name.removeprefix("RAGSTONE_").replace(".", "_").lower()
 
 
 def _validate(merged: _Layer) -> Settings:

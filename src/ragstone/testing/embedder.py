@@ -1,4 +1,4 @@
-"""An embedder without a model: texts that share words are similar. Fast, and the same everywhere."""
+"""An embedder without a model: texts that share words are similar. Fast and deterministic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class HashEmbedder:
                 vectors[row, zlib.crc32(word.encode()) % self.dimension] += 1
             if not vectors[row].any():
                 vectors[row, 0] = 1  # a text without words needs a direction too
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, lengths, dtype=np.float32)
 
     def token_starts(self, text: str) -> Sequence[int]:
         return [match.start() for match in _TOKEN.finditer(text)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, ClassVar
 
 import yaml
@@ -28,7 +28,7 @@ class MarkdownLoader:
         headings: list[Heading] = []
         blocks: list[Block] = []
         tokens = MarkdownIt("commonmark").enable("table").parse(text)
-        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        for token, following in zip_longest(tokens, tokens[1:]):
             if token.map is None:
                 continue
             start, end = line_starts[token.map[0]], min(line_starts[token.map[1]], len(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from ragstone.query.check.overlap import word_overlap
 from ragstone.sentences import sentence_spans
@@ -72,7 +73,7 @@ def statements(answer: str) -> Iterator[Statement]:
     """The sentences of an answer; a marker belongs to the sentence before it."""
     plain, offsets = _without_markers(answer)
     spans = sentence_spans(plain)
-    for (start, end), following in zip(spans, [*spans[1:], None], strict=True):
+    for (start, end), following in zip_longest(spans, spans[1:]):
         begin = offsets[start]
         reach = offsets[following[0]] if following else len(answer)
         numbers = [int(n) for match in MARKER.finditer(answer, begin, reach)

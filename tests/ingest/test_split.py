@@ -1,0 +1,105 @@
+"""Chunks are spans of the text, within the token limit, and lose nothing but headings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.ingest.load.markdown import MarkdownLoader
+from ragstone.ingest.split import SentenceSplitter, count_tokens, heading_path, pack, sections
+from ragstone.stages import Heading, Loaded
+from ragstone.testing import HashEmbedder
+from ragstone.types import Chunk
+
+EMBEDDER = HashEmbedder()
+PIECES = st.sampled_from(
+    ["The dome opens at nine. ", "word ", "\n", "\n\n", "# One\n", "## Two\n", "- item\n",
+     "| a | b |\n|---|---|\n| c | d |\n", "```\ncode = 1\n```\n", "🙂 ",
+     "天文台は開いている。", "x" * 70,
+     "Dr. Who asked? ", "a b c d e f g h i j k l m n o p q r s t u v w x y z "]
+)  # fmt: skip
+
+
+def split(loaded: Loaded, *, chunk_tokens: int = 40, overlap_tokens: int = 8) -> list[Chunk]:
+    splitter = SentenceSplitter(EMBEDDER, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+    return splitter.split(loaded, document_id="d", document_name="d.md")
+
+
+def check(loaded: Loaded, chunks: list[Chunk], chunk_tokens: int) -> None:
+    covered = [False] * len(loaded.text)
+    for index, chunk in enumerate(chunks):
+        assert chunk.index == index
+        assert loaded.text[chunk.start : chunk.end] == chunk.text
+        assert chunk.text.strip()
+        assert len(EMBEDDER.token_starts(chunk.text)) <= chunk_tokens
+        covered[chunk.start : chunk.end] = [True] * len(chunk.text)
+    heading_lines = "".join(loaded.text[h.start :].partition("\n")[0] for h in loaded.headings)
+    missed = "".join(char for char, seen in zip(loaded.text, covered, strict=True) if not seen)
+    assert "".join(missed.split()) == "".join(heading_lines.split())
+
+
+@given(st.lists(PIECES, max_size=40).map("".join), st.integers(32, 80), st.integers(0, 40))
+def test_chunks_of_markdown_are_exact_within_the_limit_and_complete(
+    source: str, chunk_tokens: int, overlap_tokens: int
+) -> None:
+    loaded = MarkdownLoader().load(source.encode())
+    chunks = split(loaded, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+    check(loaded, chunks, chunk_tokens)
+
+
+@given(st.text(max_size=400))
+def test_chunks_of_any_text_are_exact_within_the_limit_and_complete(text: str) -> None:
+    loaded = Loaded(text, "text/plain")
+    check(loaded, split(loaded), 40)
+
+
+def test_a_chunk_knows_its_heading_path_and_page() -> None:
+    text = "# Dome\nIntro.\n## Motor\nIt turns.\n# Gate\nIt opens."
+    headings = tuple(
+        Heading(level, title, text.index(line))
+        for level, title, line in ((1, "Dome", "# Dome"), (2, "Motor", "## M"), (1, "Gate", "# G"))
+    )
+    loaded = Loaded(text, "text/plain", page_starts=(0, text.index("# Gate")), headings=headings)
+    assert [(c.text, c.heading_path, c.page) for c in split(loaded)] == [
+        ("Intro.", ("Dome",), 1),
+        ("It turns.", ("Dome", "Motor"), 1),
+        ("It opens.", ("Gate",), 2),
+    ]
+
+
+def test_a_long_stretch_repeats_whole_sentences_at_its_seams() -> None:
+    text = " ".join(f"Sentence number {i} stands here." for i in range(40))
+    chunks = split(Loaded(text, "text/plain"), chunk_tokens=40, overlap_tokens=10)
+    assert len(chunks) > 3
+    for before, after in pairwise(chunks):
+        assert before.start < after.start < before.end < after.end
+        assert after.text.startswith("Sentence number")
+
+
+def test_no_overlap_means_no_repetition() -> None:
+    text = " ".join(f"Sentence number {i} stands here." for i in range(40))
+    chunks = split(Loaded(text, "text/plain"), overlap_tokens=0)
+    assert all(a.end <= b.start for a, b in pairwise(chunks))
+
+
+def test_a_small_table_stays_whole_and_is_called_a_table() -> None:
+    loaded = MarkdownLoader().load(b"| a | b |\n|---|---|\n| c | d |\n")
+    assert [chunk.content_type for chunk in split(loaded)] == ["table"]
+
+
+def test_a_deeper_heading_is_closed_by_a_higher_one() -> None:
+    headings = [Heading(1, "A", 0), Heading(3, "B", 1), Heading(2, "C", 2)]
+    assert heading_path(headings) == ("A", "C")
+    assert heading_path([]) == ()
+
+
+def test_a_text_without_words_has_no_sections() -> None:
+    assert list(sections(Loaded(" \n ", "text/plain"))) == []
+    assert list(pack([], [], budget=10, overlap=2)) == []
+
+
+def test_tokens_of_a_span_are_those_that_begin_in_it() -> None:
+    assert count_tokens([0, 4, 9], 0, 9) == 2
+    assert count_tokens([0, 4, 9], 4, 10) == 2
