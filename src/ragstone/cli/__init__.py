@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -14,11 +15,15 @@ def run() -> None:
     try:
         from ragstone.cli.main import app, explained
 
-        with explained():
-            app()
+        try:
+            with explained():
+                app()
+        finally:
+            # A reader that has gone is noticed here, and not when Python itself ends.
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
         # `ragstone history | head`: the reader has enough.
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -10,7 +10,7 @@ from ragstone.cli import options
 from ragstone.cli.terminal import err, out, print_json, print_table
 from ragstone.models.registry import find_model, is_installed, known_models, pull
 
-app = typer.Typer(invoke_without_command=True, help="List models, and pull more by hash.")
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()

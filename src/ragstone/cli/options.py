@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from ragstone.engine import Engine
     from ragstone.settings import LoadedSettings
 
+# `readable=False`: what cannot be read is told by the engine, in its own words and exit code.
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data", "-d", metavar="DIR", help="Where documents and index are kept."),
+    typer.Option(
+        "--data", "-d", metavar="DIR", readable=False, help="Where documents and index are kept."
+    ),
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", metavar="FILE", help="A ragstone.toml to read.")
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", readable=False, help="A ragstone.toml to read."),
 ]
 Preset = Annotated[
     str | None,

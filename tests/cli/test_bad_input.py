@@ -1,0 +1,162 @@
+"""Whatever is wrong, the command says so in a sentence with a hint, fails, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from .run import assert_refused, run
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("", "0 characters; at least 3"),
+        ("ab", "2 characters; at least 3"),
+        ("x" * 1001, "1,001 characters; at most 1,000"),
+        ("\x07\x1b\x01\x02", "0 characters; at least 3"),
+    ],
+)
+def test_a_question_of_a_wrong_length(filled: Path, question: str, said: str) -> None:
+    assert_refused(run("ask", question, "-d", "data", cwd=filled), said)
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    assert_refused(run("ingest", "docs", "-d", "data", cwd=tmp_path), "holds no documents", ".pdf")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    assert_refused(
+        run("ingest", "no.txt", "-d", "data", cwd=tmp_path), "no file or folder 'no.txt'"
+    )
+
+
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    locked = tmp_path / "docs"
+    locked.mkdir()
+    (locked / "a.txt").write_text("The gate is green.")
+    locked.chmod(0)
+    try:
+        done = run("ingest", "docs", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    finally:
+        locked.chmod(0o700)
+    assert_refused(done, "'docs' cannot be read: Permission denied", "permissions")
+
+
+def test_a_file_without_permission_does_not_fail_the_others(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("The gate is green.")
+    (docs / "b.txt").write_text("The dome is white.")
+    (docs / "b.txt").chmod(0)
+    done = run("ingest", "docs", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    assert done.returncode == 1
+    assert "failed b.txt: The file cannot be read: Permission denied." in done.stdout
+    assert "1 added, 1 failed" in done.stdout
+
+
+def test_a_pdf_that_is_no_pdf_and_the_others_are_stored(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("The gate is green.")
+    (docs / "b.pdf").write_text("hello")
+    done = run("ingest", "docs", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed b.pdf: The file is no PDF" in done.stdout
+    assert "hint:" in done.stdout
+    assert "1 added, 1 failed" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_file_of_garbage_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    garbage = b"\x8d\x13garbage" * 500
+    (tmp_path / "data" / "catalog.db").write_bytes(garbage)
+    for words in (["ask", "Is it so?"], ["documents", "list"], ["history"]):
+        assert_refused(run(*words, "-d", "data", cwd=tmp_path), "not a database", "backup")
+    assert (tmp_path / "data" / "catalog.db").read_bytes() == garbage
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "--port", str(port), "-d", "data", cwd=tmp_path)
+    assert_refused(done, f"127.0.0.1:{port}: Address already in use", "--port")
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    done = run("serve", "--host", "203.0.113.1", "--port", "0", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "cannot listen on 203.0.113.1")
+    done = run("serve", "--host", "no such host", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "cannot listen on no such host")
+
+
+def test_an_unwritable_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    done = run("ask", "Is it so?", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    assert_refused(done, "'data' cannot be written: Permission denied", "--data")
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("I was here first.")
+    assert_refused(run("ask", "Is it so?", "-d", "data", cwd=tmp_path), "cannot be written")
+    assert (tmp_path / "data").read_text() == "I was here first."
+
+
+def test_an_unknown_setting_in_every_layer(tmp_path: Path) -> None:
+    ask = ["ask", "Is it so?", "-d", "data"]
+    assert_refused(run(*ask, "--set", "RAG_TOPK=3", cwd=tmp_path), "RAG_TOPK", "RAG_TOP_K?")
+    assert_refused(run(*ask, "--set", "RAG_TOP_K", cwd=tmp_path), "has no value")
+    assert_refused(run(*ask, cwd=tmp_path, RAG_TOPK="3"), "(environment)", "RAG_TOP_K?")
+    assert_refused(run(*ask, cwd=tmp_path, RAGSTONE_TOPK="3"), "(environment)", "RAG_TOP_K?")
+    (tmp_path / "ragstone.toml").write_text("[refine]\ntopk = 3\n")
+    assert_refused(run(*ask, cwd=tmp_path), "'refine.topk' (ragstone.toml)", "refine.top_k?")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_wrong_value_names_the_setting_the_value_and_what_is_allowed(tmp_path: Path) -> None:
+    done = run("ask", "Is it so?", cwd=tmp_path, RAG_TOP_K="0")
+    assert_refused(done, "RAG_TOP_K is '0'", "a whole number from 1 to 1000")
+    done = run("ask", "Is it so?", "--method", "magic", cwd=tmp_path)
+    assert_refused(done, "'magic'", "semantic, keyword, hybrid")
+    done = run("ask", "Is it so?", "--preset", "wild", cwd=tmp_path)
+    assert_refused(done, "'wild'", "minimal, classic, balanced, careful")
+
+
+def test_an_unknown_option_or_command_is_a_wrong_command_line(tmp_path: Path) -> None:
+    for words in (["ask", "Is it so?", "--nope"], ["nope"], ["ask"]):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "--help" in done.stderr or "-h" in done.stderr
+
+
+def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path) -> None:
+    done = run("ask", "Is it so?", "-d", "data", cwd=tmp_path, LLM_PROVIDER="nobody")
+    assert_refused(done, "'nobody'", "extractive")
+
+
+def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
+    done = run("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
+    assert_refused(done, "'../up' cannot be the name of a collection")
+
+
+def test_an_unknown_id_or_model(tmp_path: Path) -> None:
+    assert_refused(run("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(run("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(run("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(run("models", "pull", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are bytes only on POSIX")
+def test_a_file_name_that_is_no_unicode_is_read_all_the_same(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    Path(os.fsdecode(os.fsencode(docs) + b"/caf\xe9.txt")).write_text("The gate is green.")
+    done = run("ingest", "docs", "-d", "data", cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, "1 added" in done.stdout) == (0, True)

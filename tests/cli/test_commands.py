@@ -1,0 +1,135 @@
+"""Every command in a process of its own: what it prints, as text and as JSON, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ragstone
+
+from .run import command, environment, run
+
+COMMANDS = [
+    ["demo"], ["ingest"], ["ask"], ["serve"], ["documents", "list"], ["documents", "show"],
+    ["documents", "delete"], ["history"], ["models"], ["models", "pull"], ["settings"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_says_what_a_command_does_with_an_example(words: list[str], tmp_path: Path) -> None:
+    done = run(*words, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+    assert f"ragstone {words[0]}" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path)
+    for words in COMMANDS:
+        assert words[0] in done.stdout + done.stderr
+
+
+def test_the_version_is_said(tmp_path: Path) -> None:
+    assert run("--version", cwd=tmp_path).stdout == f"ragstone {ragstone.__version__}\n"
+
+
+def test_ask_prints_the_answer_its_source_and_no_colour_in_a_pipe(filled: Path) -> None:
+    done = run("ask", "How much notice ends the lease?", "-d", "data", "--trace", cwd=filled)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "six months' notice" in done.stdout
+    assert "lease.md" in done.stdout
+    assert "\x1b[" not in done.stdout
+    for stage in ("embed", "retrieve.semantic", "retrieve.keyword", "fuse", "ground.generate"):
+        assert stage in done.stdout
+
+
+def test_ask_as_json_is_the_reply_of_the_http_door(filled: Path) -> None:
+    done = run(
+        "ask", "How much notice ends the lease?", "-d", "data", "--json", "--trace", cwd=filled
+    )
+    reply = json.loads(done.stdout)
+    assert reply["status"] == "answered"
+    citation = reply["citations"][0]
+    stored = run("documents", "show", citation["document_id"], "-d", "data", cwd=filled).stdout
+    assert stored[citation["start"] : citation["end"]] == citation["snippet"]
+    assert reply["trace"]["spans"]
+
+
+def test_ask_an_empty_collection_says_how_to_fill_it(filled: Path) -> None:
+    done = run("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=filled)
+    assert done.returncode == 0
+    assert "I don't have enough information" in done.stdout
+    assert "The collection 'empty' is empty" in done.stderr
+    assert "ragstone ingest" in done.stderr
+
+
+def test_documents_are_listed_shown_and_deleted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    report = json.loads(run("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
+    assert [(file["name"], file["outcome"]) for file in report] == [("a.txt", "added")]
+    document_id = report[0]["document_id"]
+    listed = run("documents", "list", "-d", "data", cwd=tmp_path).stdout
+    assert listed.split("\t")[:2] == [document_id, "indexed"]
+    as_json = json.loads(run("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
+    assert as_json[0]["id"] == document_id
+    shown = run("documents", "show", document_id, "-d", "data", "--json", cwd=tmp_path).stdout
+    assert json.loads(shown)["text"] == "The gate is green."
+    assert run("documents", "delete", document_id, "-d", "data", cwd=tmp_path).returncode == 0
+    assert "is empty" in run("documents", "list", "-d", "data", cwd=tmp_path).stdout
+    gone = run("documents", "show", document_id, "-d", "data", cwd=tmp_path)
+    assert (gone.returncode, "There is no document" in gone.stderr) == (1, True)
+
+
+def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> None:
+    assert "No queries yet" in run("history", "-d", "data", cwd=tmp_path).stdout
+    run("ask", "Is anything here?", "-d", "data", cwd=tmp_path)
+    assert "Is anything here?" in run("history", "-d", "data", cwd=tmp_path).stdout
+    entries = json.loads(run("history", "-d", "data", "--json", cwd=tmp_path).stdout)
+    one = run("history", entries[0]["query_id"], "-d", "data", cwd=tmp_path).stdout
+    assert json.loads(one)["trace"]["spans"]
+
+
+def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) -> None:
+    done = run("settings", "--set", "RAG_MIN_CHUNKS=9", cwd=tmp_path, RAG_TOP_K="3",
+               LLM_API_KEY="sk-secret")  # fmt: skip
+    rows = {line.split("\t")[0]: line.split("\t") for line in done.stdout.splitlines()}
+    assert rows["refine.top_k"][1:3] == ["3", "environment RAG_TOP_K"]
+    assert rows["refine.min_chunks"][1:3] == ["9", "flag RAG_MIN_CHUNKS"]
+    assert rows["provider.api_key"][1] == "********"
+    as_json = run("settings", "--json", cwd=tmp_path, LLM_API_KEY="sk-secret").stdout
+    assert "sk-secret" not in done.stdout + as_json
+    assert {"name", "value", "origin", "variables", "description"} == set(json.loads(as_json)[0])
+
+
+def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
+    done = run("models", "-d", "data", cwd=tmp_path)
+    assert "all-minilm-l6-v2\tembedder\tshipped" in done.stdout
+    assert json.loads(run("models", "--json", cwd=tmp_path).stdout)[0]["licence"]
+
+
+def test_a_reader_that_has_enough_is_no_failure(filled: Path) -> None:
+    listing = subprocess.Popen(
+        command("settings"), cwd=filled, env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    listing.stdout.close()
+    errors = listing.stderr.read()
+    listing.stderr.close()
+    assert listing.wait(60) == 0
+    assert b"Traceback" not in errors
+
+
+def test_importing_ragstone_imports_nothing_heavy(tmp_path: Path) -> None:
+    heavy = ("numpy", "pydantic", "fastapi", "onnxruntime", "sqlalchemy", "tantivy", "rich")
+    code = f"import sys, ragstone; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,92 @@
+"""Ctrl-C and SIGTERM: the command ends soon, in good order, and the store goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .run import command, environment, run
+
+FILES = 200
+
+
+def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
+    # Own process group: a Ctrl-C of the test must not reach the tests.
+    return subprocess.Popen(
+        command(*arguments), cwd=cwd, env=environment(), text=True, process_group=0,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def wait_until(ready: Callable[[], bool], *, timeout_s: float = 60) -> None:
+    end = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.02)
+
+
+def stored(data: Path) -> int:
+    try:
+        with sqlite3.connect(f"file:{data / 'catalog.db'}?mode=ro", uri=True) as connection:
+            return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_ingest_that_is_stopped_leaves_a_store_that_opens_and_goes_on(
+    tmp_path: Path, sent: signal.Signals
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for i in range(FILES):
+        (docs / f"{i:03}.txt").write_text(f"The locker number {i} belongs to visitor {i * 7}.")
+    process = started("ingest", docs, "-d", "data", "-s", "ingest.batch_chunks=4", cwd=tmp_path)
+    wait_until(lambda: stored(tmp_path / "data") > 8)
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors
+    if sent == signal.SIGINT:
+        assert process.returncode == 130
+        assert "the same command goes on from here" in errors
+
+    listed = json.loads(run("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
+    assert 8 < len(listed) < FILES
+    name = listed[-1]["name"].removesuffix(".txt")
+    found = run("ask", f"Whose is the locker number {int(name)}?", "-d", "data", cwd=tmp_path)
+    assert f"{name}.txt" in found.stdout
+
+    rest = json.loads(run("ingest", docs, "-d", "data", "--json", cwd=tmp_path).stdout)
+    outcomes = [file["outcome"] for file in rest]
+    assert outcomes.count("unchanged") == len(listed)
+    assert outcomes.count("added") == FILES - len(listed)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_told_to_stop_ends_well(filled: Path, sent: signal.Signals) -> None:
+    process = started("serve", "--port", "0", "-d", "data", cwd=filled)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    address = next(word for word in line.split() if word.startswith("http://"))
+
+    def answers() -> bool:
+        try:
+            return httpx.get(f"{address}/healthz").status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    wait_until(answers)
+    asked = {"query": "How much notice ends the lease?"}
+    assert httpx.post(f"{address}/v1/query", json=asked, timeout=30).json()["citations"]
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
