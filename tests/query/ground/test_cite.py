@@ -23,7 +23,7 @@ def streamed(answer: str, cuts: list[int], source_count: int = 3) -> tuple[str, 
     stream = MarkerStream(source_count)
     edges = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
     out = "".join(stream.feed(answer[a:b]) for a, b in pairwise(edges))
-    return out + stream.close(), stream.dangling
+    return out + stream.close(), sorted(stream.dangling)
 
 
 @given(ANSWERS, st.lists(st.integers(0, 300), max_size=30))
@@ -52,6 +52,7 @@ def test_every_marker_that_is_left_points_to_a_source(answer: str) -> None:
 
 def test_a_marker_that_points_nowhere_is_removed_and_reported() -> None:
     assert streamed("Yes [Source 9].", [6]) == ("Yes .", ["[Source 9]"])
+    assert streamed("Yes [Source [Source 9]0].", [8, 12])[0] == "Yes ."
     assert streamed("Yes [Sources 1, 9].", []) == ("Yes [Source 1].", ["[Sources 1, 9]"])
 
 

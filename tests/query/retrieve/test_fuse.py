@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.retrieve.fuse import convex_fusion, reciprocal_rank_fusion
+from ragstone.query.retrieve.fuse import (
+    Normalisation,
+    convex_fusion,
+    normalised,
+    reciprocal_rank_fusion,
+)
 
 RANKINGS = st.lists(st.lists(st.integers(0, 50), unique=True, max_size=20), max_size=4)
 SCORES = st.dictionaries(st.integers(0, 50), st.floats(-10, 10), max_size=20)
@@ -35,18 +43,42 @@ def test_rrf_does_not_depend_on_the_order_of_the_lists(rankings: list[list[int]]
     assert set(forward) == {key for ranking in rankings for key in ranking}
 
 
-def test_convex_brings_each_list_to_its_own_range() -> None:
-    fused = convex_fusion([{1: 0.9, 2: 0.5, 3: 0.1}, {2: 20.0, 3: 10.0}], weights=[0.5, 0.5])
-    assert fused == pytest.approx({1: 0.5, 2: 0.25 + 0.5, 3: 0.0})
+def test_convex_is_the_weighted_mean_and_an_absent_id_counts_nought() -> None:
+    fused = convex_fusion([{1: 1.0, 2: 0.5}, {2: 1.0, 3: 0.2}], weights=[3.0, 1.0])
+    assert fused == pytest.approx({1: 0.75, 2: 0.375 + 0.25, 3: 0.05})
 
 
 def test_convex_with_all_weight_on_one_list_is_that_list() -> None:
-    fused = convex_fusion([{1: 5.0, 2: 3.0}, {2: 9.0, 3: 1.0}], weights=[1.0, 0.0])
-    assert fused == pytest.approx({1: 1.0, 2: 0.0, 3: 0.0})
+    fused = convex_fusion([{1: 0.5, 2: 0.3}, {2: 0.9, 3: 0.1}], weights=[1.0, 0.0])
+    assert fused == pytest.approx({1: 0.5, 2: 0.3, 3: 0.0})
 
 
-@given(st.lists(SCORES, min_size=1, max_size=3))
-def test_convex_scores_stay_between_nought_and_one(lists: list[dict[int, float]]) -> None:
-    fused = convex_fusion(lists, weights=[1.0] * len(lists))
-    assert set(fused) == {key for scores in lists for key in scores}
-    assert all(-1e-9 <= score <= 1 + 1e-9 for score in fused.values())
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("minmax", {1: 1.0, 2: 0.5, 3: 0.0}),
+        ("theoretical", {1: 1.0, 2: 0.75, 3: 0.5}),
+    ],
+)
+def test_scores_are_brought_to_one_scale(how: Normalisation, expected: dict[int, float]) -> None:
+    assert normalised({1: 8.0, 2: 6.0, 3: 4.0}, how) == pytest.approx(expected)
+
+
+def test_a_cosine_keeps_its_own_scale() -> None:
+    assert normalised({1: 0.4, 2: -0.1}, "theoretical", bounded=True) == {1: 0.4, 2: 0.0}
+
+
+@pytest.mark.parametrize("how", get_args(Normalisation))
+@given(scores=SCORES)
+def test_normalising_keeps_every_id_and_the_order(
+    how: Normalisation, scores: dict[int, float]
+) -> None:
+    scaled = normalised(scores, how)
+    assert set(scaled) == set(scores)
+    for a, b in pairwise(sorted(scores, key=scores.__getitem__)):
+        assert scaled[a] <= scaled[b] + 1e-9
+
+
+def test_equal_scores_stay_equal() -> None:
+    for how in get_args(Normalisation):
+        assert len(set(normalised({1: 2.0, 2: 2.0}, how).values())) == 1

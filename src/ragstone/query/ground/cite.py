@@ -15,6 +15,7 @@ MARKER = re.compile(
     r"\[Sources? (\d{1,4}(?:\s*(?:,|and|&)\s*(?:Sources? )?\d{1,4})*)\]", re.IGNORECASE
 )
 _NUMBER = re.compile(r"\d+")
+_BRACKET = re.compile(r"[\[\]]")
 # Longer than any marker: an open bracket that has not closed by then is text.
 _LONGEST_MARKER = 80
 
@@ -32,16 +33,20 @@ class MarkerStream:
     _held: str = ""
 
     def feed(self, piece: str) -> str:
-        self._held += piece
+        self._held = self._cleaned(self._held + piece)
         ready, self._held = _split_open_bracket(self._held)
-        return self._cleaned(ready)
+        return ready
 
     def close(self) -> str:
         ready, self._held = self._held, ""
-        return self._cleaned(ready)
+        return ready
 
     def _cleaned(self, text: str) -> str:
-        return MARKER.sub(self._rewritten, text)
+        # Once more as long as something changes: "[Source [Source 9]0]" without its inner marker
+        # is a marker.
+        while (cleaned := MARKER.sub(self._rewritten, text)) != text:
+            text = cleaned
+        return text
 
     def _rewritten(self, match: re.Match[str]) -> str:
         numbers = [int(number) for number in _NUMBER.findall(match[1])]
@@ -53,10 +58,16 @@ class MarkerStream:
 
 def _split_open_bracket(text: str) -> tuple[str, str]:
     """What can be passed on, and what may be the beginning of a marker."""
-    at = text.rfind("[")
-    if at < 0 or "]" in text[at:] or len(text) - at > _LONGEST_MARKER:
-        return text, ""
-    return text[:at], text[at:]
+    open_at: list[int] = []
+    for match in _BRACKET.finditer(text):
+        if match[0] == "[":
+            open_at.append(match.start())
+        elif open_at:
+            open_at.pop()
+    for at in open_at:
+        if len(text) - at <= _LONGEST_MARKER:
+            return text[:at], text[at:]
+    return text, ""
 
 
 @dataclass(frozen=True, slots=True)
