@@ -1,7 +1,7 @@
 # Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
 # The first run installs into .venv; later runs need no network.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types tests format lock clean serve
+.PHONY: help demo test lint types tests format reference docs lock clean serve
 
 PYTHON ?= $(shell command -v python3.13 python3.12 python3.11 python3 | while read p; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
@@ -39,6 +39,13 @@ tests: $(DEV) ## Run the tests with coverage
 format: $(DEV) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reference: $(DEV) ## Write the generated parts of the documentation anew
+	$(BIN)/python scripts/build_reference.py
+
+docs: $(DEV) ## Build the documentation as a site
+	@$(INSTALL) 'mkdocs>=1.6'
+	$(BIN)/mkdocs build --strict --quiet
 
 lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes only
 	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \

@@ -44,7 +44,14 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
         done = run("ingest", "docs", "-d", "data", cwd=tmp_path, obey_permissions=True)
     finally:
         locked.chmod(0o700)
-    assert_refused(done, "'docs' cannot be read: Permission denied", "permissions")
+    assert_refused(done, "docs' cannot be read: Permission denied", "permissions")
+
+
+def test_a_file_in_a_folder_without_permission(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir(mode=0)
+    done = run("ingest", "docs/a.txt", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    (tmp_path / "docs").chmod(0o700)
+    assert_refused(done, "'docs/a.txt' cannot be reached: Permission denied")
 
 
 def test_a_file_without_permission_does_not_fail_the_others(tmp_path: Path) -> None:

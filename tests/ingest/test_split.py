@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ragstone.ingest.load.markdown import MarkdownLoader
 from ragstone.ingest.split import SentenceSplitter, count_tokens, heading_path, pack, sections
-from ragstone.stages import Heading, Loaded
+from ragstone.stages import Heading, Loaded, LoadOptions
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
 
@@ -44,7 +44,7 @@ def check(loaded: Loaded, chunks: list[Chunk], chunk_tokens: int) -> None:
 def test_chunks_of_markdown_are_exact_within_the_limit_and_complete(
     source: str, chunk_tokens: int, overlap_tokens: int
 ) -> None:
-    loaded = MarkdownLoader().load(source.encode())
+    loaded = MarkdownLoader().load(source.encode(), LoadOptions())
     chunks = split(loaded, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
     check(loaded, chunks, chunk_tokens)
 
@@ -85,7 +85,7 @@ def test_no_overlap_means_no_repetition() -> None:
 
 
 def test_a_small_table_stays_whole_and_is_called_a_table() -> None:
-    loaded = MarkdownLoader().load(b"| a | b |\n|---|---|\n| c | d |\n")
+    loaded = MarkdownLoader().load(b"| a | b |\n|---|---|\n| c | d |\n", LoadOptions())
     assert [chunk.content_type for chunk in split(loaded)] == ["table"]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import resources
 from pathlib import Path
+
+from rich.markup import escape
 
 from ragstone.cli import options
 from ragstone.cli.ingest import ingest_with_progress, print_report
@@ -37,7 +40,10 @@ def demo(
             print_answer(engine.ask_sync(question, collection=COLLECTION))
     finally:
         engine.close()
+    # As it was called, so that the line can be copied from where the person stands.
+    me = escape(sys.argv[0] if "/" in sys.argv[0] else "ragstone")
+    there = f"-C {COLLECTION}" + (f" -d {escape(str(data))}" if data else "")
     out().print(
-        f"\nAsk your own:  [bold]ragstone ask 'When is the observatory open?' -C {COLLECTION}[/]"
-        "\nYour documents: [bold]ragstone ingest DOCUMENTS/[/]"
+        f"\nAsk your own:   [bold]{me} ask 'When is the observatory open?' {there}[/]"
+        f"\nYour documents: [bold]{me} ingest DOCUMENTS/[/]"
     )

@@ -38,7 +38,7 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> Found:
     """Every file named, and every readable type below every folder named, in a fixed order."""
     found: dict[str, FoundFile] = {}
     roots: list[str] = []
-    for path in (one for given in paths for one in _expanded(given)):
+    for path in (one for given in paths for one in _reachable(given)):
         if path.is_dir():
             root = path.resolve()
             roots.append(str(root))
@@ -60,6 +60,21 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> Found:
         for file in inside:
             found.setdefault(file.source, file)
     return Found(tuple(found.values()), tuple(roots))
+
+
+def _reachable(path: Path) -> list[Path]:
+    try:
+        return _expanded(path)
+    except OSError as error:  # a folder above it is locked, or its name is too long for any file
+        raise IngestError(
+            f"'{printable(path)}' cannot be reached: {error.strerror}.",
+            hint="Check the permissions of the folders above it.",
+        ) from error
+
+
+def printable(path: Path | str) -> str:
+    """A path as text that can be stored and shown: bytes that are no UTF-8 become \\xNN."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _expanded(path: Path) -> list[Path]:
@@ -86,8 +101,9 @@ def _walk(root: Path) -> Iterator[FoundFile]:
 
 
 def _with_status(path: Path, name: str) -> FoundFile:
+    shown, source = printable(name), printable(path)
     try:
         status = path.stat()
     except OSError:
-        return FoundFile(path, name, str(path))  # its reader says what is wrong with it
-    return FoundFile(path, name, str(path), status.st_size, status.st_mtime_ns)
+        return FoundFile(path, shown, source)  # its reader says what is wrong with it
+    return FoundFile(path, shown, source, status.st_size, status.st_mtime_ns)

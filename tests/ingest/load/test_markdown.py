@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ragstone.ingest.load.markdown import MarkdownLoader, split_front_matter
+from ragstone.stages import LoadOptions
 
 PAGE = """---
 title: Opening hours
@@ -31,7 +32,7 @@ Text.
 
 
 def test_headings_point_at_their_lines() -> None:
-    loaded = MarkdownLoader().load(PAGE.encode())
+    loaded = MarkdownLoader().load(PAGE.encode(), LoadOptions())
     assert [(h.level, h.title) for h in loaded.headings] == [
         (1, "Opening hours"), (2, "Prices"), (2, "Later"),
     ]  # fmt: skip
@@ -41,7 +42,7 @@ def test_headings_point_at_their_lines() -> None:
 
 
 def test_tables_and_code_are_blocks() -> None:
-    loaded = MarkdownLoader().load(PAGE.encode())
+    loaded = MarkdownLoader().load(PAGE.encode(), LoadOptions())
     blocks = [(b.content_type, loaded.text[b.start : b.end].strip()) for b in loaded.blocks]
     assert [kind for kind, _ in blocks] == ["table", "code"]
     assert blocks[0][1].startswith("| who | price |")
@@ -49,7 +50,7 @@ def test_tables_and_code_are_blocks() -> None:
 
 
 def test_the_yaml_head_becomes_metadata_and_leaves_the_text() -> None:
-    loaded = MarkdownLoader().load(PAGE.encode())
+    loaded = MarkdownLoader().load(PAGE.encode(), LoadOptions())
     assert loaded.text.startswith("# Opening hours")
     assert loaded.metadata == {
         "title": "Opening hours", "tags": ["visit", "hours"], "valid": "2025-04-01",
@@ -67,5 +68,5 @@ def test_nested_values_of_the_head_are_plain() -> None:
 
 
 def test_a_file_that_is_only_a_head_has_no_text() -> None:
-    loaded = MarkdownLoader().load(b"---\ntitle: Empty\n---\n")
+    loaded = MarkdownLoader().load(b"---\ntitle: Empty\n---\n", LoadOptions())
     assert (loaded.text, loaded.metadata) == ("", {"title": "Empty"})

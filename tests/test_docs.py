@@ -1,0 +1,113 @@
+"""The documentation holds: its code runs, its links lead somewhere, its references are current."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from .cli.run import environment
+from .conftest import SAMPLES
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def blocks(language: str) -> list[object]:
+    return [
+        pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
+        for page in PAGES
+        for number, (kind, code) in enumerate(CODE.findall(page.read_text("utf-8")))
+        if kind == language
+    ]
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the pages assume it: the sample documents, and `ragstone` on the PATH."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copytree(SAMPLES, folder, dirs_exist_ok=True)
+    binaries = folder / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    script = binaries / "ragstone"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m ragstone "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    path = f"{desk / '.venv' / 'bin'}:{environment()['PATH']}"
+    return subprocess.run(
+        command, cwd=desk, capture_output=True, text=True, timeout=100, check=False,
+        env=environment(PATH=path, RAGSTONE_DATA=str(desk / "data")),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_a_python_block_runs_and_prints(code: str, desk: Path) -> None:
+    done = started(desk, sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("code", blocks("bash"))
+def test_the_ragstone_lines_of_a_bash_block_run(code: str, desk: Path) -> None:
+    for line in code.splitlines():
+        command = line.replace("make demo", "ragstone demo --data .demo")
+        if re.match(r"(\.venv/bin/)?ragstone (?!serve|models pull)", command):
+            done = started(desk, "bash", "-ceu", command)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("code", blocks("toml"))
+def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, desk: Path) -> None:
+    tree = tomllib.loads(code)
+    if "project" not in tree:
+        (desk / "page.toml").write_text(code)
+        done = started(desk, "ragstone", "settings", "--config", "page.toml")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    for target in LINK.findall(page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"`make ([a-z-]+)`", page.read_text("utf-8")))
+        assert named <= targets, page
+
+
+def test_the_generated_references_are_current() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "build_reference.py", "--check"],
+        capture_output=True, text=True, check=False, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = (ROOT / "docs" / "reference" / "dependencies.md").read_text("utf-8")
+    wanted = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        wanted += [one for one in extra if not one.startswith("ragstone[")]
+    for requirement in wanted:
+        name = re.split(r"[\[<>=~; ]", requirement)[0]
+        assert f"| `{name}` |" in listed, f"docs/reference/dependencies.md lacks {name}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert page.relative_to(ROOT / "docs").as_posix() in navigation
