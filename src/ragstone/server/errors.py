@@ -47,6 +47,7 @@ class BodyTooLargeError(HTTPException):
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"The request is larger than {max_bytes / 1e6:g} MB",
         )
+        self.hint = f"Send less, or raise RAGSTONE_SERVER_MAX_{kind}_MB."
 
 
 def install(app: FastAPI) -> None:
