@@ -3,8 +3,10 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types tests format reference docs lock clean serve
 
-PYTHON ?= $(shell command -v python3.13 python3.12 python3.11 python3 | while read p; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+# The newest that starts: a name on the PATH may be a shim for a version that is not installed.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+	$$name -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	2>/dev/null && echo $$name && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
@@ -58,7 +60,8 @@ clean: ## Remove everything that was built
 	rm -rf $(VENV) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13 with its venv module."; \
+		echo "hint: name one with: make demo PYTHON=/path/to/python3"; exit 1; }
 ifeq ($(UV),)
 	$(PYTHON) -m venv $(VENV)
 else

@@ -46,6 +46,7 @@ def test_ask_prints_the_answer_its_source_and_no_colour_in_a_pipe(filled: Path) 
     assert "\x1b[" not in done.stdout
     for stage in ("embed", "retrieve.semantic", "retrieve.keyword", "fuse", "ground.generate"):
         assert stage in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 300
 
 
 def test_ask_as_json_is_the_reply_of_the_http_door(filled: Path) -> None:

@@ -85,11 +85,18 @@ def print_trace(answer: Answer) -> None:
             span["stage"],
             f"{span['duration_ms']:.1f} ms",
             f"{span['cpu_ms']:.1f} ms",
-            ", ".join(f"{name} {value}" for name, value in span["counts"].items()),
+            ", ".join(f"{name} {_brief(value)}" for name, value in span["counts"].items()),
         )
         for span in answer.trace["spans"]
     ]
     print_table(["stage", "time", "CPU", "figures"], rows)
+
+
+def _brief(figure: Any) -> str:
+    """A figure in a line: of a long list the first three; the journal has them all."""
+    if isinstance(figure, list) and len(figure) > 4:
+        return f"[{', '.join(map(str, figure[:3]))}, … {len(figure)} in all]"
+    return str(figure)
 
 
 def _marked(text: str, style: str) -> Text:
