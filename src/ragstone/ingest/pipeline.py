@@ -262,7 +262,8 @@ class Ingestor:
         while self._line:
             first = self._line[0]
             if isinstance(first, ReadDocument) and first.vectors is not None:
-                if not first.vectors.is_done and self._waiting <= in_hand:
+                # Told to stop, it waits for nothing more: what has its vectors is kept.
+                if not first.vectors.is_done and (self._waiting <= in_hand or self._stop.is_set()):
                     return
                 self._waiting -= len(first.chunks)
             self._writer.put(self._line.popleft())
