@@ -21,7 +21,7 @@ from ragstone.errors import InputError
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, still_there
-from ragstone.plugins import PartContext, find
+from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ladder import Ladder
 from ragstone.query.pipeline import Pipeline
@@ -81,11 +81,13 @@ class Engine:
         self.settings = settings or load_settings().settings
         self.embedder = embedder or _shipped_embedder()
         directory = prepare(self.settings.data.directory)
-        self.catalog = catalog or _sqlite_catalog(directory)
+        self.catalog = catalog or _open_catalog(self.settings, directory)
         self.records: IntakeRecords = _intake_records(self.catalog)
         self.originals = Originals(directory)
         self._ingesting = threading.Lock()
-        self.index = index or _embedded_index(self.catalog, self.embedder, self.settings)
+        self.index: Index = index or find("index", self.settings.index.kind)(
+            IndexContext(self.settings, self.catalog, self.embedder)
+        )
         context = PartContext(self.settings, self.embedder, self.index)
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
@@ -279,24 +281,15 @@ def _shipped_embedder() -> Embedder:
     return OnnxEmbedder()
 
 
-def _sqlite_catalog(directory: Path) -> Catalog:
+def _open_catalog(settings: Settings, directory: Path) -> Catalog:
     from ragstone.stores.catalog import SqlCatalog
+    from ragstone.stores.database import Database
 
-    return SqlCatalog.in_directory(directory)
+    url = settings.data.database_url.get_secret_value()
+    return SqlCatalog(Database.at_url(url) if url else Database.in_directory(directory))
 
 
 def _intake_records(catalog: Catalog) -> IntakeRecords:
     from ragstone.stores.records import SqlIntakeRecords
 
     return SqlIntakeRecords(catalog)
-
-
-def _embedded_index(catalog: Catalog, embedder: Embedder, settings: Settings) -> Index:
-    from ragstone.stores.embedded import EmbeddedIndex
-
-    return EmbeddedIndex(
-        catalog,
-        settings.data.directory / "index",
-        dimension=embedder.dimension,
-        lock_timeout_s=settings.data.lock_timeout_s,
-    )

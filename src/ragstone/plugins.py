@@ -14,13 +14,23 @@ from typing import Any
 
 from ragstone.errors import SettingsError
 from ragstone.settings import Settings
-from ragstone.stages import Embedder, Index
+from ragstone.stages import Catalog, Embedder, Index
 
 GROUPS = {
+    "index": "ragstone.index",
     "provider": "ragstone.provider",
     "reranker": "ragstone.reranker",
     "loader": "ragstone.loader",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class IndexContext:
+    """What an index may be built from."""
+
+    settings: Settings
+    catalog: Catalog
+    embedder: Embedder
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogCounts:
+    """How many documents and chunks of a collection are living, and its latest change."""
+
+    documents: int
+    chunks: int
+    last_change: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexCounts:
     """How many chunks an index holds, by each of its searches."""
 
@@ -225,6 +234,11 @@ class Catalog(Protocol):
         """The keys of the chunks that a query's limits allow."""
         ...
 
+    def document_fields(self, document_ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """What filters can ask of these documents."""
+        ...
+
+    def counts(self, collection: str) -> CatalogCounts: ...
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]: ...
     def indexable(self, ranges: Sequence[range], *, dimension: int) -> tuple[list[Chunk], Vectors]:
         """The living chunks with these keys and their vectors, in ascending order."""

@@ -9,6 +9,7 @@ from ragstone.settings.layers import (
 )
 from ragstone.settings.tree import (
     PRESETS,
+    IndexSettings,
     IngestSettings,
     RetrieveSettings,
     Settings,
@@ -16,6 +17,7 @@ from ragstone.settings.tree import (
 
 __all__ = [
     "PRESETS",
+    "IndexSettings",
     "IngestSettings",
     "LoadedSettings",
     "RetrieveSettings",

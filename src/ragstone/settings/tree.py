@@ -28,9 +28,33 @@ class DataSettings(Section):
         "Where documents, index and journal are kept.",
         "RAGSTONE_DATA",
     )
+    database_url: SecretStr = _setting(
+        SecretStr(""),
+        "A PostgreSQL database for the catalog; SQLite in the directory when empty.",
+        "RAGSTONE_DATABASE_URL",
+    )
     lock_timeout_s: float = _setting(
         10.0, "How long a second writer waits for its turn.", ge=0, le=3600
     )
+
+
+class IndexSettings(Section):
+    kind: str = _setting("embedded", "Where chunks are searched: embedded, or qdrant.")
+    qdrant_url: str = _setting("http://127.0.0.1:6333", "Address of the Qdrant server or cluster.")
+    qdrant_api_key: SecretStr = _setting(SecretStr(""), "Its API key.")
+    qdrant_prefix: str = _setting(
+        "ragstone_", "What the names of its collections begin with.", max_length=60
+    )
+    qdrant_shards: int = _setting(1, "Shards of a new collection.", ge=1, le=1000)
+    qdrant_replicas: int = _setting(1, "Copies of each shard.", ge=1, le=20)
+    qdrant_write_consistency: int = _setting(
+        1, "Copies that must have a write before it counts.", ge=1, le=20
+    )
+    qdrant_read_consistency: Literal["all", "majority", "quorum"] | None = _setting(
+        None, "Copies that must agree on a read; none asks the nearest."
+    )
+    qdrant_timeout_s: float = _setting(10.0, "Longest wait for a reply.", gt=0, le=3600)
+    qdrant_retries: int = _setting(3, "Tries after the first one.", ge=0, le=20)
 
 
 class IngestSettings(Section):
@@ -180,6 +204,7 @@ class Settings(Section):
         "balanced", "The set of defaults to start from.", "RAGSTONE_PRESET"
     )
     data: DataSettings = DataSettings()
+    index: IndexSettings = IndexSettings()
     ingest: IngestSettings = IngestSettings()
     understand: UnderstandSettings = UnderstandSettings()
     retrieve: RetrieveSettings = RetrieveSettings()

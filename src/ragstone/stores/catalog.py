@@ -1,63 +1,39 @@
-"""The catalog in SQL: documents, chunks with their vectors, changes and journal.
-
-SQLite in WAL mode: what a call has written survives a kill, and readers never wait for a writer.
-"""
+"""The catalog in SQL: documents, chunks with their vectors, changes and journal."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, create_engine, event, select
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import Connection, func, select
 
-from ragstone.errors import NotFoundError, StoreBusyError, StoreError
-from ragstone.stages import Change, NewDocument, Vectors, Within
+from ragstone.errors import NotFoundError, StoreError
+from ragstone.stages import CatalogCounts, Change, NewDocument, Vectors, Within
 from ragstone.stores import journal, rows, scope
-from ragstone.stores.migrate import upgrade
+from ragstone.stores.database import Database
 from ragstone.stores.schema import changes, chunks, collections, documents, sources
 from ragstone.types import Answer, Chunk, Document, Query
 
-_BUSY_SECONDS = 30
 _MOST_BOUND = 500
 
 
 class SqlCatalog:
-    """A catalog behind an SQLAlchemy URL."""
+    """A catalog in a database."""
 
-    def __init__(self, url: str, *, where: str) -> None:
-        self._where = where
-        self._engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
-        event.listen(self._engine, "connect", _configure_sqlite)
-        with self._begin() as connection:
-            upgrade(connection, where=where)
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     @classmethod
     def in_directory(cls, directory: Path) -> SqlCatalog:
         """The SQLite catalog of a data directory."""
-        path = directory / "catalog.db"
-        return cls(f"sqlite:///{path}", where=f"'{path}'")
-
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        """One transaction; the database's own failures become sentences."""
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except OperationalError as error:
-            raise _explained(error, self._where) from error
-        except DatabaseError as error:
-            raise StoreError(
-                f"The catalog {self._where} cannot be read: {error.orig}.",
-                hint="If the file is damaged, restore a backup or move it away and ingest again.",
-            ) from error
+        return cls(Database.in_directory(directory))
 
     def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             for new in batch:
                 document = new.document
                 _claim_collection(connection, document.collection, embedder)
@@ -68,7 +44,7 @@ class SqlCatalog:
 
     def add_failure(self, document: Document) -> None:
         """Remember that a file could not be read. What its source held before stays in place."""
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             _purge(connection, document.id)
             rows.insert_document(
                 connection, NewDocument(document, (), np.empty((0, 0), np.float32))
@@ -77,27 +53,27 @@ class SqlCatalog:
                 rows.point(connection, document.collection, document.source, document.id)
 
     def attach(self, collection: str, source: str, document_id: str) -> None:
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             _release(connection, collection, source, unless=document_id)
             rows.point(connection, collection, source, document_id)
 
     def release(self, collection: str, source: str) -> None:
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             _release(connection, collection, source, unless="")
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """One transaction, for the tables that stand beside the documents."""
-        return self._begin()
+        return self.database.writing()
 
     def delete(self, document_id: str) -> None:
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             if not _purge(connection, document_id):
                 raise _no_document(document_id)
             connection.execute(sources.delete().where(sources.c.document_id == document_id))
 
     def document(self, document_id: str) -> Document:
         query = select(documents, rows.any_source).where(documents.c.id == document_id)
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
             raise _no_document(document_id)
@@ -109,7 +85,7 @@ class SqlCatalog:
             .where(documents.c.collection == collection, documents.c.retired_at.is_(None))
             .order_by(documents.c.name, documents.c.id)
         )
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return [rows.document(row) for row in connection.execute(query)]
 
     def current(self, collection: str, source: str) -> Document | None:
@@ -118,34 +94,56 @@ class SqlCatalog:
             .join(sources, sources.c.document_id == documents.c.id)
             .where(sources.c.collection == collection, sources.c.source == source)
         )
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(query).first()
         return None if row is None else rows.document(row)
 
     def collections(self) -> list[str]:
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return list(connection.scalars(select(collections.c.name).order_by("name")))
 
     def embedder_of(self, collection: str) -> str | None:
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return _embedder_of(connection, collection)
 
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
         wanted = list(dict.fromkeys(keys))
         found: dict[int, Chunk] = {}
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             for begin in range(0, len(wanted), _MOST_BOUND):
                 part = wanted[begin : begin + _MOST_BOUND]
                 for row in connection.execute(rows.select_chunks.where(chunks.c.key.in_(part))):
                     found[row.key] = rows.chunk(row)
-        return found
+        return {key: found[key] for key in wanted if key in found}
 
     def keys_within(self, query: Query) -> Within | None:
         given = scope.filter_of(query)
         if given is None:
             return None
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return Within(given, scope.allowed_keys(connection, query.collection, given))
+
+    def document_fields(self, document_ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        wanted = list(document_ids)
+        found: dict[str, Mapping[str, Any]] = {}
+        with self.database.reading() as connection:
+            for begin in range(0, len(wanted), _MOST_BOUND):
+                part = documents.c.id.in_(wanted[begin : begin + _MOST_BOUND])
+                for row in connection.execute(select(*rows.without_text).where(part)):
+                    found[row.id] = scope.document_fields(row)
+        return found
+
+    def counts(self, collection: str) -> CatalogCounts:
+        living = (documents.c.collection == collection, documents.c.retired_at.is_(None))
+        figures = select(func.count(), func.coalesce(func.sum(documents.c.chunk_count), 0)).where(
+            *living, documents.c.status == "indexed"
+        )
+        last = select(func.coalesce(func.max(changes.c.seq), 0)).where(
+            changes.c.collection == collection
+        )
+        with self.database.reading() as connection:
+            count, chunk_count = connection.execute(figures).one()
+            return CatalogCounts(count, chunk_count, connection.execute(last).scalar_one())
 
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]:
         query = (
@@ -154,7 +152,7 @@ class SqlCatalog:
             .order_by(changes.c.seq)
             .limit(limit)
         )
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return [
                 Change(row.seq, row.kind, row.document_id, row.first_key, row.chunk_count)
                 for row in connection.execute(query)
@@ -163,7 +161,7 @@ class SqlCatalog:
     def indexable(self, ranges: Sequence[range], *, dimension: int) -> tuple[list[Chunk], Vectors]:
         found: list[Chunk] = []
         vectors: list[Vectors] = []
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             for keys in ranges:
                 query = rows.select_chunks.add_columns(chunks.c.embedding).where(
                     chunks.c.key.between(keys.start, keys.stop - 1)
@@ -176,19 +174,19 @@ class SqlCatalog:
         return found, np.stack(vectors)
 
     def record(self, answer: Answer, *, query_log: str) -> None:
-        with self._begin() as connection:
+        with self.database.writing() as connection:
             journal.record(connection, answer, query_log=query_log)
 
     def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]:
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return journal.queries(connection, skip=skip, limit=limit)
 
     def query(self, query_id: str) -> dict[str, Any]:
-        with self._begin() as connection:
+        with self.database.reading() as connection:
             return journal.query(connection, query_id)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.database.close()
 
 
 def other_embedder(collection: str, held: str, given: str) -> StoreError:
@@ -253,27 +251,4 @@ def _no_document(document_id: str) -> NotFoundError:
     return NotFoundError(
         f"There is no document with the id '{document_id}'.",
         hint="List the documents with: ragstone documents",
-    )
-
-
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
-
-
-def _explained(error: OperationalError, where: str) -> StoreError:
-    reason = str(error.orig)
-    if "locked" in reason or "busy" in reason:
-        return StoreBusyError(
-            f"Another process has been writing to the catalog {where} for {_BUSY_SECONDS} s.",
-            hint="Wait for it to end and try again.",
-        )
-    if "full" in reason:
-        hint = "Free some space and run the same command again; nothing that was stored is lost."
-        return StoreError(f"The disk of the catalog {where} is full.", hint=hint)
-    return StoreError(
-        f"The catalog {where} cannot be used: {reason}.",
-        hint="Check that the data directory exists and can be written.",
     )

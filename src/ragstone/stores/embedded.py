@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragstone.errors import StoreBusyError
+from ragstone.plugins import IndexContext
 from ragstone.stages import Catalog, Change, Found, IndexCounts, Vectors, Within
 from ragstone.stores import manifest as manifests
 from ragstone.stores import vectors
@@ -252,3 +253,13 @@ def _coded(shelf: Path, given: Manifest, file: VectorFile) -> Manifest:
     codes.write(after.codes_file(shelf))
     sync_file(after.codes_file(shelf))
     return after
+
+
+def build(context: IndexContext) -> EmbeddedIndex:
+    data = context.settings.data
+    return EmbeddedIndex(
+        context.catalog,
+        data.directory / "index",
+        dimension=context.embedder.dimension,
+        lock_timeout_s=data.lock_timeout_s,
+    )

@@ -12,16 +12,21 @@ from ragstone.errors import StoreError
 HEAD = "0002"
 
 
-def upgrade(connection: Connection, *, where: str) -> None:
-    """Run the missing steps. Alembic is only imported when there are any."""
+def is_current(connection: Connection, *, where: str) -> bool:
+    """Whether nothing is to be done; a schema from the future is refused."""
     revision = _revision(connection)
-    if revision == HEAD:
-        return
     if revision is not None and revision not in _known():
         raise StoreError(
             f"The catalog {where} was written by a newer version of Ragstone (schema {revision}).",
             hint="Install that version or newer, or choose another data directory.",
         )
+    return revision == HEAD
+
+
+def upgrade(connection: Connection, *, where: str) -> None:
+    """Run the missing steps. Alembic is only imported when there are any."""
+    if is_current(connection, where=where):
+        return
     from alembic import command
     from alembic.config import Config
 

@@ -1,0 +1,162 @@
+"""The database under the catalog: SQLite in a data directory, or PostgreSQL by URL.
+
+SQLite runs in WAL mode with full synchronisation: what a transaction has written survives a kill
+and a power cut, and readers never wait for a writer. A transaction that will write says so at its
+beginning, because one that begins by reading may find that it can no longer write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from ragstone.errors import SettingsError, StoreBusyError, StoreError
+from ragstone.stores.files import writing
+from ragstone.stores.migrate import is_current, upgrade
+
+_BUSY_SECONDS = 30
+_CONNECT_SECONDS = 10
+# Any number will do, as long as every Ragstone takes the same one while it changes the schema.
+_SCHEMA_LOCK = 727_424_663
+
+
+class Database:
+    """Connections to one database whose schema is this version's."""
+
+    def __init__(self, url: str, *, where: str, directory: Path | None = None) -> None:
+        self.where = where
+        self._directory = directory
+        self._engine = _engine(url)
+        self._prepare_schema()
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> Database:
+        path = directory / "catalog.db"
+        return cls(f"sqlite:///{path}", where=f"'{path}'", directory=directory)
+
+    @classmethod
+    def at_url(cls, url: str) -> Database:
+        shown = make_url_or_refuse(url).render_as_string(hide_password=True)
+        return cls(url, where=f"'{shown}'")
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent view; takes no lock."""
+        with self._explained(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction, committed as a whole or not at all."""
+        engine = self._engine.execution_options(ragstone_writes=True)
+        with self._explained(), engine.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _prepare_schema(self) -> None:
+        with self.reading() as connection:
+            if is_current(connection, where=self.where):
+                return
+        with self._one_at_a_time(), self.writing() as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
+            upgrade(connection, where=self.where)
+
+    def _one_at_a_time(self) -> AbstractContextManager[None]:
+        if self._directory is None:
+            return nullcontext()
+        return writing(self._directory, timeout_s=_BUSY_SECONDS)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """The database's own failures as sentences."""
+        try:
+            yield
+        except OperationalError as error:
+            raise _operational(str(error.orig), self.where) from error
+        except DBAPIError as error:
+            raise StoreError(
+                f"The catalog {self.where} cannot be read: {_first_line(error.orig)}.",
+                hint="If it is damaged, restore a backup or move it away and ingest again.",
+            ) from error
+
+
+def make_url_or_refuse(url: str) -> Any:
+    try:
+        return make_url(url)
+    except ArgumentError as error:
+        raise SettingsError(
+            "The setting RAGSTONE_DATABASE_URL is no database address.",
+            hint="Write postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
+        ) from error
+
+
+def _engine(url: str) -> Engine:
+    address = make_url_or_refuse(url)
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    if address.get_backend_name() == "sqlite":
+        engine = create_engine(address, connect_args={"timeout": _BUSY_SECONDS})
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return create_engine(
+            address, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
+        )
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise SettingsError(
+            f"No driver for {address.get_backend_name()} is installed.",
+            hint="Try: pip install 'ragstone[postgres]'",
+        ) from error
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    # Transactions are begun below, not by the driver's guess.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("ragstone_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _operational(reason: str, where: str) -> StoreError:
+    if "locked" in reason or "busy" in reason:
+        return StoreBusyError(
+            f"Another process has been writing to the catalog {where} for {_BUSY_SECONDS} s.",
+            hint="Wait for it to end and try again.",
+        )
+    if "full" in reason:
+        return StoreError(
+            f"The disk of the catalog {where} is full.",
+            hint="Free some space and run the same command again; nothing stored is lost.",
+        )
+    if "readonly" in reason or "read-only" in reason:
+        return StoreError(
+            f"The catalog {where} cannot be written.",
+            hint="Check its permissions, or choose another directory with --data.",
+        )
+    return StoreError(
+        f"The catalog {where} cannot be used: {_first_line(reason)}.",
+        hint="Check that it exists, can be reached and can be written.",
+    )
+
+
+def _first_line(reason: object) -> str:
+    return str(reason).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,310 @@
+"""The same index on a Qdrant server or cluster: one Qdrant collection for each of ours.
+
+Dense vectors and, for keywords, sparse ones whose weights are the BM25 of each term without its
+rarity; the server multiplies that in, shard by shard, so the order below the first ranks may
+differ from the embedded index where a collection has several shards. k1, b and the average length
+are fixed when a chunk is written: asking with others is refused.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from ragstone.errors import StoreError
+from ragstone.plugins import IndexContext
+from ragstone.settings import IndexSettings
+from ragstone.stages import Catalog, Change, Found, IndexCounts, Vectors, Within
+from ragstone.stores.analyze import query_terms, terms
+from ragstone.stores.qdrant_filter import payload_of, translated
+from ragstone.types import Chunk
+
+_T = TypeVar("_T")
+
+_FORMAT = 1
+_DENSE, _SPARSE = "dense", "terms"
+_BATCH_POINTS = 256
+_BATCH_CHANGES = 200
+_FIRST_WAIT_S = 0.2
+# Chunks are sized in tokens, so their lengths in terms vary little; the first batch tells.
+_TYPICAL_LENGTH = 120.0
+
+
+class QdrantIndex:
+    """Follows the catalog's changes like the embedded index, and answers the same questions."""
+
+    def __init__(self, catalog: Catalog, settings: IndexSettings, *, dimension: int,
+                 k1: float, b: float) -> None:  # fmt: skip
+        self._catalog = catalog
+        self._settings = settings
+        self._dimension = dimension
+        self._k1, self._b = k1, b
+        self._client = QdrantClient(
+            url=settings.qdrant_url,
+            api_key=settings.qdrant_api_key.get_secret_value() or None,
+            timeout=int(settings.qdrant_timeout_s),
+            check_compatibility=False,
+        )
+        wanted = settings.qdrant_read_consistency
+        self._consistency = None if wanted is None else models.ReadConsistencyType(wanted)
+        self._ready: set[str] = set()
+
+    def refresh(self, collection: str) -> None:
+        state = self._state(collection)
+        while changes := self._catalog.changes(
+            collection, after=state["seq"], limit=_BATCH_CHANGES
+        ):
+            self._ensure(collection)
+            state = self._apply(collection, state, changes)
+            self._save_state(collection, state)
+
+    def rebuild(self, collection: str) -> None:
+        self._call(partial(self._client.delete_collection, self._name(collection)))
+        self._save_state(collection, _NOTHING | {"seq": 0})
+        self.refresh(collection)
+
+    def counts(self, collection: str) -> IndexCounts:
+        if not self._exists(collection):
+            return IndexCounts(0, 0)
+        count = self._call(partial(self._client.count, self._name(collection), exact=True)).count
+        return IndexCounts(dense=count, keyword=count)
+
+    def dense(
+        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
+    ) -> list[Found]:
+        return self._search(collection, vector.tolist(), _DENSE, limit, within)
+
+    def keyword(
+        self, collection: str, text: str, *, limit: int, k1: float, b: float,
+        within: Within | None = None,
+    ) -> list[Found]:  # fmt: skip
+        if (k1, b) != (self._k1, self._b):
+            raise StoreError(
+                f"The Qdrant index was written for k1 = {self._k1:g} and b = {self._b:g}.",
+                hint="Set BM25_K1 and BM25_B for the whole server and run: ragstone reindex",
+            )
+        wanted = query_terms(text)
+        if not wanted:
+            return []
+        asked = models.SparseVector(
+            indices=[_number(t) for t in wanted], values=[1.0] * len(wanted)
+        )
+        return self._search(collection, asked, _SPARSE, limit, within)
+
+    def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
+        found = np.zeros((len(keys), self._dimension), dtype=np.float32)
+        if not keys or not self._exists(collection):
+            return found
+        points = self._call(
+            partial(self._client.retrieve, self._name(collection), list(keys),
+                    with_payload=False, with_vectors=[_DENSE])
+        )  # fmt: skip
+        stored = {point.id: point.vector for point in points}
+        for at, key in enumerate(keys):
+            named = stored.get(key)
+            if isinstance(named, dict):
+                found[at] = np.asarray(named[_DENSE], dtype=np.float32)
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _name(self, collection: str) -> str:
+        return f"{self._settings.qdrant_prefix}{collection}"
+
+    def _search(
+        self, collection: str, asked: Any, using: str, limit: int, within: Within | None
+    ) -> list[Found]:
+        if limit < 1 or not self._exists(collection):
+            return []
+        reply = self._call(
+            partial(
+                self._client.query_points, self._name(collection), query=asked, using=using,
+                limit=limit, with_payload=False,
+                query_filter=None if within is None else translated(within),
+                consistency=self._consistency,
+            )
+        )  # fmt: skip
+        found = [Found(int(point.id), float(point.score)) for point in reply.points]
+        return sorted(found, key=lambda hit: (-hit.score, hit.key))
+
+    def _apply(
+        self, collection: str, state: dict[str, Any], changes: Sequence[Change]
+    ) -> dict[str, Any]:
+        removed = [change.keys for change in changes if change.kind == "remove"]
+        added = [change.keys for change in changes if change.kind == "add"]
+        name = self._name(collection)
+        for keys in removed:
+            selector = models.PointIdsList(points=list(keys))
+            self._call(partial(self._client.delete, name, selector, wait=True))
+        documents = {c.document_id for c in changes if c.kind == "add"}
+        fields = self._catalog.document_fields(documents)
+        average = float(state["average_length"])
+        for begin in range(0, len(added), 50):
+            chunks, vectors = self._catalog.indexable(
+                added[begin : begin + 50], dimension=self._dimension
+            )
+            lengths = [len(terms(chunk.contextual_text)) for chunk in chunks[:_BATCH_POINTS]]
+            average = average or (sum(lengths) / len(lengths) if lengths else _TYPICAL_LENGTH)
+            points = self._points(chunks, vectors, fields, average)
+            for batch in _batches(points):
+                self._call(partial(self._client.upsert, name, batch, wait=True))
+        return {**state, "seq": changes[-1].seq, "average_length": average}
+
+    def _points(
+        self, chunks: Sequence[Chunk], vectors: Vectors, fields: dict[str, Any], average: float
+    ) -> Iterator[models.PointStruct]:
+        for chunk, vector in zip(chunks, vectors, strict=True):
+            sparse = self._sparse(terms(chunk.contextual_text), average)
+            yield models.PointStruct(
+                id=chunk.key,
+                vector={_DENSE: vector.tolist(), _SPARSE: sparse},
+                payload=payload_of(chunk, fields.get(chunk.document_id, {})),
+            )
+
+    def _sparse(self, words: Sequence[str], average: float) -> models.SparseVector:
+        """BM25 of each term without its rarity, under the term's number."""
+        norm = self._k1 * (1 - self._b + self._b * len(words) / average)
+        weights: dict[int, float] = {}
+        for word, count in Counter(words).items():
+            weight = count * (self._k1 + 1) / (count + norm)
+            weights[_number(word)] = weights.get(_number(word), 0.0) + weight
+        return models.SparseVector(indices=list(weights), values=list(weights.values()))
+
+    def _exists(self, collection: str) -> bool:
+        if collection not in self._ready:
+            if not self._call(partial(self._client.collection_exists, self._name(collection))):
+                return False
+            self._ready.add(collection)
+        return True
+
+    def _ensure(self, collection: str) -> None:
+        if self._exists(collection):
+            return
+        settings = self._settings
+        self._call(
+            partial(
+                self._client.create_collection,
+                self._name(collection),
+                vectors_config={
+                    _DENSE: models.VectorParams(
+                        size=self._dimension, distance=models.Distance.COSINE,
+                        datatype=models.Datatype.FLOAT16,
+                    )
+                },
+                sparse_vectors_config={
+                    _SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)
+                },
+                shard_number=settings.qdrant_shards,
+                replication_factor=settings.qdrant_replicas,
+                write_consistency_factor=settings.qdrant_write_consistency,
+            )
+        )  # fmt: skip
+        for field in ("key", "page"):
+            self._call(partial(self._client.create_payload_index, self._name(collection), field,
+                               models.PayloadSchemaType.INTEGER))  # fmt: skip
+        for field in ("document_id", "upload_id", "content_type"):
+            self._call(partial(self._client.create_payload_index, self._name(collection), field,
+                               models.PayloadSchemaType.KEYWORD))  # fmt: skip
+
+    def _state(self, collection: str) -> dict[str, Any]:
+        """How far the changes have been taken in. Kept in the cluster, beside what it describes."""
+        if not self._exists(collection):
+            return dict(_NOTHING)
+        records = self._call(
+            partial(self._client.retrieve, self._states(), [_state_id(collection)])
+        )
+        state = dict(records[0].payload or {}) if records else dict(_NOTHING)
+        wanted = {"format": _FORMAT, "k1": self._k1, "b": self._b}
+        if state["seq"] and any(state.get(name) != value for name, value in wanted.items()):
+            self._call(partial(self._client.delete_collection, self._name(collection)))
+            self._ready.discard(collection)
+            return dict(_NOTHING)
+        return state
+
+    def _save_state(self, collection: str, state: dict[str, Any]) -> None:
+        payload = {**state, "format": _FORMAT, "k1": self._k1, "b": self._b}
+        point = models.PointStruct(id=_state_id(collection), vector=[0.0], payload=payload)
+        self._call(partial(self._client.upsert, self._states(), [point], wait=True))
+        if not state["seq"]:
+            self._ready.discard(collection)
+
+    def _states(self) -> str:
+        name = f"{self._settings.qdrant_prefix}_state"
+        if name not in self._ready:
+            if not self._call(partial(self._client.collection_exists, name)):
+                self._call(
+                    partial(
+                        self._client.create_collection, name,
+                        vectors_config=models.VectorParams(size=1, distance=models.Distance.DOT),
+                        replication_factor=self._settings.qdrant_replicas,
+                        write_consistency_factor=self._settings.qdrant_write_consistency,
+                    )
+                )  # fmt: skip
+            self._ready.add(name)
+        return name
+
+    def _call(self, request: Callable[[], _T]) -> _T:
+        """One request with retries: everything sent here can be sent twice without harm."""
+        wait = _FIRST_WAIT_S
+        for attempt in range(self._settings.qdrant_retries + 1):
+            try:
+                return request()
+            except (ResponseHandlingException, UnexpectedResponse, OSError) as error:
+                status = getattr(error, "status_code", None)
+                if attempt == self._settings.qdrant_retries or (status and status < 500):
+                    raise _unreachable(self._settings.qdrant_url, error) from error
+                time.sleep(wait)
+                wait *= 2
+        raise AssertionError("the loop returns or raises")
+
+
+_NOTHING: dict[str, Any] = {"seq": 0, "average_length": 0.0}
+
+
+def _unreachable(url: str, error: Exception) -> StoreError:
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return StoreError(
+        f"The Qdrant server at {url} did not do what was asked: {reason}.",
+        hint="Check that it runs, RAGSTONE_INDEX_QDRANT_URL and its API key.",
+    )
+
+
+def _number(term: str) -> int:
+    """A term's place in the sparse vectors: one in 4,300 of a million terms shares its place."""
+    return zlib.crc32(term.encode())
+
+
+def _state_id(collection: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, collection))
+
+
+def _batches(points: Iterator[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
+    batch: list[models.PointStruct] = []
+    for point in points:
+        batch.append(point)
+        if len(batch) == _BATCH_POINTS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def build(context: IndexContext) -> QdrantIndex:
+    retrieve = context.settings.retrieve
+    return QdrantIndex(
+        context.catalog,
+        context.settings.index,
+        dimension=context.embedder.dimension,
+        k1=retrieve.bm25_k1,
+        b=retrieve.bm25_b,
+    )

@@ -1,0 +1,40 @@
+"""Every catalog, against the real database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from ragstone.stages import Catalog
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.database import Database
+from ragstone.testing.conformance import CatalogConformance
+
+
+class TestSqlite(CatalogConformance):
+    @pytest.fixture
+    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
+        catalog = SqlCatalog.in_directory(tmp_path)
+        yield catalog
+        catalog.close()
+
+
+class TestPostgres(CatalogConformance):
+    @pytest.fixture
+    def catalog(self, postgres_url: str) -> Iterator[Catalog]:
+        catalog = SqlCatalog(Database.at_url(empty_database(postgres_url)))
+        yield catalog
+        catalog.close()
+
+
+def empty_database(url: str) -> str:
+    """The server's database with nothing in it."""
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+    return url

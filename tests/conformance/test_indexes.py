@@ -1,0 +1,104 @@
+"""Every index, against the real thing, and the two against each other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragstone.settings import IndexSettings
+from ragstone.stages import Catalog, Index
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.testing.conformance import (
+    DIMENSION,
+    EMBEDDER,
+    IndexConformance,
+    keys_of,
+    new_document,
+    unit_vectors,
+)
+
+
+def embedded(catalog: Catalog, tmp_path: Path, dimension: int = DIMENSION) -> EmbeddedIndex:
+    return EmbeddedIndex(catalog, tmp_path / "index", dimension=dimension, lock_timeout_s=5)
+
+
+def qdrant(catalog: Catalog, url: str, *, shards: int = 1, dimension: int = DIMENSION) -> Index:
+    pytest.importorskip("qdrant_client")
+    from ragstone.stores.qdrant import QdrantIndex
+
+    settings = IndexSettings(
+        qdrant_url=url, qdrant_prefix=f"t{uuid.uuid4().hex[:8]}_", qdrant_shards=shards
+    )
+    return QdrantIndex(catalog, settings, dimension=dimension, k1=1.2, b=0.75)
+
+
+class TestEmbedded(IndexConformance):
+    @pytest.fixture
+    def index(self, catalog: Catalog, tmp_path: Path) -> Iterator[Index]:
+        index = embedded(catalog, tmp_path)
+        yield index
+        index.close()
+
+
+class TestQdrant(IndexConformance):
+    @pytest.fixture
+    def index(self, catalog: Catalog, qdrant_url: str) -> Iterator[Index]:
+        index = qdrant(catalog, qdrant_url)
+        yield index
+        index.close()
+
+
+WORDS = ["wind", "dome", "mirror", "notice", "rent", "lease", "ridge", "star", "orbit", "lamp",
+         "door", "key", "road", "snow", "goat"]  # fmt: skip
+
+
+def fill(catalog: Catalog, documents: int = 60, chunks: int = 10) -> np.ndarray:
+    random = np.random.default_rng(3)
+    vectors = unit_vectors(documents * chunks, seed=5)
+    weights = 1 / np.arange(1, len(WORDS) + 1)
+    for at in range(documents):
+        texts = [
+            " ".join(random.choice(WORDS, size=random.integers(20, 60), p=weights / weights.sum()))
+            for _ in range(chunks)
+        ]
+        part = slice(at * chunks, (at + 1) * chunks)
+        catalog.add([new_document(f"n{at}", texts, vectors=vectors[part])], embedder=EMBEDDER)
+    return vectors
+
+
+def overlap(left: list[int], right: list[int], depth: int) -> float:
+    return len(set(left[:depth]) & set(right[:depth])) / depth
+
+
+@pytest.mark.parametrize(("shards", "least"), [(1, 0.97), (3, 0.85)])
+def test_embedded_and_qdrant_agree(
+    tmp_path: Path, qdrant_url: str, shards: int, least: float
+) -> None:
+    """Dense results are the same. Keyword results differ by tantivy's rounded lengths, and over
+    several shards by each shard's own view of how rare a term is; `least` is that bound."""
+    catalog = SqlCatalog.in_directory(tmp_path)
+    here, there = embedded(catalog, tmp_path), qdrant(catalog, qdrant_url, shards=shards)
+    vectors = fill(catalog)
+    for index in (here, there):
+        index.refresh("c")
+    dense_shares, keyword_shares = [], []
+    for at in range(40):
+        near = [keys_of(index.dense("c", vectors[at], limit=10)) for index in (here, there)]
+        dense_shares.append(overlap(near[0], near[1], 10))
+        text = " ".join(WORDS[at % 7 :: 4])
+        found = [
+            keys_of(index.keyword("c", text, limit=10, k1=1.2, b=0.75)) for index in (here, there)
+        ]
+        keyword_shares.append(overlap(found[0], found[1], 10))
+    shares = f"dense {np.mean(dense_shares):.3f}, keyword {np.mean(keyword_shares):.3f}"
+    print(f"the same first ten on {shards} shards: {shares}")
+    assert np.mean(dense_shares) >= 0.99
+    assert np.mean(keyword_shares) >= least
+    for index in (here, there):
+        index.close()
+    catalog.close()
