@@ -53,8 +53,8 @@ class TestQdrant(IndexConformance):
         index.close()
 
 
-WORDS = ["wind", "dome", "mirror", "notice", "rent", "lease", "ridge", "star", "orbit", "lamp",
-         "door", "key", "road", "snow", "goat"]  # fmt: skip
+# As in real text, the n-th word is n times rarer than the first.
+WORDS = [f"word{at}" for at in range(400)]
 
 
 def fill(catalog: Catalog, documents: int = 60, chunks: int = 10) -> np.ndarray:
@@ -75,7 +75,7 @@ def overlap(left: list[int], right: list[int], depth: int) -> float:
     return len(set(left[:depth]) & set(right[:depth])) / depth
 
 
-@pytest.mark.parametrize(("shards", "least"), [(1, 0.97), (3, 0.85)])
+@pytest.mark.parametrize(("shards", "least"), [(1, 0.95), (3, 0.8)])
 def test_embedded_and_qdrant_agree(
     tmp_path: Path, qdrant_url: str, shards: int, least: float
 ) -> None:
@@ -90,7 +90,7 @@ def test_embedded_and_qdrant_agree(
     for at in range(40):
         near = [keys_of(index.dense("c", vectors[at], limit=10)) for index in (here, there)]
         dense_shares.append(overlap(near[0], near[1], 10))
-        text = " ".join(WORDS[at % 7 :: 4])
+        text = " ".join(WORDS[at + 3 :: 90])
         found = [
             keys_of(index.keyword("c", text, limit=10, k1=1.2, b=0.75)) for index in (here, there)
         ]
