@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ragstone import __version__
-from ragstone.cli import ask, demo, documents, history, ingest, models, serve, settings
+from ragstone.cli import ask, demo, documents, history, ingest, models, serve, settings, upkeep
 from ragstone.cli.terminal import fail
 from ragstone.errors import RagstoneError
 
@@ -32,6 +32,10 @@ app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
 app.add_typer(models.app, name="models")
 app.command("settings")(settings.settings)
+app.command("reindex")(upkeep.reindex)
+app.command("backup")(upkeep.backup)
+app.command("restore")(upkeep.restore)
+app.command("doctor")(upkeep.doctor)
 
 
 def _version(wanted: bool) -> None:

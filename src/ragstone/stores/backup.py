@@ -1,0 +1,153 @@
+"""A data directory in one file, taken while it is in use, and back again.
+
+The file is a tar archive with the catalog and the originals. The index is not in it: it is built
+again from the catalog, without a model, because every chunk is stored with its vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragstone import __version__
+from ragstone.errors import StoreError
+from ragstone.stores.files import sync_directory, sync_file, writing
+
+_CATALOG, _LABEL = "catalog.db", "backup.json"
+_ORIGINAL = re.compile(r"originals/[0-9a-f]{2}/[0-9a-f]{64}")
+_LOCK_SECONDS = 10.0
+_PIECE = 1 << 20
+
+
+def backup(directory: Path, target: Path) -> int:
+    """Write a consistent copy of the catalog and the originals; gives the size in bytes."""
+    if not (directory / _CATALOG).is_file():
+        raise StoreError(
+            f"There is no catalog in '{directory}'.",
+            hint="Choose the data directory with --data. PostgreSQL is backed up with pg_dump.",
+        )
+    try:
+        return _backup(directory, target)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"The backup '{target}' cannot be written: {error}.",
+            hint="Check the disk and its permissions; the data directory is as it was.",
+        ) from error
+
+
+def restore(source: Path, directory: Path) -> dict[str, Any]:
+    """Put a backup into an empty data directory; gives the backup's label."""
+    if (directory / _CATALOG).exists():
+        raise StoreError(
+            f"The data directory '{directory}' holds a catalog already.",
+            hint="Restore into an empty directory: --data DIR.",
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".restore-", dir=directory))
+    try:
+        with writing(directory, timeout_s=_LOCK_SECONDS):
+            label = _unpacked(source, staging)
+            _check(staging / _CATALOG, label, source)
+            if (staging / "originals").exists():
+                shutil.copytree(staging / "originals", directory / "originals", dirs_exist_ok=True)
+            # Last, because with it the directory counts as filled.
+            (staging / _CATALOG).replace(directory / _CATALOG)
+            sync_directory(directory)
+        return label
+    except (OSError, tarfile.TarError, ValueError, KeyError) as error:
+        raise StoreError(
+            f"The backup '{source}' cannot be read: {error}.",
+            hint="Take a file that `ragstone backup` wrote; nothing was changed.",
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _backup(directory: Path, target: Path) -> int:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
+        copy = Path(folder, _CATALOG)
+        _copy_database(directory / _CATALOG, copy)
+        label = {
+            "ragstone": __version__,
+            "created_at": time.time(),
+            "catalog_sha256": _sha256(copy),
+            "catalog_bytes": copy.stat().st_size,
+        }
+        written = Path(folder, "written.tar")
+        with tarfile.open(written, "w") as archive:
+            _add_bytes(archive, _LABEL, json.dumps(label).encode())
+            archive.add(copy, _CATALOG)
+            for name, path in _originals(directory):
+                archive.add(path, name, recursive=False)
+        sync_file(written)
+        written.replace(target)
+    return target.stat().st_size
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """SQLite's own online copy: consistent even while another process writes."""
+    given = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
+    copy = sqlite3.connect(target)
+    try:
+        given.backup(copy)
+    finally:
+        copy.close()
+        given.close()
+
+
+def _originals(directory: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted((directory / "originals").glob("??/*")):
+        name = path.relative_to(directory).as_posix()
+        if _ORIGINAL.fullmatch(name):
+            yield name, path
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def _unpacked(source: Path, staging: Path) -> dict[str, Any]:
+    """Copy out the members we know by their exact names; anything else in the file is ignored."""
+    label: dict[str, Any] = {}
+    with tarfile.open(source) as archive:
+        for member in archive:
+            known = member.name in (_CATALOG, _LABEL) or _ORIGINAL.fullmatch(member.name)
+            content = archive.extractfile(member) if member.isfile() and known else None
+            if content is None:
+                continue
+            if member.name == _LABEL:
+                label = json.loads(content.read(_PIECE))
+                continue
+            target = staging / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                shutil.copyfileobj(content, file, _PIECE)
+                file.flush()
+                os.fsync(file.fileno())
+    return label
+
+
+def _check(catalog: Path, label: dict[str, Any], source: Path) -> None:
+    if not catalog.is_file() or _sha256(catalog) != label.get("catalog_sha256"):
+        raise StoreError(
+            f"The backup '{source}' is damaged: its catalog is not the one that was saved.",
+            hint="Take another backup file; nothing was changed.",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
