@@ -1,6 +1,6 @@
 """Vector search of one collection: exact while small, by short codes with exact rescoring beyond.
 
-A code is four bits for every two dimensions. All codes are scanned with SIMD (faiss "fast scan")
+A code is four bits for every four dimensions. All codes are scanned with SIMD (faiss "fast scan")
 and the head is scored again with the stored vectors. IVF-SQ8, the usual choice, misses neighbours
 in the lists that it does not probe: `bench/search.py` prints both, on vectors of real text.
 """
@@ -22,8 +22,10 @@ from ragstone.stores.vectors import VectorFile
 EXACT_ROWS = 4_000
 # So few allowed rows are gathered and scored exactly; a mask over the codes costs more.
 _GATHERED_ROWS = 20_000
-# Codes rank the head only roughly: this many are scored again, or twice the limit.
-_LEAST_DEPTH = 150
+# Codes rank the head only roughly: this many are scored again, or thrice the limit. Recall@10 on
+# 200,000 vectors of real text: 0.977 for 150, 0.987 for 200, 0.996 for 300.
+_LEAST_DEPTH = 300
+_DIMENSIONS_PER_CODE = 4
 
 
 class DenseIndex:
@@ -32,29 +34,25 @@ class DenseIndex:
     def __init__(self, file: VectorFile, *, dead: Sequence[range], codes: Codes | None) -> None:
         self._file = file
         self._keys = file.keys
-        self._alive = ~covered(self._keys, dead)
-        self._any_dead = not bool(self._alive.all())
+        alive = ~covered(self._keys, dead)
+        self._living = int(alive.sum())
+        self._alive = None if self._living == len(alive) else alive
         self._codes = codes
-        self._matrix: Vectors | None = None
-        if codes is None:
-            self._matrix = file.vectors.astype(np.float32)
 
     def __len__(self) -> int:
-        return int(self._alive.sum())
+        return self._living
 
     def search(self, vector: Vectors, *, limit: int, within: Within | None) -> list[Found]:
         """The most similar chunks, best first, equal ones in the order of their keys."""
         spans = None if within is None else self._row_spans(within.ranges)
-        if self._codes is None or (spans is not None and sum(map(len, spans)) <= _GATHERED_ROWS):
+        narrow = spans is not None and sum(map(len, spans)) <= _GATHERED_ROWS
+        if self._codes is None or narrow:
             rows, similarities = self._exact(vector, spans)
         else:
             rows, similarities = self._coded(self._codes, vector, limit=limit, spans=spans)
         keys = self._keys[rows]
         best = best_rows(keys, similarities, limit)
-        return [
-            Found(int(key), float(score))
-            for key, score in zip(keys[best], similarities[best], strict=True)
-        ]
+        return list(map(Found, keys[best].tolist(), similarities[best].tolist()))
 
     def vectors(self, keys: Sequence[int]) -> Vectors:
         """The vectors of these keys, in their order; zeros where there is none."""
@@ -73,27 +71,29 @@ class DenseIndex:
             rows = np.arange(len(self._keys))
         else:
             rows = np.concatenate([np.arange(s.start, s.stop) for s in spans] or [_NO_ROWS])
-        rows = rows[self._alive[rows]] if self._any_dead else rows
-        if self._matrix is not None:
-            whole = len(rows) == len(self._keys)
-            return rows, (self._matrix if whole else self._matrix[rows]) @ vector
-        return rows, self._file.vectors[rows].astype(np.float32) @ vector
+        if self._alive is not None:
+            rows = rows[self._alive[rows]]
+        if len(rows) == len(self._keys):
+            return rows, self._file.vectors @ vector
+        return rows, self._file.vectors[rows] @ vector
 
     def _coded(
         self, codes: Codes, vector: Vectors, *, limit: int, spans: Sequence[range] | None
     ) -> tuple[NDArray[np.int64], Vectors]:
         """The head by codes, scored exactly; dug deeper until enough of it is allowed."""
-        allowed = self._alive
+        total, allowed, count = len(self._keys), self._alive, self._living
         if spans is not None:
-            allowed = allowed & rows_mask(len(self._keys), spans)
-        enough = min(limit, int(allowed.sum()))
-        wanted = max(_LEAST_DEPTH, 2 * limit)
-        depth = int(wanted * len(allowed) / max(1, int(allowed.sum())))
+            inside = rows_mask(total, spans)
+            allowed = inside if allowed is None else allowed & inside
+            count = int(allowed.sum())
+        depth = int(max(_LEAST_DEPTH, 3 * limit) * total / max(1, count))
         while True:
-            rows = codes.nearest(vector, min(depth, len(allowed)))
-            rows = np.sort(rows[allowed[rows]])
-            if len(rows) >= enough or depth >= len(allowed):
-                return rows, self._file.vectors[rows].astype(np.float32) @ vector
+            rows = codes.nearest(vector, min(depth, total))
+            if allowed is not None:
+                rows = rows[allowed[rows]]
+            if len(rows) >= min(limit, count) or depth >= total:
+                rows = np.sort(rows)
+                return rows, self._file.vectors[rows] @ vector
             depth *= 4
 
     def _row_spans(self, ranges: Sequence[range]) -> list[range]:
@@ -114,11 +114,11 @@ class Codes:
         """Learn the codebook from a sample of the file, then take in all of it."""
         faiss = _faiss()
         index = faiss.IndexPQFastScan(
-            file.dimension, file.dimension // 2, 4, faiss.METRIC_INNER_PRODUCT
+            file.dimension, file.dimension // _DIMENSIONS_PER_CODE, 4, faiss.METRIC_INNER_PRODUCT
         )
         # Sixteen centroids a subspace need few examples; the seed makes builds repeatable.
         sample = np.random.default_rng(0).permutation(len(file.keys))[:_TRAINING_ROWS]
-        index.train(file.vectors[np.sort(sample)].astype(np.float32))
+        index.train(file.vectors[np.sort(sample)])
         codes = cls(index)
         codes.extend(file)
         return codes
@@ -137,7 +137,7 @@ class Codes:
         """Take in the rows of a file that are not in yet."""
         with self._lock:
             for begin in range(len(self), len(file.keys), _ADDED_ROWS):
-                self._index.add(file.vectors[begin : begin + _ADDED_ROWS].astype(np.float32))
+                self._index.add(file.vectors[begin : begin + _ADDED_ROWS])
 
     def nearest(self, vector: Vectors, count: int) -> NDArray[np.int64]:
         with self._lock:

@@ -150,7 +150,7 @@ class EmbeddedIndex:
         )
         if given.dead_rows() > max(EXACT_ROWS, _DEAD_SHARE * given.rows):
             given, file = _compacted(shelf, given, file)
-        if given.rows > EXACT_ROWS and given.dimension % 2 == 0:
+        if given.rows > EXACT_ROWS and given.dimension % 8 == 0:
             given = _coded(shelf, given, file)
         manifests.write(shelf, given)
 

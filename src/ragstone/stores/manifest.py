@@ -16,8 +16,8 @@ from ragstone.stores.files import replace_file
 
 log = logging.getLogger(__name__)
 
-# Counts up when an index must be built again: 3 has short codes and lengths of chunks.
-FORMAT = 3
+# Counts up when an index must be built again.
+FORMAT = 5
 _NAME = "manifest.json"
 
 
