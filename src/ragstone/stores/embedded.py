@@ -136,7 +136,7 @@ class EmbeddedIndex:
         added = [change.keys for change in batch if change.kind == "add"]
         chunks, embeddings = self._catalog.indexable(added, dimension=self._dimension)
         # What a run that was cut off may have added goes first, so that nothing is there twice.
-        KeywordIndex(before.keyword_folder(shelf)).apply([*removed, *added], chunks)
+        KeywordIndex.create(before.keyword_folder(shelf)).apply([*removed, *added], chunks)
         keys = [chunk.key for chunk in chunks]
         rows = vectors.append(
             before.dense_folder(shelf), rows=before.rows, keys=keys, vectors=embeddings
@@ -197,7 +197,7 @@ class EmbeddedIndex:
         return _Shelf(
             stamp,
             now,
-            KeywordIndex(now.keyword_folder(folder)),
+            KeywordIndex(now.keyword_folder(folder) if now.seq else None),
             DenseIndex(file, dead=now.dead_ranges(), codes=codes),
             codes,
             time.monotonic(),

@@ -42,13 +42,23 @@ def _schema() -> tantivy.Schema:
 class KeywordIndex:
     """The terms of a collection's chunks in one directory, as of the last commit."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, directory: Path | None) -> None:
+        """Open what is there, which must be; None is an empty one in memory."""
+        if directory is not None and not (directory / "meta.json").is_file():
+            raise FileNotFoundError(f"{directory.name} has no meta.json")
         self._schema = _schema()
-        self._index = tantivy.Index(self._schema, path=str(directory), reuse=True)
+        path = None if directory is None else str(directory)
+        self._index = tantivy.Index(self._schema, path=path, reuse=True)
         self._index.config_reader(reload_policy="Manual")
         self._index.reload()
         self._searcher = self._index.searcher()
+
+    @classmethod
+    def create(cls, directory: Path) -> KeywordIndex:
+        """The one in a directory, made first if there is none."""
+        directory.mkdir(parents=True, exist_ok=True)
+        tantivy.Index(_schema(), path=str(directory), reuse=True)
+        return cls(directory)
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)

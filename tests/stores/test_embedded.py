@@ -1,0 +1,206 @@
+"""The embedded index: what it survives, and who may use it at the same time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragstone.errors import StoreBusyError, StoreError
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.stores.files import writing
+from ragstone.testing.conformance import (
+    DIMENSION,
+    EMBEDDER,
+    keys_of,
+    new_document,
+    unit_vectors,
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    yield catalog
+    catalog.close()
+
+
+def opened(catalog: SqlCatalog, tmp_path: Path, *, lock_timeout_s: float = 5) -> EmbeddedIndex:
+    return EmbeddedIndex(
+        catalog, tmp_path / "index", dimension=DIMENSION, lock_timeout_s=lock_timeout_s
+    )
+
+
+def fill(catalog: SqlCatalog, count: int = 4, *, begin: int = 0) -> None:
+    for at in range(begin, begin + count):
+        catalog.add(
+            [new_document(f"n{at}", [f"wind {at}", f"rain {at}"], seed=at)], embedder=EMBEDDER
+        )
+
+
+def wind(index: EmbeddedIndex) -> int:
+    return len(index.keyword("c", "wind", limit=100, k1=1.2, b=0.75))
+
+
+def near(index: EmbeddedIndex) -> int:
+    return len(index.dense("c", unit_vectors(1)[0], limit=100))
+
+
+def test_what_was_stored_but_not_indexed_is_found_at_the_next_start(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    fill(catalog)  # the writer died before it could refresh
+    index = opened(catalog, tmp_path)
+    assert (wind(index), near(index)) == (4, 8)
+
+
+def test_a_reader_that_is_open_finds_it_within_a_second(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    fill(catalog)
+    reader = opened(catalog, tmp_path)
+    assert wind(reader) == 4
+    fill(catalog, 1, begin=4)  # by a writer that dies before it refreshes
+    time.sleep(1.05)
+    assert wind(reader) == 5
+
+
+def test_another_process_sees_a_commit_at_once(catalog: SqlCatalog, tmp_path: Path) -> None:
+    fill(catalog)
+    reader, writer = opened(catalog, tmp_path), opened(catalog, tmp_path)
+    assert wind(reader) == 4
+    fill(catalog, 1, begin=4)
+    writer.refresh("c")
+    assert (wind(reader), near(reader)) == (5, 10)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda shelf: (shelf / "manifest.json").write_text("{nonsense"),
+        lambda shelf: (shelf / "manifest.json").unlink(),
+        lambda shelf: shutil.rmtree(next(shelf.glob("keyword-*"))),
+        lambda shelf: shutil.rmtree(next(shelf.glob("dense-*"))),
+        lambda shelf: next(shelf.glob("dense-*/vectors.f32")).write_bytes(b"short"),
+        lambda shelf: next(shelf.glob("keyword-*/meta.json")).write_text("garbage"),
+        lambda shelf: [path.unlink() for path in shelf.glob("keyword-*/*.idx")],
+        shutil.rmtree,
+    ],
+    ids=["manifest garbage", "manifest gone", "keyword gone", "dense gone", "vectors cut",
+         "tantivy garbage", "postings gone", "all gone"],
+)  # fmt: skip
+def test_a_damaged_index_is_built_again_by_itself(
+    catalog: SqlCatalog, tmp_path: Path, damage: object
+) -> None:
+    fill(catalog)
+    opened(catalog, tmp_path).refresh("c")
+    damage(tmp_path / "index" / "c")  # type: ignore[operator]
+    index = opened(catalog, tmp_path)
+    assert (wind(index), near(index)) == (4, 8)
+
+
+def test_an_index_of_another_format_or_dimension_is_built_again(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    fill(catalog)
+    opened(catalog, tmp_path).refresh("c")
+    path = tmp_path / "index" / "c" / "manifest.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"format": 1}))
+    assert wind(opened(catalog, tmp_path)) == 4
+    path.write_text(json.dumps(fields | {"dimension": 3}))
+    assert near(opened(catalog, tmp_path)) == 8
+
+
+def test_left_overs_are_cleared_away(catalog: SqlCatalog, tmp_path: Path) -> None:
+    fill(catalog)
+    shelf = tmp_path / "index" / "c"
+    (shelf / "dense-7").mkdir(parents=True)
+    index = opened(catalog, tmp_path)
+    index.refresh("c")
+    assert sorted(path.name for path in shelf.iterdir() if path.is_dir()) == [
+        "dense-8",
+        "keyword-8",
+    ]
+
+
+def test_a_collection_grows_past_the_exact_size_and_shrinks_again(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.stores.embedded.EXACT_ROWS", 200)
+    index = opened(catalog, tmp_path)
+    vectors = unit_vectors(600, seed=9)
+    for at in range(6):
+        part = vectors[at * 100 : (at + 1) * 100]
+        texts = [f"chunk {at * 100 + row}" for row in range(100)]
+        catalog.add([new_document(f"n{at}", texts, vectors=part)], embedder=EMBEDDER)
+        index.refresh("c")
+        assert keys_of(index.dense("c", part[50], limit=1)) == [at * 100 + 51]
+    assert list((tmp_path / "index" / "c").glob("dense-*/codes-*.faiss"))
+    for at in range(4):
+        catalog.delete(f"c-n{at}-1")
+    index.refresh("c")
+    assert index.counts("c").dense == 200
+    shelf = tmp_path / "index" / "c"
+    manifest = json.loads((shelf / "manifest.json").read_text())
+    assert (manifest["rows"], manifest["dead"]) == (200, [])
+    assert keys_of(index.dense("c", vectors[450], limit=1)) == [451]
+    assert not np.any(index.vectors("c", [1]))
+
+
+def test_a_second_writer_waits_and_is_told(catalog: SqlCatalog, tmp_path: Path) -> None:
+    fill(catalog)
+    index = opened(catalog, tmp_path, lock_timeout_s=0.2)
+    with writing(tmp_path / "index", timeout_s=1), pytest.raises(StoreBusyError, match="writing"):
+        index.refresh("c")
+    index.refresh("c")
+    assert wind(index) == 4
+
+
+def test_readers_go_on_while_another_writes(catalog: SqlCatalog, tmp_path: Path) -> None:
+    fill(catalog)
+    index = opened(catalog, tmp_path)
+    index.refresh("c")
+    fill(catalog, 1, begin=4)
+    with writing(tmp_path / "index", timeout_s=1):
+        assert wind(opened(catalog, tmp_path)) == 4
+
+
+def test_the_writers_place_is_free_after_a_kill(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(f"""
+            import time, pathlib
+            from ragstone.stores.files import writing
+            with writing(pathlib.Path({str(tmp_path)!r}), timeout_s=1):
+                print("held", flush=True)
+                time.sleep(60)
+        """)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with pytest.raises(StoreBusyError), writing(tmp_path, timeout_s=0):
+        pass
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with writing(tmp_path, timeout_s=5):
+        pass
+
+
+def test_a_catalog_from_the_future_is_refused(tmp_path: Path) -> None:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    with catalog.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    catalog.close()
+    with pytest.raises(StoreError, match="newer version"):
+        SqlCatalog.in_directory(tmp_path)
