@@ -19,6 +19,7 @@ from ragstone.errors import SettingsError, StoreBusyError, StoreError
 from ragstone.stores.files import writing
 from ragstone.stores.migrate import is_current, upgrade
 
+_SQLITE_HEAD = b"SQLite format 3\x00"
 _BUSY_SECONDS = 30
 _CONNECT_SECONDS = 10
 # Any number will do, as long as every Ragstone takes the same one while it changes the schema.
@@ -37,6 +38,7 @@ class Database:
     @classmethod
     def in_directory(cls, directory: Path) -> Database:
         path = directory / "catalog.db"
+        _refuse_other_file(path)
         return cls(f"sqlite:///{path}", where=f"'{path}'", directory=directory)
 
     @classmethod
@@ -90,6 +92,20 @@ class Database:
                 f"The catalog {self.where} cannot be read: {_first_line(error.orig)}.",
                 hint="If it is damaged, restore a backup or move it away and ingest again.",
             ) from error
+
+
+def _refuse_other_file(path: Path) -> None:
+    """SQLite takes a file of a few bytes for an empty database and would write over it."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_SQLITE_HEAD))
+    except OSError:
+        return  # none yet, or one that SQLite itself will complain of
+    if head and head != _SQLITE_HEAD:
+        raise StoreError(
+            f"The catalog '{path}' is no database.",
+            hint="Restore a backup, or move the file away and ingest again.",
+        )
 
 
 def make_url_or_refuse(url: str) -> Any:

@@ -1,0 +1,135 @@
+"""A disk that is full or read-only: a clear error, and nothing that was stored is lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import StoreError
+from ragstone.stores.backup import backup, restore
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
+
+
+def filled(directory: Path) -> SqlCatalog:
+    catalog = SqlCatalog.in_directory(directory)
+    catalog.add([new_document("a", ["The wind is strong."])], embedder=EMBEDDER)
+    return catalog
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    script = textwrap.dedent(f"""
+        import pathlib, resource, signal
+        from ragstone.errors import StoreError
+        from ragstone.stores.catalog import SqlCatalog
+        from ragstone.testing.conformance import EMBEDDER, new_document
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        catalog = SqlCatalog.in_directory(pathlib.Path({str(tmp_path)!r}))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        big = new_document("b", ["word " * 20_000] * 20)
+        try:
+            catalog.add([big], embedder=EMBEDDER)
+        except StoreError as error:
+            print(error)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "full" in done.stdout or "cannot be used" in done.stdout
+    catalog = SqlCatalog.in_directory(tmp_path)
+    assert [document.name for document in catalog.documents("c")] == ["a"]
+    catalog.close()
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 200_000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+def test_a_data_directory_without_permission_is_said(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    warm = tmp_path / "warm"
+    warm.mkdir()
+    script = textwrap.dedent(f"""
+        import os, pathlib
+        from ragstone.errors import StoreError
+        from ragstone.stores.catalog import SqlCatalog
+        from ragstone.stores.files import prepare
+        # Everything is imported first: root's Python may be closed to others.
+        SqlCatalog.in_directory(pathlib.Path({str(warm)!r})).close()
+        if os.geteuid() == 0:
+            os.setegid(65534); os.seteuid(65534)
+        for attempt in (prepare, SqlCatalog.in_directory):
+            try:
+                attempt(pathlib.Path({str(tmp_path)!r}))
+            except StoreError as error:
+                print(error)
+    """)
+    tmp_path.chmod(0o500)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    tmp_path.chmod(0o700)
+    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("garbage", [b"this is no database, but long enough to be one" * 99, b"x"])
+def test_a_catalog_of_garbage_is_said_and_left_alone(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "catalog.db").write_bytes(garbage)
+    with pytest.raises(StoreError, match="catalog"):
+        SqlCatalog.in_directory(tmp_path)
+    assert (tmp_path / "catalog.db").read_bytes() == garbage
+
+
+def test_a_backup_comes_back_whole(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    catalog = filled(source)
+    original = source / "originals" / "ab" / ("ab" + "0" * 62)
+    original.parent.mkdir(parents=True)
+    original.write_bytes(b"as it came")
+    assert backup(source, tmp_path / "b.tar") > 0  # while the catalog is open
+    catalog.close()
+    restore(tmp_path / "b.tar", target)
+    again = SqlCatalog.in_directory(target)
+    assert [document.name for document in again.documents("c")] == ["a"]
+    index = EmbeddedIndex(again, target / "index", dimension=DIMENSION, lock_timeout_s=5)
+    assert index.keyword("c", "wind", limit=5, k1=1.2, b=0.75)
+    assert (target / "originals" / "ab" / original.name).read_bytes() == b"as it came"
+    again.close()
+
+
+def test_a_backup_is_never_restored_over_a_catalog(tmp_path: Path) -> None:
+    catalog = filled(tmp_path)
+    backup(tmp_path, tmp_path / "b.tar")
+    with pytest.raises(StoreError, match="holds a catalog already"):
+        restore(tmp_path / "b.tar", tmp_path)
+    catalog.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "no archive"])
+def test_a_damaged_backup_is_refused_and_leaves_nothing(tmp_path: Path, damage: str) -> None:
+    catalog = filled(tmp_path)
+    archive = tmp_path / "b.tar"
+    backup(tmp_path, archive)
+    catalog.close()
+    content = archive.read_bytes()
+    if damage == "cut":
+        archive.write_bytes(content[: len(content) // 2])
+    elif damage == "changed":
+        archive.write_bytes(content.replace(b"The wind is strong.", b"The wind is absent."))
+    else:
+        archive.write_bytes(b"nothing of the kind")
+    with pytest.raises(StoreError, match="backup"):
+        restore(archive, tmp_path / "new")
+    assert not (tmp_path / "new" / "catalog.db").exists()
+
+
+def test_a_backup_needs_a_catalog(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no catalog"):
+        backup(tmp_path, tmp_path / "b.tar")

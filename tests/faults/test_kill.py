@@ -1,0 +1,69 @@
+"""Twenty times kill -9 at a random moment: nothing acknowledged is lost, nothing is half there."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.testing.conformance import DIMENSION
+
+KILLS = 20
+WRITER = Path(__file__).with_name("writer.py")
+
+
+def killed_writer(directory: Path, seed: int) -> list[str]:
+    """The promises of a writer that is killed up to half a second after its start."""
+    writer = subprocess.Popen(
+        [sys.executable, str(WRITER), str(directory), str(seed)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "started\n"
+    time.sleep(random.Random(seed).uniform(0.0, 0.5))
+    writer.kill()
+    said = writer.stdout.read().splitlines()
+    writer.wait()
+    writer.stdout.close()
+    return said
+
+
+@pytest.mark.timeout(300)
+def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    promised: dict[str, int] = {}
+    deleted: set[str] = set()
+    for seed in range(KILLS):
+        for line in killed_writer(tmp_path, seed):
+            verb, name, *count = line.split()
+            if verb == "added":
+                promised[name] = int(count[0])
+            elif verb == "deleting":
+                promised.pop(name)  # it may be there or not until it says that it is done
+            else:
+                deleted.add(name)
+        if seed % 5 == 4:
+            check(tmp_path, promised, deleted)
+    assert promised, "the writers were killed before they did anything"
+
+
+def check(directory: Path, promised: dict[str, int], deleted: set[str]) -> None:
+    catalog = SqlCatalog.in_directory(directory)
+    index = EmbeddedIndex(catalog, directory / "index", dimension=DIMENSION, lock_timeout_s=10)
+    stored = {document.name: document.chunk_count for document in catalog.documents("c")}
+    assert {name: stored.get(name) for name in promised} == promised
+    assert not deleted & set(stored)
+    # What was stored but not yet acknowledged may be there, but whole and searchable.
+    for name, count in stored.items():
+        found = index.keyword("c", name, limit=100, k1=1.2, b=0.75)
+        texts = [chunk.text for chunk in catalog.chunks(hit.key for hit in found).values()]
+        assert sum(text.startswith(f"{name} part") for text in texts) == count
+    total = sum(stored.values())
+    counts = index.counts("c")
+    assert (counts.dense, counts.keyword) == (total, total)
+    index.close()
+    catalog.close()
