@@ -1,7 +1,7 @@
 # Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
 # The first run installs into .venv; later runs need no network.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types tests format reference docs lock clean serve
+.PHONY: tools help demo test lint types tests format reference docs lock clean serve
 
 # The newest that starts: a name on the PATH may be a shim for a version that is not installed.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
@@ -32,7 +32,10 @@ lint: $(DEV) ## Check format and style
 types: $(DEV) ## Check the types, strictly
 	$(BIN)/mypy
 
-tests: $(DEV) ## Run the tests with coverage
+tools: ## Fetch the Qdrant server that the tests start (they skip without it)
+	@$(PYTHON) scripts/fetch_qdrant.py
+
+tests: $(DEV) tools ## Run the tests with coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine -q

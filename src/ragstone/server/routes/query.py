@@ -29,6 +29,7 @@ async def query(body: QueryRequest, request: Request) -> QueryReply:
         collection=body.collection,
         upload_id=body.upload_id,
         method=body.method,
+        filters=body.filters,
         top_k=body.top_k,
         mmr_lambda=body.mmr_lambda,
         temperature=body.temperature,
