@@ -69,7 +69,9 @@ class Ingestor:
         self._stop = stop or threading.Event()
         self._fingerprint = fingerprint(settings, embedder)
         cores = os.cpu_count() or 1
-        self._embedding = EmbeddingQueue(embedder, settings.embed_threads or cores)
+        self._embedding = EmbeddingQueue(
+            embedder, settings.embed_threads or cores, niceness=settings.niceness
+        )
         self._workers = settings.workers or cores
         self._writer = Writer(
             catalog, records, index, collection=options.collection, embedder=embedder.name,

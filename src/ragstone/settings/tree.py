@@ -72,6 +72,9 @@ class IngestSettings(Section):
     embed_threads: int = _setting(
         0, "Threads that embed chunks; 0 is one per processor core.", ge=0, le=256
     )
+    niceness: int = _setting(
+        5, "How far embedding steps back for everything else on the machine.", ge=0, le=19
+    )
     timeout_s: float = _setting(
         120.0, "Longest time for one document; its reader is stopped then.", gt=0, le=86_400
     )

@@ -1,0 +1,75 @@
+"""`kill -9` in the middle of an ingest: the same command again gives what one run would have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ragstone.engine import Engine
+from ragstone.models.embedder import OnnxEmbedder
+
+from ..conftest import settings_in
+
+Stored = dict[str, tuple[str, list[str], np.ndarray]]  # type: ignore[type-arg]
+
+
+def contents(engine: Engine) -> Stored:
+    """Every document: its id, the texts that were embedded, and their vectors."""
+    found: Stored = {}
+    for document in engine.documents():
+        vectors = engine.records.vectors_of(document.id)
+        found[document.name] = (document.id, list(vectors), np.stack(list(vectors.values())))
+    return found
+
+
+def write_folder(folder: Path) -> Path:
+    folder.mkdir()
+    for number in range(40):
+        rows = "\n\n".join(
+            f"## Part {part}\n\nShelf {number}-{part} holds {number * part} boxes of bolts."
+            for part in range(5)
+        )
+        (folder / f"{number:02}.md").write_text(f"# Store {number}\n\n{rows}\n")
+    return folder
+
+
+def test_an_ingest_that_was_killed_ends_like_one_that_was_not(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    folder = write_folder(tmp_path / "docs")
+    command = [
+        sys.executable, "-c", "from ragstone.cli.main import app; app()", "ingest", str(folder),
+        "--data", str(tmp_path / "killed"), "--set", "ingest.batch_chunks=5",
+    ]  # fmt: skip
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    killed = Engine(settings_in(tmp_path / "killed"), embedder=embedder)
+    deadline = time.monotonic() + 60
+    while len(killed.documents()) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    before = len(killed.documents())
+    assert 5 <= before < 40, "killed in the middle"
+
+    again = asyncio.run(killed.ingest([folder]))
+    assert len(again.of("unchanged")) >= before - 1
+    whole = Engine(settings_in(tmp_path / "whole"), embedder=embedder)
+    asyncio.run(whole.ingest([folder]))
+
+    first, second = contents(killed), contents(whole)
+    assert list(first) == list(second)
+    for name, (identity, texts, vectors) in first.items():
+        assert (identity, texts) == second[name][:2]
+        assert np.array_equal(vectors, second[name][2])
+    question = "How many boxes are on shelf 7-3?"
+    hits = [asyncio.run(engine.search(question)) for engine in (killed, whole)]
+    assert [hit.chunk.text for hit in hits[0]] == [hit.chunk.text for hit in hits[1]]
+    killed.close()
+    whole.close()
