@@ -30,6 +30,8 @@ from ragstone.ingest import frames
 Job = TypeVar("Job")
 
 _LOOK_EVERY_S = 0.1
+# Starting takes a second; on a machine that is far too busy, many.
+_START_S = 120.0
 # Documents that wait for the embedder per process: enough to keep it busy, bounded in memory.
 _WAITING = 8
 _STOPPED = "It may be damaged or hostile. Raise {} if you trust it."
@@ -63,6 +65,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
+        self._is_ready = False
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "ragstone.ingest.worker"],
             stdin=subprocess.PIPE,
@@ -71,8 +74,14 @@ class _Process:
         )
 
     def serve(self, stopping: threading.Event) -> None:
-        """Work for a run; when it is being stopped, so is the wait for an answer."""
+        """Work for a run; when it is being stopped, so is the wait for an answer.
+
+        The time of a file does not begin before the process is there to read it.
+        """
         self._stopping = stopping
+        if not self._is_ready:
+            self.receive(timeout_s=_START_S, max_memory_bytes=sys.maxsize)
+            self._is_ready = True
 
     def send(self, frame: bytes) -> None:
         assert self._popen.stdin is not None

@@ -36,6 +36,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     import json
 
+    sink.write(frames.pack({"kind": "ready"}))
+    sink.flush()
     while head := source.read(frames.LENGTH.size):
         body = source.read(frames.LENGTH.unpack(head)[0])
         for frame in answer(frames.unpack_request(json.loads(body))):
@@ -75,11 +77,15 @@ def answer(request: frames.Request) -> Iterator[bytes]:
 
 
 def _limit_memory(most: int) -> None:
-    """Bound the address space: what stands now, and `most` on top."""
+    """Bound the address space: what stands now, and twice `most` on top.
+
+    Addresses are taken in larger pieces than memory is used (every thread of a native library
+    reserves its own), so this is the second line; the keeper watches what is really used.
+    """
     with Path("/proc/self/statm").open() as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (now + most, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (now + 2 * most, hard))
 
 
 def _content(request: frames.Request) -> tuple[bytes, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 
 import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
@@ -74,3 +75,19 @@ def test_pages_without_text_say_how_to_read_them() -> None:
     with pytest.raises(IngestError, match="pictures") as refused:
         load(pdf([]))
     assert "OCR" in refused.value.hint
+
+
+@pytest.mark.skipif(find_spec("rapidocr_onnxruntime") is None, reason="ragstone[ocr] is not there")
+def test_a_page_without_a_text_layer_is_read_by_ocr() -> None:
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.new("RGB", (1240, 300), "white")
+    font = ImageFont.load_default(size=48)
+    ImageDraw.Draw(picture).text((60, 100), "The lease ends in May.", fill="black", font=font)
+    content = io.BytesIO()
+    picture.save(content, "PDF", resolution=150)
+    document = load(content.getvalue(), ocr=True)
+    assert document.text == "The lease ends in May."
+    (line,) = document.lines
+    assert line.page == 1
+    assert 20 < line.left < 40 < line.right < 595
