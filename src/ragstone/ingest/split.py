@@ -81,7 +81,11 @@ class SentenceSplitter:
 
 
 def sections(loaded: Loaded) -> Iterator[Section]:
-    """Cut the text at every heading and every page; the heading's own line is left out."""
+    """Cut the text at every heading and every page.
+
+    The heading's own line is left out, because it is in the path of what stands below; a heading
+    with nothing below is a section of its own.
+    """
     heading_starts = [heading.start for heading in loaded.headings]
     cuts = sorted({0, *heading_starts, *loaded.page_starts})
     # In code the line of a heading is the definition itself, which belongs to the chunk.
@@ -92,6 +96,13 @@ def sections(loaded: Loaded) -> Iterator[Section]:
         body = _after_line(loaded.text, start, end) if start in own_lines else start
         if loaded.text[body:end].strip():
             yield Section(body, end, heading_path(before), page)
+        elif body > start and _stands_alone(loaded.headings, len(before) - 1):
+            yield Section(start, end, heading_path(before)[:-1], page)
+
+
+def _stands_alone(headings: Sequence[Heading], at: int) -> bool:
+    """Whether no deeper heading follows that would carry this one in its path."""
+    return at + 1 == len(headings) or headings[at + 1].level <= headings[at].level
 
 
 def heading_path(headings: Sequence[Heading]) -> tuple[str, ...]:
