@@ -195,6 +195,11 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> None:
             report = ingest(engine, folder)
         stored = len(report.of("added"))
         line("ragstone", first, report.chunk_count, stored)
+        size = sum(path.stat().st_size for path in files)
+        print(
+            f"  {size / first.wall / 1000:.1f} kB/s · {first.cpu:.1f} CPU s · "
+            f"{size / first.cpu / 1000:.1f} kB per CPU s"
+        )
         for failed in report.of("failed")[:3]:
             print(f"  failed, e.g. {failed.name}: {failed.error}")
         print(f"  {len(report.of('failed'))} failed, {report.embedded_chunks} chunks embedded")
