@@ -55,8 +55,9 @@ async def test_the_trace_lists_every_stage_with_time_and_counts(sample_engine: E
     answer = await sample_engine.ask("How large is the primary mirror?")
     stages = [span["stage"] for span in answer.trace["spans"]]
     assert stages == [
-        "embed", "retrieve.semantic", "retrieve.keyword", "fuse", "read", "refine.filter",
-        "refine.select", "ground.context", "ground.generate", "ground.cite", "check.ground",
+        "understand.intent", "embed", "retrieve.semantic", "retrieve.keyword", "fuse", "read",
+        "refine.filter", "refine.deduplicate", "refine.select", "ground.context",
+        "ground.generate", "ground.cite", "check.ground",
     ]  # fmt: skip
     assert all(span["duration_ms"] > 0 and span["counts"] for span in answer.trace["spans"])
 

@@ -18,20 +18,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ragstone.errors import InputError
-from ragstone.filters import parse_filter
+from ragstone.filters import Filter, parse_filter
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, still_there
 from ragstone.plugins import IndexContext, PartContext, find
-from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.assemble import assemble
+from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.ladder import Ladder
-from ragstone.query.pipeline import Pipeline
-from ragstone.query.refine.filter import SimilarityFilter
-from ragstone.query.refine.select import MmrSelector
-from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.understand.validate import clean_question
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, Provider, Refiner
+from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, Provider
 from ragstone.stores.files import prepare
 from ragstone.stores.originals import Originals
 from ragstone.trace import Trace
@@ -43,6 +40,7 @@ from ragstone.types import (
     Finished,
     Hits,
     IngestReport,
+    Message,
     Query,
     RetrievalMethod,
 )
@@ -57,11 +55,12 @@ class QueryOptions(TypedDict, total=False):
     collection: str
     upload_id: str | None
     document_ids: Sequence[str]
-    filters: Mapping[str, Any] | None
+    filters: Mapping[str, Any] | Filter | None
     method: RetrievalMethod | None
     top_k: int | None
     mmr_lambda: float | None
     temperature: float | None
+    history: Sequence[Message]
     request_id: str
 
 
@@ -93,24 +92,7 @@ class Engine:
         context = PartContext(self.settings, self.embedder, self.index)
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
-        self._pipeline = self._assemble(context)
-
-    def _assemble(self, context: PartContext) -> Pipeline:
-        refine = self.settings.refine
-        refiners: list[Refiner] = [SimilarityFilter(refine.min_similarity, refine.min_chunks)]
-        if refine.reranker_enabled:
-            refiners.append(find("reranker", refine.reranker)(context))
-        refiners.append(MmrSelector(self.index))
-        ground = self.settings.ground
-        return Pipeline(
-            HybridRetriever(
-                self.catalog, self.index, self.embedder, self.settings.retrieve, self.ladder
-            ),
-            refiners,
-            ContextBuilder(self.embedder, ground.max_context_tokens, ground.max_context_chars),
-            self.provider,
-            self.ladder,
-        )
+        self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
         """The whole answer to a question."""
@@ -137,9 +119,33 @@ class Engine:
             yield event
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
-        """The evidence alone, without an answer."""
+        """The evidence alone, without an answer; the question is searched for as it stands."""
+        return (await self.search_traced(question, **options))[0]
+
+    async def search_traced(
+        self, question: str, **options: Unpack[QueryOptions]
+    ) -> tuple[Hits, Trace]:
+        """`search` with the record of how its hits came about."""
         query = self._query(question, options)
-        return await self._pipeline.search(query, Trace(query.id))
+        trace = Trace(options.get("request_id") or query.id)
+        return await self._pipeline.search(query, trace), trace
+
+    async def explain(
+        self, question: str, chunk_id: str, **options: Unpack[QueryOptions]
+    ) -> Explanation:
+        """Why a chunk is, or is not, among the hits of a question."""
+        _, trace = await self.search_traced(question, **options)
+        query = self._query(question, options)
+        return self._explainer().explain(query, trace.waterfall.as_dict(), chunk_id)
+
+    def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
+        """The same for a query of the journal, by what was written down when it was asked."""
+        entry = self.catalog.query(query_id)
+        query = Query(query_id, entry["query"] or "", collection=entry["collection"])
+        return self._explainer().explain(query, entry["trace"]["waterfall"], chunk_id)
+
+    def _explainer(self) -> Explainer:
+        return Explainer(self.catalog, self.index, self.embedder, self.settings.retrieve)
 
     async def ingest(
         self,
@@ -254,11 +260,12 @@ class Engine:
             collection=collection,
             upload_id=options.get("upload_id"),
             document_ids=tuple(options.get("document_ids") or ()),
-            filter=None if filters is None else parse_filter(filters),
+            filter=parse_filter(filters) if isinstance(filters, Mapping) else filters,
             method=options.get("method") or settings.retrieve.method,
             top_k=options.get("top_k") or settings.refine.top_k,
             mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
             temperature=settings.ground.temperature if temperature is None else temperature,
+            history=tuple(options.get("history") or ()),
         )
 
     def _refuse_other_embedder(self, collection: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ragstone.errors import SettingsError
 from ragstone.settings import Settings
-from ragstone.stages import Catalog, Embedder, Index
+from ragstone.stages import Catalog, Embedder, Index, Provider
 
 GROUPS = {
     "index": "ragstone.index",
@@ -40,6 +40,8 @@ class PartContext:
     settings: Settings
     embedder: Embedder
     index: Index
+    provider: Provider | None = None
+    """Who writes the answer; not there yet while the provider itself is built."""
 
 
 def available(slot: str) -> dict[str, EntryPoint]:

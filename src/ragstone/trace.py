@@ -8,10 +8,12 @@ generator cannot reset one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeAlias
+
+from ragstone.types import Hits, Scores
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class Span:
 
 
 _SEARCHES = ("retrieve.semantic", "retrieve.keyword")
+_VERDICTS = tuple(one.name for one in fields(Scores))
+_Lines: TypeAlias = dict[int, dict[str, Any]]
 
 
 class Listed(Protocol):
@@ -69,62 +73,74 @@ class Step:
 
 
 class Waterfall:
-    """The stages in their order, and for each stage its lines by chunk key."""
+    """The stages in their order, and what each said of the chunks that it saw.
+
+    The stages only hand over what they have at hand; lines are drawn up when somebody asks.
+    """
 
     def __init__(self) -> None:
-        self.lines: dict[str, dict[int, dict[str, Any]]] = {}
-        self.cutoffs: dict[str, dict[str, Any]] = {}
-        self.ids: dict[int, str] = {}
+        self._stages: list[tuple[str, Mapping[str, Any], Callable[[], _Lines]]] = []
+        self._hits: list[Hits] = []
 
     def listed(self, stage: str, found: Sequence[Listed], *, depth: int) -> None:
         """A search's own list."""
-        self.lines[stage] = {
-            one.key: {"rank": rank, "score": round(one.score, 4), "kept": True}
-            for rank, one in enumerate(found, start=1)
-        }
         last = round(found[-1].score, 4) if found else None
-        self.cutoffs[stage] = {"depth": depth, "listed": len(found), "last_score": last}
+        cutoff = {"depth": depth, "listed": len(found), "last_score": last}
+        self._stages.append((stage, cutoff, lambda: _listed_lines(found)))
 
     def scored(self, stage: str, scores: Mapping[int, float], *, kept: Sequence[int]) -> None:
         """A stage that gave every chunk a score and kept the best."""
-        order = sorted(scores, key=lambda key: (-scores[key], key))
-        inside = set(kept)
-        self.lines[stage] = {
-            key: {"rank": rank, "score": round(scores[key], 4), "kept": key in inside}
-            for rank, key in enumerate(order, start=1)
-        }
         last = round(scores[kept[-1]], 4) if kept else None
-        self.cutoffs[stage] = {"depth": len(kept), "listed": len(order), "last_score": last}
+        cutoff = {"depth": len(kept), "listed": len(scores), "last_score": last}
+        self._stages.append((stage, cutoff, lambda: _scored_lines(scores, kept)))
 
-    def passed(
-        self, stage: str, before: Iterable[tuple[int, str, float]],
-        after: Iterable[tuple[int, float, Mapping[str, Any]]], figures: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        """A stage that hits went through: which came out, where, and what it said of them."""
-        lines: dict[int, dict[str, Any]] = {}
-        for rank, (key, chunk_id, score) in enumerate(before, start=1):
-            self.ids[key] = chunk_id
-            lines[key] = {"was": rank, "score": round(score, 4), "kept": False}
-        for rank, (key, score, said) in enumerate(after, start=1):
-            line = lines.setdefault(key, {})
-            line.update({"rank": rank, "score": round(score, 4), "kept": True, **said})
-        self.lines[stage] = lines
-        self.cutoffs[stage] = {
-            name: value for name, value in figures.items() if not isinstance(value, list)
-        }
+    def passed(self, stage: str, before: Hits, after: Hits, figures: Mapping[str, Any]) -> None:
+        """A stage that hits went through: which came out, where, and what is said of them."""
+        self._hits.append(before)
+        self._stages.append((stage, figures, lambda: _passed_lines(before, after)))
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "ids": {str(key): chunk_id for key, chunk_id in self.ids.items()},
+            "ids": {str(hit.chunk.key): hit.chunk.id for hits in self._hits for hit in hits},
             "stages": [
                 {
                     "stage": stage,
-                    "cutoff": self.cutoffs.get(stage, {}),
-                    "lines": {str(key): line for key, line in lines.items()},
+                    "cutoff": {k: v for k, v in cutoff.items() if not isinstance(v, list)},
+                    "lines": {str(key): line for key, line in lines().items()},
                 }
-                for stage, lines in self.lines.items()
+                for stage, cutoff, lines in self._stages
             ],
         }
+
+
+def _listed_lines(found: Sequence[Listed]) -> _Lines:
+    return {
+        one.key: {"rank": rank, "score": round(one.score, 4), "kept": True}
+        for rank, one in enumerate(found, start=1)
+    }
+
+
+def _scored_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
+    inside = set(kept)
+    order = sorted(scores, key=lambda key: (-scores[key], key))
+    return {
+        key: {"rank": rank, "score": round(scores[key], 4), "kept": key in inside}
+        for rank, key in enumerate(order, start=1)
+    }
+
+
+def _passed_lines(before: Hits, after: Hits) -> _Lines:
+    lines: _Lines = {}
+    for rank, hit in enumerate(before, start=1):
+        lines[hit.chunk.key] = {"was": rank, "score": round(hit.score, 4), "kept": False}
+    for rank, hit in enumerate(after, start=1):
+        verdicts = {name: getattr(hit.scores, name) for name in _VERDICTS}
+        lines.setdefault(hit.chunk.key, {}).update(
+            {name: round(value, 4) if isinstance(value, float) else value
+             for name, value in verdicts.items() if value is not None},
+            rank=rank, score=round(hit.score, 4), kept=True,
+        )  # fmt: skip
+    return lines
 
 
 class Trace:

@@ -16,6 +16,13 @@ Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
 AnswerStatus: TypeAlias = Literal["answered", "abstained"]
 RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
+Intent: TypeAlias = Literal[
+    "greeting", "gratitude", "farewell", "chitchat", "help",
+    "question", "follow_up", "summarize", "compare",
+]  # fmt: skip
+SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", "chitchat", "help"})
+"""What needs no documents and is answered at once."""
+Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
 Verdict: TypeAlias = Literal["supported", "partial", "unsupported"]
 
 DEFAULT_COLLECTION = "default"
@@ -97,11 +104,8 @@ class Hit:
 
     def judged(self, *, score: float | None = None, **verdicts: Any) -> Hit:
         """The same hit with one more stage's verdict, ranked by `score` if one is given."""
-        return replace(
-            self,
-            score=self.score if score is None else score,
-            scores=replace(self.scores, **verdicts),
-        )
+        ranked_by = self.score if score is None else score
+        return Hit(self.chunk, ranked_by, self.method, replace(self.scores, **verdicts))
 
 
 Hits: TypeAlias = tuple[Hit, ...]
@@ -132,6 +136,10 @@ class Query:
     top_k: int = 10
     mmr_lambda: float = 1.0
     temperature: float = 0.1
+    asked: str = ""
+    """What was typed, where `text` is a standalone form of it."""
+    history: tuple[Message, ...] = ()
+    route: Route = "simple"
     expansions: tuple[Expansion, ...] = ()
 
 
@@ -213,6 +221,9 @@ class Answer:
     groundedness_score: float = 0.0
     confidence: float = 0.0
     degraded: tuple[str, ...] = ()
+    detected_intent: Intent = "question"
+    intent_confidence: float = 1.0
+    route: Route = "simple"
     notes: tuple[str, ...] = ()
     provider: str = ""
     model: str = ""

@@ -14,8 +14,9 @@ import ragstone
 from .run import command, environment, run
 
 COMMANDS = [
-    ["demo"], ["ingest"], ["ask"], ["serve"], ["documents", "list"], ["documents", "show"],
-    ["documents", "delete"], ["history"], ["models"], ["models", "pull"], ["settings"],
+    ["demo"], ["ingest"], ["ask"], ["search"], ["serve"], ["documents", "list"],
+    ["documents", "show"], ["documents", "delete"], ["history"], ["models"],
+    ["models", "pull"], ["settings"],
 ]  # fmt: skip
 
 

@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 from ragstone import __version__
-from ragstone.cli import ask, demo, documents, history, ingest, models, serve, settings, upkeep
+from ragstone.cli import (
+    ask,
+    demo,
+    documents,
+    history,
+    ingest,
+    models,
+    search,
+    serve,
+    settings,
+    upkeep,
+)
 from ragstone.cli.terminal import fail
 from ragstone.errors import RagstoneError
 
@@ -27,6 +38,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
+app.command("search")(search.search)
 app.command("serve")(serve.serve)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)

@@ -1,4 +1,4 @@
-"""The way of a question, stated once: retrieve → refine → ground → generate → cite → check.
+"""The way of a question, stated once: understand → retrieve → refine → ground → cite → check.
 
 One async generator that every door drains: `ask` keeps the last event, a stream forwards them all.
 """
@@ -6,8 +6,7 @@ One async generator that every door drains: `ask` keeps the last event, a stream
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 from ragstone.query.check.confidence import confidence
 from ragstone.query.check.ground import GROUNDED, check_claim, groundedness
@@ -15,6 +14,7 @@ from ragstone.query.ground.cite import MarkerStream, resolve, statements
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ground.prompt import build_prompt
 from ragstone.query.ladder import Ladder, Rung
+from ragstone.query.understand.understander import Understander, Understood
 from ragstone.stages import Provider, Refiner, Retriever
 from ragstone.trace import Trace
 from ragstone.types import (
@@ -24,10 +24,8 @@ from ragstone.types import (
     Claim,
     Event,
     Finished,
-    Hit,
     Hits,
     Query,
-    Scores,
     Source,
     SourcesFound,
     Token,
@@ -38,14 +36,18 @@ from ragstone.types import (
 class Pipeline:
     """The parts in their slots. The refiners stand in a row; everything else has its place."""
 
+    understander: Understander
     retriever: Retriever
+    sequential: Retriever
     refiners: Sequence[Refiner]
     context: ContextBuilder
     provider: Provider
-    ladder: Ladder = field(default_factory=Ladder)
+    ladder: Ladder
 
     async def search(self, query: Query, trace: Trace) -> Hits:
-        """The evidence alone: retrieve, then refine."""
+        """The evidence alone: retrieve, then refine. A summary reads its document in order."""
+        if query.route == "summarize":
+            return await self.sequential.retrieve(query, trace)
         hits = await self.retriever.retrieve(query, trace)
         for refiner in self.refiners:
             with trace.span(f"refine.{refiner.name}") as span:
@@ -58,12 +60,7 @@ class Pipeline:
                         "without_rerank" if refiner.name == "rerank" else "without_refine_step"
                     )
                     self.ladder.step_down(rung, trace, span, error)
-                trace.waterfall.passed(
-                    span.stage,
-                    [(hit.chunk.key, hit.chunk.id, hit.score) for hit in before],
-                    [(hit.chunk.key, hit.score, _verdicts(hit)) for hit in hits],
-                    span.counts,
-                )
+                trace.waterfall.passed(span.stage, before, hits, span.counts)
         return hits[: query.top_k]
 
     async def _evidence(self, query: Query, trace: Trace) -> Hits:
@@ -76,15 +73,18 @@ class Pipeline:
             return ()
 
     async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
+        understood = await self.understander.understand(query, trace)
+        if understood.reply is not None:
+            yield SourcesFound(())
+            yield Token(understood.reply)
+            yield Finished(_answered_at_once(understood, understood.reply, trace))
+            return
+        query = understood.query
         hits = await self._evidence(query, trace)
         with trace.span("ground.context") as span:
             sources = self.context.build(hits, span)
-            trace.waterfall.passed(
-                span.stage,
-                [(hit.chunk.key, hit.chunk.id, hit.score) for hit in hits],
-                [(s.hit.chunk.key, s.hit.score, {"source": s.number}) for s in sources],
-                span.counts,
-            )
+            read = tuple(source.hit for source in sources)
+            trace.waterfall.passed(span.stage, hits, read, span.counts)
         yield SourcesFound(sources)
         with trace.span("ground.generate") as span:
             stream = MarkerStream(len(sources))
@@ -100,7 +100,15 @@ class Pipeline:
             for marker in stream.dangling:
                 span.note(f"The marker {marker} points to no source and was removed.")
         answer = self._checked(query, text, sources, trace)
-        yield Finished(answer)
+        detected = understood.detected
+        yield Finished(
+            replace(
+                answer,
+                detected_intent=detected.intent,
+                intent_confidence=round(detected.confidence, 4),
+                route=query.route,
+            )
+        )
 
     def _checked(
         self, query: Query, text: str, sources: tuple[Source, ...], trace: Trace
@@ -119,7 +127,7 @@ class Pipeline:
         score = groundedness(claims)
         return Answer(
             query_id=query.id,
-            question=query.text,
+            question=query.asked or query.text,
             collection=query.collection,
             text=text.strip() or NO_ANSWER,
             status="abstained" if abstained else "answered",
@@ -139,17 +147,25 @@ class Pipeline:
 
 
 def _retrieved(trace: Trace) -> int:
-    return next((span.counts["chunks_in"] for span in trace.spans if span.stage == "fuse"), 0)
+    found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage == "fuse")
+    return int(next(found, 0))
 
 
-_VERDICTS = tuple(field.name for field in fields(Scores))
-
-
-def _verdicts(hit: Hit) -> dict[str, Any]:
-    """What the stages so far have said of a hit, without what they have not."""
-    said = ((name, getattr(hit.scores, name)) for name in _VERDICTS)
-    return {
-        name: round(value, 4) if isinstance(value, float) else value
-        for name, value in said
-        if value is not None
-    }
+def _answered_at_once(understood: Understood, reply: str, trace: Trace) -> Answer:
+    """The answer to what needs no documents."""
+    query, detected = understood.query, understood.detected
+    return Answer(
+        query_id=query.id,
+        question=query.text,
+        collection=query.collection,
+        text=reply,
+        status="answered",
+        confidence=round(detected.confidence, 4),
+        degraded=tuple(trace.degraded),
+        notes=tuple(trace.notes()),
+        provider="none",
+        detected_intent=detected.intent,
+        intent_confidence=round(detected.confidence, 4),
+        route="conversational",
+        trace=trace.as_dict(),
+    )

@@ -116,6 +116,9 @@ class QueryReply(BaseModel):
     groundedness_score: float
     status: str
     degraded: list[str]
+    detected_intent: str
+    intent_confidence: float
+    route: str
     metadata: QueryMetadata
     trace: dict[str, Any] | None = None
 
@@ -132,6 +135,9 @@ class QueryReply(BaseModel):
             groundedness_score=answer.groundedness_score,
             status=answer.status,
             degraded=list(answer.degraded),
+            detected_intent=answer.detected_intent,
+            intent_confidence=answer.intent_confidence,
+            route=answer.route,
             metadata=QueryMetadata.of(answer),
             trace=dict(answer.trace) if with_trace else None,
         )

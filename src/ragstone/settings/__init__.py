@@ -13,6 +13,7 @@ from ragstone.settings.tree import (
     IngestSettings,
     RetrieveSettings,
     Settings,
+    UnderstandSettings,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RetrieveSettings",
     "Setting",
     "Settings",
+    "UnderstandSettings",
     "allowed_values",
     "load_settings",
     "preset_values",

@@ -98,6 +98,25 @@ class IngestSettings(Section):
 class UnderstandSettings(Section):
     min_chars: int = _setting(3, "Fewest characters of a question after trimming.", ge=1, le=100)
     max_chars: int = _setting(1000, "Most characters of a question.", ge=10, le=100_000)
+    intent_enabled: bool = _setting(
+        True, "Answer greetings, thanks and small talk at once, without a search."
+    )
+    intent_confidence: float = _setting(
+        0.75,
+        "Small talk is answered as such only when it is at least this probable.",
+        "INTENT_CONFIDENCE_THRESHOLD",
+        "SEMANTIC_CONFIDENCE_THRESHOLD",
+        ge=0.5,
+        le=1,
+    )
+    exemplars: Path | None = _setting(
+        None, "A TOML file with further typical utterances for the intent router."
+    )
+    expand: Literal["off", "complex", "always"] = _setting(
+        "complex", "Which questions a model may rewrite and widen before the search."
+    )
+    variants: int = _setting(2, "Other wordings that a model adds to a question.", ge=0, le=10)
+    hyde: bool = _setting(False, "Also search for a hypothetical answer that a model writes.")
 
 
 class RetrieveSettings(Section):
@@ -142,6 +161,15 @@ class RefineSettings(Section):
     reranker: str = _setting("noop", "Which reranker.", "RAG_RERANKER_TYPE")
     rerank_top_k: int = _setting(
         20, "Hits that the reranker scores.", "RERANK_TOP_K", ge=1, le=1000
+    )
+    rerank_weight: float = _setting(
+        0.3, "Share of the cross-encoder's score in the combined one.", ge=0, le=1
+    )
+    duplicate_similarity: float = _setting(
+        1.0,
+        "A hit this similar to a better one is dropped as its duplicate; 1 keeps all.",
+        ge=0.5,
+        le=1,
     )
     mmr_lambda: float = _setting(
         1.0,
@@ -221,8 +249,7 @@ class Settings(Section):
 # Names of the design documents that belong to parts this version does not have. They are
 # accepted, so that an existing environment file works as it is, and listed as unused.
 NOT_USED_YET = (
-    "RAG_COMPARE_MODE", "CHUNKENIZER_API_URL", "INTENT_CONFIDENCE_THRESHOLD",
-    "SEMANTIC_CONFIDENCE_THRESHOLD", "MAX_ITERATIONS", "COMPRESSION_RATIO",
+    "RAG_COMPARE_MODE", "CHUNKENIZER_API_URL", "MAX_ITERATIONS", "COMPRESSION_RATIO",
     "OLLAMA_MODEL", "OLLAMA_BASE_URL", "OPENAI_MODEL", "OPENAI_TEMPERATURE", "OPENAI_MAX_TOKENS",
     "GOOGLE_TEMPERATURE", "GOOGLE_MAX_TOKENS",
 )  # fmt: skip

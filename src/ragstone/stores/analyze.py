@@ -52,6 +52,12 @@ def query_terms(text: str) -> list[str]:
     )
 
 
+def language_of(text: str) -> str | None:
+    """The language of a text in Latin script, by its function words; None when it is not clear."""
+    found = _languages(_words(text))
+    return found[0] if len(found) == 1 else None
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text))
 

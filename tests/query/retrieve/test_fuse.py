@@ -1,84 +1,111 @@
-"""Fusion by hand-worked figures and by its laws."""
+"""Fusion against values computed by hand, and its laws."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import get_args
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.retrieve.fuse import (
-    Normalisation,
-    convex_fusion,
-    normalised,
-    reciprocal_rank_fusion,
-)
+from ragstone.query.retrieve.boost import keyword_boost
+from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
 
-RANKINGS = st.lists(st.lists(st.integers(0, 50), unique=True, max_size=20), max_size=4)
-SCORES = st.dictionaries(st.integers(0, 50), st.floats(-10, 10), max_size=20)
+rankings = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4)
+scores = st.dictionaries(st.integers(0, 30), st.floats(-5, 5, allow_nan=False), max_size=12)
 
 
-def test_rrf_sums_one_over_k_plus_rank() -> None:
-    fused = reciprocal_rank_fusion([[7, 8], [8, 9]], k=60)
-    assert fused == pytest.approx({7: 1 / 61, 8: 1 / 62 + 1 / 61, 9: 1 / 62})
+def test_rrf_sums_the_reciprocal_ranks() -> None:
+    fused = reciprocal_rank_fusion([[1, 2, 3], [3, 1]], k=60)
+    assert fused == {
+        1: pytest.approx(1 / 61 + 1 / 62),
+        2: pytest.approx(1 / 62),
+        3: pytest.approx(1 / 63 + 1 / 61),
+    }
 
 
-def test_rrf_ignores_an_empty_ranking() -> None:
-    assert reciprocal_rank_fusion([[1, 2], []]) == reciprocal_rank_fusion([[1, 2]])
-    assert reciprocal_rank_fusion([]) == {}
+def test_rrf_weighs_its_lists() -> None:
+    fused = reciprocal_rank_fusion([[1], [2]], k=60, weights=[2, 1])
+    assert fused == {1: pytest.approx(2 / 61), 2: pytest.approx(1 / 61)}
 
 
-def test_rrf_weights_scale_their_lists() -> None:
-    assert reciprocal_rank_fusion([[1], [2]], weights=[2.0, 1.0]) == pytest.approx(
-        {1: 2 / 61, 2: 1 / 61}
-    )
+@given(rankings)
+def test_rrf_does_not_depend_on_the_order_of_its_lists(lists: list[list[int]]) -> None:
+    forward = reciprocal_rank_fusion(lists)
+    backward = reciprocal_rank_fusion(lists[::-1])
+    assert forward == pytest.approx(backward)
 
 
-@given(RANKINGS)
-def test_rrf_does_not_depend_on_the_order_of_the_lists(rankings: list[list[int]]) -> None:
-    forward = reciprocal_rank_fusion(rankings)
-    assert reciprocal_rank_fusion(rankings[::-1]) == pytest.approx(forward)
-    assert set(forward) == {key for ranking in rankings for key in ranking}
+@given(rankings)
+def test_rrf_holds_exactly_the_ids_of_its_lists(lists: list[list[int]]) -> None:
+    assert set(reciprocal_rank_fusion(lists)) == {key for ranking in lists for key in ranking}
+    assert reciprocal_rank_fusion([*lists, []]) == reciprocal_rank_fusion(lists)
 
 
-def test_convex_is_the_weighted_mean_and_an_absent_id_counts_nought() -> None:
-    fused = convex_fusion([{1: 1.0, 2: 0.5}, {2: 1.0, 3: 0.2}], weights=[3.0, 1.0])
-    assert fused == pytest.approx({1: 0.75, 2: 0.375 + 0.25, 3: 0.05})
+@given(st.lists(st.integers(0, 99), unique=True, min_size=2, max_size=20))
+def test_rrf_of_one_list_keeps_its_order(ranking: list[int]) -> None:
+    fused = reciprocal_rank_fusion([ranking])
+    assert sorted(ranking, key=lambda key: -fused[key]) == ranking
 
 
-def test_convex_with_all_weight_on_one_list_is_that_list() -> None:
-    fused = convex_fusion([{1: 0.5, 2: 0.3}, {2: 0.9, 3: 0.1}], weights=[1.0, 0.0])
-    assert fused == pytest.approx({1: 0.5, 2: 0.3, 3: 0.0})
+def test_convex_fusion_is_the_weighted_mean() -> None:
+    fused = convex_fusion([{1: 0.8, 2: 0.4}, {2: 1.0, 3: 0.5}], weights=[0.65, 0.35])
+    assert fused == {
+        1: pytest.approx(0.52),
+        2: pytest.approx(0.26 + 0.35),
+        3: pytest.approx(0.175),
+    }
 
 
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        ("minmax", {1: 1.0, 2: 0.5, 3: 0.0}),
-        ("theoretical", {1: 1.0, 2: 0.75, 3: 0.5}),
-    ],
-)
-def test_scores_are_brought_to_one_scale(how: Normalisation, expected: dict[int, float]) -> None:
-    assert normalised({1: 8.0, 2: 6.0, 3: 4.0}, how) == pytest.approx(expected)
-
-
-def test_a_cosine_keeps_its_own_scale() -> None:
-    assert normalised({1: 0.4, 2: -0.1}, "theoretical", bounded=True) == {1: 0.4, 2: 0.0}
-
-
-@pytest.mark.parametrize("how", get_args(Normalisation))
-@given(scores=SCORES)
-def test_normalising_keeps_every_id_and_the_order(
-    how: Normalisation, scores: dict[int, float]
+@given(scores, scores, st.floats(0.01, 1))
+def test_convex_fusion_does_not_depend_on_the_order_of_its_lists(
+    first: dict[int, float], second: dict[int, float], weight: float
 ) -> None:
-    scaled = normalised(scores, how)
-    assert set(scaled) == set(scores)
-    for a, b in pairwise(sorted(scores, key=scores.__getitem__)):
-        assert scaled[a] <= scaled[b] + 1e-9
+    one = convex_fusion([first, second], weights=[weight, 1])
+    assert convex_fusion([second, first], weights=[1, weight]) == pytest.approx(one)
+    assert set(one) == set(first) | set(second)
 
 
-def test_equal_scores_stay_equal() -> None:
-    for how in get_args(Normalisation):
-        assert len(set(normalised({1: 2.0, 2: 2.0}, how).values())) == 1
+@given(scores, st.integers(0, 30), st.floats(0.1, 5))
+def test_a_better_score_never_lowers_the_fused_one(
+    given_scores: dict[int, float], key: int, more: float
+) -> None:
+    before = convex_fusion([given_scores, {key: 0.0}], weights=[0.5, 0.5])
+    raised = {**given_scores, key: given_scores.get(key, 0.0) + more}
+    after = convex_fusion([raised, {key: 0.0}], weights=[0.5, 0.5])
+    assert after[key] > before[key]
+
+
+def test_each_normalisation_by_hand() -> None:
+    keyword = {1: 8.0, 2: 6.0, 3: 2.0}
+    assert normalised(keyword, "theoretical") == {1: 1.0, 2: 0.75, 3: 0.25}
+    assert normalised(keyword, "minmax") == {1: 1.0, 2: pytest.approx(2 / 3), 3: 0.0}
+    by_spread = normalised({1: 1.0, 2: -1.0}, "zscore")
+    assert by_spread == {1: pytest.approx(4 / 6), 2: pytest.approx(2 / 6)}
+
+
+def test_a_cosine_keeps_its_own_scale_in_the_theoretical_normalisation() -> None:
+    assert normalised({1: 0.6, 2: -0.2}, "theoretical", bounded=True) == {1: 0.6, 2: 0.0}
+
+
+@pytest.mark.parametrize("how", ["theoretical", "minmax", "zscore"])
+def test_equal_scores_stay_equal_and_nothing_is_nothing(how: str) -> None:
+    assert len(set(normalised({1: 3.0, 2: 3.0}, how).values())) == 1  # type: ignore[arg-type]
+    assert normalised({}, how) == {}  # type: ignore[arg-type]
+
+
+@given(scores, st.sampled_from(["theoretical", "minmax", "zscore"]))
+def test_a_normalisation_never_turns_an_order_round(
+    given_scores: dict[int, float], how: str
+) -> None:
+    normal = normalised(given_scores, how)  # type: ignore[arg-type]
+    order = sorted(given_scores, key=lambda key: -given_scores[key])
+    values = [normal[key] for key in order]
+    assert all(left >= right - 1e-12 for left, right in itertools.pairwise(values))
+
+
+def test_the_keyword_boost_is_the_share_of_terms_that_a_text_holds() -> None:
+    boosted = keyword_boost(
+        {1: 0.5, 2: 0.6}, {1: "the notice period", 2: "a café"}, ["notic", "period"], boost=0.3
+    )
+    assert boosted == {1: pytest.approx(0.8), 2: pytest.approx(0.6)}

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from pydantic import BaseModel, ValidationError
+
+from ragstone.errors import SettingsError
 from ragstone.plugins import PartContext
+from ragstone.prompts import render
+from ragstone.query.understand.rewrite import ask_json
+from ragstone.stages import Chat
 from ragstone.trace import Span
-from ragstone.types import Hits, Query
+from ragstone.types import Hit, Hits, Query
+
+if TYPE_CHECKING:
+    from ragstone.models.reranker import CrossEncoder
+
+# The design documents' blend for scores that a model gives from 0 to 10.
+LLM_ORIGINAL, LLM_SCORE = 0.3, 0.7
+_PASSAGE_CHARS = 1200
+
+
+def combined(original: float, rerank: float | None, *, weight: float) -> float:
+    """(1 - weight)·original + weight·rerank; a missing score keeps the original."""
+    return original if rerank is None else (1 - weight) * original + weight * rerank
+
+
+def reordered(hits: Hits, scores: Mapping[int, float | None], *, weight: float, depth: int) -> Hits:
+    """The first `depth` hits by their combined score, ties by key; the others stay behind them."""
+    head = [
+        hit.judged(score=(value := combined(hit.score, scores.get(hit.chunk.key), weight=weight)),
+                   rerank=scores.get(hit.chunk.key), combined=value)
+        for hit in hits[:depth]
+    ]  # fmt: skip
+    head.sort(key=lambda hit: (-hit.score, hit.chunk.key))
+    # What was not scored must not stand above what was.
+    lowest = head[-1].score if head else 0.0
+    tail = [hit.judged(score=min(hit.score, lowest)) for hit in hits[depth:]]
+    return (*head, *tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,5 +56,111 @@ class NoopReranker:
         return hits
 
 
+@dataclass(frozen=True, slots=True)
+class CrossEncoderReranker:
+    """A local model's logit, squashed to 0…1 and blended with the score of the search: alone it
+    lowered nDCG@10 by 0.06 on a scientific set while raising it by 0.07 on a web-like one."""
+
+    name: ClassVar[str] = "rerank"
+    encoder: CrossEncoder
+    depth: int
+    weight: float
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        first = hits[: self.depth]
+        logits = await asyncio.to_thread(
+            self.encoder.score, query.text, [hit.chunk.contextual_text for hit in first]
+        )
+        scores: dict[int, float | None] = {
+            hit.chunk.key: 1 / (1 + math.exp(-float(logit)))
+            for hit, logit in zip(first, logits, strict=True)
+        }
+        ordered = reordered(hits, scores, weight=self.weight, depth=self.depth)
+        span.count(
+            reranker_type="cross_encoder",
+            chunks_after_rerank=len(ordered),
+            rerank_scores=[round(value, 4) for value in scores.values() if value is not None],
+        )
+        return ordered
+
+
+class _Score(BaseModel):
+    passage: int
+    score: float
+
+
+class _Scores(BaseModel):
+    scores: list[_Score]
+
+
+@dataclass(frozen=True, slots=True)
+class LlmReranker:
+    """The provider's small model scores the first hits from 0 to 10 in one structured call."""
+
+    name: ClassVar[str] = "rerank"
+    chat: Chat
+    depth: int
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        first = hits[: self.depth]
+        reply = await ask_json(self.chat, _prompt(query.text, first), _Scores)
+        scores = read_scores(reply, first)
+        ordered = reordered(hits, scores, weight=LLM_SCORE, depth=self.depth)
+        missing = sum(value is None for value in scores.values())
+        span.count(
+            reranker_type="llm",
+            chunks_after_rerank=len(ordered),
+            rerank_scores=[round(value, 4) for value in scores.values() if value is not None],
+        )
+        if missing:
+            span.note(f"{missing} of {len(first)} hits got no usable score and kept their own.")
+        return ordered
+
+
+def read_scores(reply: Mapping[str, object], hits: Sequence[Hit]) -> dict[int, float | None]:
+    """Each hit's score as a share of 10; None where the model gave none or nonsense."""
+    scores: dict[int, float | None] = {hit.chunk.key: None for hit in hits}
+    try:
+        given = _Scores.model_validate(reply).scores
+    except ValidationError:
+        return scores
+    for one in given:
+        if 1 <= one.passage <= len(hits) and 0 <= one.score <= 10:
+            scores[hits[one.passage - 1].chunk.key] = one.score / 10
+    return scores
+
+
+def _prompt(question: str, hits: Sequence[Hit]) -> str:
+    passages = "\n\n".join(
+        f"<passage {number}>\n{hit.chunk.contextual_text[:_PASSAGE_CHARS]}\n</passage {number}>"
+        for number, hit in enumerate(hits, start=1)
+    )
+    return render("rerank", question=question, passages=passages)
+
+
 def noop(context: PartContext) -> NoopReranker:
     return NoopReranker()
+
+
+def cross_encoder(context: PartContext) -> CrossEncoderReranker:
+    from ragstone.models.reranker import CrossEncoder
+
+    refine = context.settings.refine
+    models = context.settings.data.directory / "models"
+    return CrossEncoderReranker(CrossEncoder(models), refine.rerank_top_k, refine.rerank_weight)
+
+
+def llm(context: PartContext) -> LlmReranker:
+    if not isinstance(context.provider, Chat):
+        raise SettingsError(
+            "The reranker 'llm' needs a provider with a model for inner calls.",
+            hint="Choose another provider, or RAG_RERANKER_TYPE=cross_encoder.",
+        )
+    return LlmReranker(context.provider, context.settings.refine.rerank_top_k)
+
+
+def colbert(context: PartContext) -> NoopReranker:
+    raise SettingsError(
+        "The reranker 'colbert' is a slot without weights: none can be had from the registries.",
+        hint="Install a plug-in of that name, or use RAG_RERANKER_TYPE=cross_encoder.",
+    )

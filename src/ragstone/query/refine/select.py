@@ -32,6 +32,31 @@ def maximal_marginal_relevance(
     return chosen
 
 
+def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
+    """Positions of those that are less similar than `threshold` to every one kept before them."""
+    similar = vectors @ vectors.T >= threshold
+    kept: list[int] = []
+    for at in range(len(vectors)):
+        if not similar[at, kept].any():
+            kept.append(at)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicator:
+    """Drops hits that say nearly the same as a better one."""
+
+    name: ClassVar[str] = "deduplicate"
+    index: Index
+    threshold: float
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        vectors = self.index.vectors(query.collection, [hit.chunk.key for hit in hits])
+        kept = first_of_each(vectors, threshold=self.threshold) if hits else []
+        span.count(threshold_used=self.threshold, chunks_out=len(kept))
+        return tuple(hits[at] for at in kept)
+
+
 @dataclass(frozen=True, slots=True)
 class MmrSelector:
     """Keeps `query.top_k` hits by maximal marginal relevance over the stored vectors."""

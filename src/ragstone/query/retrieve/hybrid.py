@@ -15,6 +15,7 @@ from ragstone.errors import StoreError
 from ragstone.query.ladder import Ladder
 from ragstone.query.retrieve.boost import keyword_boost
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
+from ragstone.query.script import knows_script
 from ragstone.settings import RetrieveSettings
 from ragstone.stages import Catalog, Embedder, Found, Index, Vectors, Within
 from ragstone.stores.analyze import terms
@@ -23,9 +24,6 @@ from ragstone.types import Hit, Hits, Query, Scores
 
 # An expansion speaks half as loud as the question that it was made from.
 _EXPANSION_WEIGHT = 0.5
-# English text has 3 to 5 letters to a token of the shipped embedder, German and Spanish 2.5,
-# Russian 1.0: below this the embedder spells out letters and its similarities mean little.
-_FEWEST_LETTERS_PER_TOKEN = 1.5
 
 
 @dataclass(slots=True)
@@ -140,7 +138,10 @@ class HybridRetriever:
         keys = sorted({found.key for one in lists for found in (*one.dense, *one.keyword)})
         if lists[0].vector is None or not keys:
             return [{} for _ in lists]
-        stored = self.index.vectors(query.collection, keys)
+        try:
+            stored = self.index.vectors(query.collection, keys)
+        except Exception:  # noqa: BLE001  the lists' own similarities are left
+            return [{found.key: found.score for found in one.dense} for one in lists]
         found: list[dict[int, float]] = []
         for one in lists:
             vector = lists[0].vector if one.vector is None else one.vector
@@ -180,9 +181,7 @@ class HybridRetriever:
     def _dense_share(self, query: Query) -> float:
         if query.method != "hybrid":
             return 1.0 if query.method == "semantic" else 0.0
-        letters = sum(char.isalnum() for char in query.text)
-        tokens = len(self.embedder.token_starts(query.text))
-        known = letters >= _FEWEST_LETTERS_PER_TOKEN * tokens
+        known = knows_script(self.embedder, query.text)
         return self.options.dense_weight if known else self.options.foreign_weight
 
     def _boosted(self, query: Query, similarity: dict[int, float]) -> dict[int, float]:

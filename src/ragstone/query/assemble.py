@@ -1,0 +1,68 @@
+"""The parts of the pipeline put into their slots, as the settings say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from ragstone.plugins import PartContext, find
+from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.ladder import Ladder
+from ragstone.query.pipeline import Pipeline
+from ragstone.query.recent import RecentVectors
+from ragstone.query.refine.filter import SimilarityFilter
+from ragstone.query.refine.select import Deduplicator, MmrSelector
+from ragstone.query.retrieve.hybrid import HybridRetriever
+from ragstone.query.retrieve.sequential import SequentialRetriever
+from ragstone.query.understand.exemplars import Exemplars, load_exemplars
+from ragstone.query.understand.understander import Understander
+from ragstone.stages import Catalog, Chat, Provider, Refiner
+
+
+def assemble(
+    context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder
+) -> Pipeline:
+    settings = context.settings
+    recent = RecentVectors(context.embedder)
+    hybrid = HybridRetriever(catalog, context.index, recent, settings.retrieve, ladder)
+    ground = settings.ground
+    return Pipeline(
+        understander=_understander(context, recent, provider, ladder),
+        retriever=hybrid,
+        sequential=SequentialRetriever(
+            catalog, context.embedder, hybrid, ground.max_context_tokens
+        ),
+        refiners=_refiners(replace(context, provider=provider)),
+        context=ContextBuilder(
+            context.embedder, ground.max_context_tokens, ground.max_context_chars
+        ),
+        provider=provider,
+        ladder=ladder,
+    )
+
+
+def _refiners(context: PartContext) -> list[Refiner]:
+    refine = context.settings.refine
+    refiners: list[Refiner] = [SimilarityFilter(refine.min_similarity, refine.min_chunks)]
+    if refine.reranker_enabled:
+        refiners.append(find("reranker", refine.reranker)(context))
+    if refine.duplicate_similarity < 1:
+        refiners.append(Deduplicator(context.index, refine.duplicate_similarity))
+    return [*refiners, MmrSelector(context.index)]
+
+
+def _understander(
+    context: PartContext, recent: RecentVectors, provider: Provider, ladder: Ladder
+) -> Understander:
+    settings = context.settings
+
+    @cache
+    def exemplars() -> Exemplars:
+        return load_exemplars(
+            context.embedder,
+            own_file=settings.understand.exemplars,
+            cache=settings.data.directory / "cache",
+        )
+
+    chat = provider if isinstance(provider, Chat) else None
+    return Understander(recent, exemplars, settings.understand, chat, ladder)

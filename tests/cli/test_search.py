@@ -1,0 +1,34 @@
+"""`ragstone search` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .run import run
+
+
+def filled(folder: Path) -> None:
+    (folder / "lease.txt").write_text("The notice period of the lease is three months.")
+    (folder / "cafe.txt").write_text("The café sells soup on weekdays.")
+    assert run("ingest", folder / "lease.txt", folder / "cafe.txt", "-d", folder / "data",
+               cwd=folder).returncode == 0  # fmt: skip
+
+
+def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
+    filled(tmp_path)
+    question, data = "How long is the notice period?", tmp_path / "data"
+    hits = json.loads(run("search", question, "--json", "-d", data, cwd=tmp_path).stdout)
+    assert hits[0]["document_name"] == "lease.txt"
+    assert hits[0]["scores"]["keyword_rank"] == 1
+    only = run("search", question, "-f", "document_name=cafe.txt", "--json", "-d", data,
+               cwd=tmp_path)  # fmt: skip
+    assert [hit["document_name"] for hit in json.loads(only.stdout)] == ["cafe.txt"]
+    explained = run("search", question, "--explain", "-d", data, cwd=tmp_path).stdout
+    assert hits[0]["chunk_id"] in explained
+    assert "refine.select" in explained
+    why = run("search", question, "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
+    assert "Returned, rank 1." in why.stdout
+    wrong = run("search", question, "-f", "nonsense", "-d", data, cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "has no comparison" in wrong.stderr
