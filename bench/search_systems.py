@@ -155,12 +155,13 @@ def ragstone(corpus: Corpus, home: Path) -> dict[str, Any]:
     def hybrid(at: int) -> list[int]:
         near = index.dense("bench", corpus.asked[at], limit=50)
         match = index.keyword("bench", corpus.questions[at], limit=50, k1=1.2, b=0.75)
-        keys = sorted({f.key for f in (*near, *match)})
-        cosines = index.vectors("bench", keys) @ corpus.asked[at]
+        cosine = {f.key: f.score for f in near}
+        keys = [f.key for f in match if f.key not in cosine]
+        missing = index.vectors("bench", keys) @ corpus.asked[at]
+        cosine.update(zip(keys, missing.tolist(), strict=True))
         fused = convex_fusion(
             [
-                normalised(dict(zip(keys, cosines.tolist(), strict=True)), "theoretical",
-                           bounded=True),
+                normalised(cosine, "theoretical", bounded=True),
                 normalised({f.key: f.score for f in match}, "theoretical"),
             ],
             weights=[0.5, 0.5],
@@ -329,7 +330,7 @@ def chroma(corpus: Corpus, home: Path) -> dict[str, Any]:
     import chromadb
 
     client = chromadb.PersistentClient(str(home))
-    collection = client.create_collection("t", configuration={"hnsw": {"space": "cosine"}})
+    collection = client.create_collection("bench", configuration={"hnsw": {"space": "cosine"}})
     texts = list(corpus.texts())
     begun = time.process_time()
     for first in range(0, len(texts), 5000):

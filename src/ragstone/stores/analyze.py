@@ -91,6 +91,9 @@ def _terms(words: Iterable[str], language: str) -> list[str]:
 
 @lru_cache(maxsize=131072)
 def _terms_of_word(word: str, language: str) -> tuple[str, ...]:
+    if word.isascii() and word.islower() and word.isalpha():  # most words: nothing to take apart
+        stem = _stem(word, language)
+        return (stem,) if stem else ()
     if _CJK.search(word):
         return _bigrams(word.casefold())
     if _CYRILLIC.search(word):
