@@ -108,6 +108,28 @@ def test_a_damaged_index_is_built_again_by_itself(
     assert (wind(index), near(index)) == (4, 8)
 
 
+def test_a_damaged_index_is_built_again_by_a_writer_too(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    fill(catalog)
+    opened(catalog, tmp_path).refresh("c")
+    next((tmp_path / "index" / "c").glob("keyword-*/meta.json")).write_text("garbage")
+    fill(catalog, 1, begin=4)
+    index = opened(catalog, tmp_path)
+    index.refresh("c")
+    assert (wind(index), near(index)) == (5, 10)
+
+
+def test_an_index_that_cannot_be_written_is_said(catalog: SqlCatalog, tmp_path: Path) -> None:
+    fill(catalog)
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "c").write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match="cannot be written"):
+        opened(catalog, tmp_path).refresh("c")
+    (tmp_path / "index" / "c").unlink()
+    assert wind(opened(catalog, tmp_path)) == 4
+
+
 def test_an_index_of_another_format_or_dimension_is_built_again(
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:

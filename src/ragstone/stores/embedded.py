@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ragstone.errors import StoreBusyError
+from ragstone.errors import StoreBusyError, StoreError
 from ragstone.plugins import IndexContext
 from ragstone.stages import Catalog, Change, Found, IndexCounts, Vectors, Within
 from ragstone.stores import manifest as manifests
@@ -106,6 +106,22 @@ class EmbeddedIndex:
             self._take_in(collection, before)
 
     def _take_in(self, collection: str, before: Manifest) -> None:
+        """Follow the changes after a manifest; if its files are damaged, from the beginning."""
+        try:
+            self._follow(collection, before)
+        except (OSError, ValueError, RuntimeError) as error:
+            # tantivy reports missing, damaged and unwritable files as ValueError, faiss as
+            # RuntimeError.
+            if not before.seq:
+                raise StoreError(
+                    f"The index of '{collection}' cannot be written: {error}.",
+                    hint="Make room or check permissions; the documents are safe in the catalog "
+                    "and are indexed at the next start.",
+                ) from error
+            log.warning("the index of %r is damaged and is built again: %s", collection, error)
+            self._take_in(collection, Manifest(self._dimension))
+
+    def _follow(self, collection: str, before: Manifest) -> None:
         """Apply all changes after a manifest. From nothing, it is published only when whole, so
         that no reader ever sees half an index."""
         shelf = self._folder(collection)
@@ -179,7 +195,6 @@ class EmbeddedIndex:
         try:
             return self._read(collection, held)
         except (OSError, ValueError, RuntimeError) as error:
-            # tantivy reports missing and damaged files as ValueError, faiss as RuntimeError.
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
             with writing(self._directory, timeout_s=self._lock_timeout_s):
                 manifests.remove(self._folder(collection))

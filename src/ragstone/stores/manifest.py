@@ -57,7 +57,7 @@ def read(shelf: Path, *, dimension: int) -> Manifest:
         fields = json.loads((shelf / _NAME).read_bytes())
         fields["dead"] = tuple((int(first), int(count)) for first, count in fields["dead"])
         manifest = Manifest(**fields)
-    except FileNotFoundError:
+    except OSError:
         return Manifest(dimension)
     except (ValueError, KeyError, TypeError) as error:
         log.warning("the manifest of the index %s is damaged: %s", shelf.name, error)
@@ -88,6 +88,6 @@ def stamp(shelf: Path) -> tuple[int, int] | None:
     """Changes whenever the manifest does; None when there is none."""
     try:
         status = (shelf / _NAME).stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
