@@ -48,6 +48,9 @@ def main() -> None:
             python = arguments.peers if system in PEERS else Path(sys.executable)
             result = _run(python, system, folder)
             results.setdefault(str(size), {})[system] = result
+            tuned = {k.removeprefix("tuned_"): v for k, v in result.items() if k[:6] == "tuned_"}
+            if tuned:
+                results[str(size)][f"{system}, tuned"] = tuned
             print(f"{size:>9,}  {system:<14} {_brief(result)}", flush=True)
     report = {"machine": _machine(), "results": results}
     (OUT / "search.json").write_text(json.dumps(report, indent=2))
