@@ -223,6 +223,12 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> None:
                 f"embedder's ceiling in wall time; the embedder takes {cpu * 1000:.1f} of the "
                 f"{first.cpu / chunk_count(engine) * 1000:.1f} CPU ms per chunk"
             )
+            engine.close()
+            # As it is shipped: embedding steps back for questions.
+            engine = Engine(
+                load_settings(flags={"data.directory": Path(data)}, environ={}).settings,
+                embedder=embedder,
+            )
             asyncio.run(questions_meanwhile(engine, folder))
         engine.close()
 
