@@ -185,6 +185,9 @@ async def test_metadata_of_the_caller_stands_beside_that_of_the_file(
         "title": "Rules", "year": 2025, "language": "en", "tags": ["house"],
     }  # fmt: skip
     assert (await engine.ingest([file])).files[0].outcome == "unchanged"
+    same = await engine.ingest([file], metadata={"tags": ["house"], "year": 2025})
+    assert same.files[0].outcome == "unchanged", "said again, nothing is read again"
+    assert dict(engine.documents()[0].metadata)["tags"] == ["house"]
 
 
 async def test_a_run_that_was_stopped_is_taken_up_again(

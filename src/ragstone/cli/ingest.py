@@ -36,7 +36,7 @@ def ingest(
         bool, typer.Option("--prune", help="Remove what the folders no longer hold.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Keep following changes until Ctrl-C.")
+        bool, typer.Option("--watch", help="Keep following changes, removals too, until Ctrl-C.")
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Read even files that have not changed.")
@@ -75,6 +75,7 @@ def ingest(
         "prune": prune,
         "again": again,
     }
+    following = {"again": False, "prune": True}
     engine = options.open_engine(options.load(data, config, preset, set))
     try:
         report = ingest_with_progress(engine, paths, collection, **given)
@@ -82,9 +83,8 @@ def ingest(
         while watch:
             time.sleep(_WATCH_EVERY_S)
             again_report = asyncio.run(
-                engine.ingest(paths, collection=collection, **given | {"again": False,
-                              "metadata": {}, "prune": True})
-            )  # fmt: skip
+                engine.ingest(paths, collection=collection, **given | following)
+            )
             if any(file.outcome not in {"unchanged", "failed"} for file in again_report.files):
                 _print(again_report, json=json)
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ hand; the same command takes it up again, because what is stored is recognised.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 import time
@@ -33,9 +34,11 @@ Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 
 # Raised when a loader or the splitter gives other text or chunks for the same bytes.
 _READING = 2
+# Before the hash of the caller's metadata in a fingerprint.
+_MARK = ":metadata="
 # Chunks in hand, as a multiple of what is stored with one commit.
 _IN_HAND = 4
-_FILES_PER_WORKER = 20
+_FILES_PER_WORKER = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Ingestor:
         self._options = options
         self._progress = progress
         self._stop = stop or threading.Event()
-        self._fingerprint = fingerprint(settings, embedder)
+        self._fingerprint = fingerprint(settings, embedder) + _metadata_mark(options.metadata)
         cores = os.cpu_count() or 1
         self._embedding = EmbeddingQueue(
             embedder, settings.embed_threads or cores, niceness=settings.niceness
@@ -124,12 +127,14 @@ class Ingestor:
     def _is_valid(self, known: SeenFile) -> bool:
         """Whether what is known of unchanged bytes still holds."""
         options = self._options
-        if options.again or options.metadata or known.fingerprint != self._fingerprint:
+        # Metadata that nobody gives this time stays as it was given.
+        held = known.fingerprint if options.metadata else known.fingerprint.partition(_MARK)[0]
+        if options.again or held != self._fingerprint:
             return False
         return known.status == "indexed" or not options.password
 
     def _read_all(self, pending: Sequence[FoundFile], seen: Mapping[str, SeenFile]) -> None:
-        # A process costs a second to start: few files are read by few.
+        # A process costs a second to start, and one reads ten times as fast as two cores embed.
         workers = min(self._workers, 1 + len(pending) // _FILES_PER_WORKER)
         pool = ParserPool[FoundFile](workers, timeout_s=self._settings.timeout_s)
         jobs = ((file, self._request(file, seen.get(file.source))) for file in pending)
@@ -279,6 +284,13 @@ def fingerprint(settings: IngestSettings, embedder: Embedder) -> str:
             _READING, embedder.name, settings.chunk_tokens, settings.overlap_tokens, settings.ocr,
         )
     )  # fmt: skip
+
+
+def _metadata_mark(metadata: Mapping[str, Any]) -> str:
+    if not metadata:
+        return ""
+    given = json.dumps(metadata, sort_keys=True, default=str)
+    return _MARK + hashlib.sha256(given.encode()).hexdigest()[:12]
 
 
 def document_id(collection: str, content: str) -> str:

@@ -1,0 +1,69 @@
+"""`ragstone ingest`: what is said with the files, and following a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ragstone.cli.ingest import Pace, metadata_of
+from ragstone.errors import SettingsError
+from ragstone.types import IngestedFile
+
+from .run import environment
+
+
+def test_values_of_metadata_are_numbers_and_truth_values_where_they_look_so() -> None:
+    assert metadata_of(["a", "b"], ["year=2026", "share=0.5", "draft=true", "by=Ada = Co"]) == {
+        "year": 2026, "share": 0.5, "draft": True, "by": "Ada = Co", "tags": ["a", "b"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", ["year", "=2026"])
+def test_metadata_without_a_name_or_value_is_refused(pair: str) -> None:
+    with pytest.raises(SettingsError, match="has no value"):
+        metadata_of([], [pair])
+
+
+def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
+    pace = Pace()
+    pace.count(IngestedFile("a", "added", "1", 10))
+    pace.count(IngestedFile("b", "unchanged", "2", 90))
+    pace._begun -= 2
+    line = pace.line(2, 4)
+    assert line.startswith("2 of 4 files · 0.5 documents/s · 5 chunks/s · about 2 s left")
+
+
+def test_a_watched_folder_is_followed_until_it_is_stopped(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The gate code is 1111.")
+    with (tmp_path / "out.txt").open("w") as out:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "ragstone", "ingest", str(folder), "--watch",
+             "--data", str(tmp_path / "data")],
+            stdout=out, stderr=subprocess.DEVNULL, env=environment(PYTHONUNBUFFERED="1"),
+        )  # fmt: skip
+        try:
+            wait_for(tmp_path / "out.txt", "1 added")
+            (folder / "a.txt").write_text("The gate code is 22222.")
+            (folder / "b.txt").write_text("The café is closed.")
+            wait_for(tmp_path / "out.txt", "1 updated")
+            (folder / "b.txt").unlink()
+            wait_for(tmp_path / "out.txt", "1 removed")
+        finally:
+            os.kill(running.pid, signal.SIGINT)
+            code = running.wait(30)
+    assert code == 130
+
+
+def wait_for(file: Path, words: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while words not in file.read_text():
+        assert time.monotonic() < deadline, file.read_text()
+        time.sleep(0.1)
