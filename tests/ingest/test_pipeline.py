@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.errors import IngestError
+from ragstone.errors import IngestError, NotFoundError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.types import IngestedFile, IngestReport
 
@@ -214,6 +214,25 @@ async def test_a_run_that_was_stopped_is_taken_up_again(
     assert len(report.of("unchanged")) >= stored
     assert len(engine.documents()) == 30
     engine.close()
+
+
+@pytest.mark.parametrize(("days", "is_readable"), [(30, True), (0, False)])
+async def test_an_old_version_is_readable_until_it_expires(
+    tmp_path: Path, embedder: OnnxEmbedder, days: int, is_readable: bool
+) -> None:
+    settings = settings_in(tmp_path / "data", **{"ingest.old_version_days": days})
+    async with Engine(settings, embedder=embedder) as engine:
+        file = tmp_path / "a.txt"
+        file.write_text("The gate code is 1111.")
+        (first,) = (await engine.ingest([file])).files
+        file.write_text("The gate code is 2222.")
+        await engine.ingest([file])
+        if is_readable:
+            assert "1111" in engine.catalog.document(first.document_id or "").text
+        else:
+            with pytest.raises(NotFoundError):
+                engine.catalog.document(first.document_id or "")
+        assert [document.chunk_count for document in engine.documents()] == [1]
 
 
 async def test_a_pdf_keeps_the_boxes_of_its_lines(engine: Engine) -> None:
