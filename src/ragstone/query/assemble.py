@@ -12,11 +12,12 @@ from ragstone.query.pipeline import Pipeline
 from ragstone.query.recent import RecentVectors
 from ragstone.query.refine.filter import SimilarityFilter
 from ragstone.query.refine.select import Deduplicator, MmrSelector
+from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.query.understand.exemplars import Exemplars, load_exemplars
 from ragstone.query.understand.understander import Understander
-from ragstone.stages import Catalog, Chat, Provider, Refiner
+from ragstone.stages import Catalog, Chat, Provider, Refiner, Retriever
 
 
 def assemble(
@@ -28,7 +29,7 @@ def assemble(
     ground = settings.ground
     return Pipeline(
         understander=_understander(context, recent, provider, ladder),
-        retriever=hybrid,
+        retriever=_service(context) or hybrid,
         sequential=SequentialRetriever(
             catalog, context.embedder, hybrid, ground.max_context_tokens
         ),
@@ -39,6 +40,14 @@ def assemble(
         provider=provider,
         ladder=ladder,
     )
+
+
+def _service(context: PartContext) -> Retriever | None:
+    """The external service that takes the search's place, where one is named."""
+    options = context.settings.retrieve
+    if not options.chunkenizer_url:
+        return None
+    return ChunkenizerRetriever(options.chunkenizer_url, options.chunkenizer_timeout_s)
 
 
 def _refiners(context: PartContext) -> list[Refiner]:

@@ -142,6 +142,12 @@ class RetrieveSettings(Section):
     keyword_boost: float = _setting(
         0.3, "What a question's exact terms add to a similarity, in keyword boosting.", ge=0, le=2
     )
+    chunkenizer_url: str = _setting(
+        "",
+        "Address of an external retrieval service that takes the search's place.",
+        "CHUNKENIZER_API_URL",
+    )
+    chunkenizer_timeout_s: float = _setting(10.0, "Longest wait for that service.", gt=0, le=600)
     rrf_k: int = _setting(60, "Rank constant of reciprocal rank fusion.", "RRF_K", ge=1, le=10_000)
 
 
@@ -249,7 +255,7 @@ class Settings(Section):
 # Names of the design documents that belong to parts this version does not have. They are
 # accepted, so that an existing environment file works as it is, and listed as unused.
 NOT_USED_YET = (
-    "RAG_COMPARE_MODE", "CHUNKENIZER_API_URL", "MAX_ITERATIONS", "COMPRESSION_RATIO",
+    "RAG_COMPARE_MODE", "MAX_ITERATIONS", "COMPRESSION_RATIO",
     "OLLAMA_MODEL", "OLLAMA_BASE_URL", "OPENAI_MODEL", "OPENAI_TEMPERATURE", "OPENAI_MAX_TOKENS",
     "GOOGLE_TEMPERATURE", "GOOGLE_MAX_TOKENS",
 )  # fmt: skip

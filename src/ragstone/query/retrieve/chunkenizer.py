@@ -1,0 +1,121 @@
+"""An external retrieval service in the place of our own search: a question → its hits.
+
+`POST {url}/search` with `{"query", "top_k"}`. Unreachable, slow, empty or malformed answers give
+no hits, a warning in the log and a note in the trace; the chat goes on without context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ragstone.errors import SettingsError
+from ragstone.trace import Trace
+from ragstone.types import Chunk, Hit, Hits, Query
+
+log = logging.getLogger(__name__)
+
+_MOST_BYTES = 20_000_000
+
+
+class ServiceHit(BaseModel):
+    """One result; what a service adds beyond this is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    score: float
+    document_id: str
+    chunk_text: str
+    document_name: str = ""
+    chunk_index: int = 0
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkenizerRetriever:
+    """Asks the service at `url`."""
+
+    url: str
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise SettingsError(
+                f"The Chunkenizer's address '{self.url}' is no web address.",
+                hint="Write CHUNKENIZER_API_URL=http://host:port.",
+            )
+
+    async def retrieve(self, query: Query, trace: Trace) -> Hits:
+        with trace.span("retrieve.chunkenizer") as span:
+            try:
+                reply = await asyncio.wait_for(
+                    asyncio.to_thread(self._asked, query.text, query.top_k), self.timeout_s
+                )
+                found = read_results(reply)
+            except (OSError, ValueError, TimeoutError) as error:
+                # urllib's failures are OSErrors, bad JSON and bad shapes are ValueErrors.
+                span.error = f"{type(error).__name__}: {error}"
+                span.note(
+                    f"The Chunkenizer gave nothing usable ({type(error).__name__}); "
+                    "the answer goes on without context."
+                )
+                trace.degrade("without_context")
+                log.warning("chunkenizer failed", extra={"error": type(error).__name__})
+                found = []
+            span.count(chunks_retrieved=len(found))
+            return tuple(_hits(found))
+
+    def _asked(self, text: str, top_k: int) -> Any:
+        request = urllib.request.Request(  # noqa: S310  the scheme was checked above
+            f"{self.url.rstrip('/')}/search",
+            data=json.dumps({"query": text, "top_k": top_k}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:  # noqa: S310
+                return json.loads(reply.read(_MOST_BYTES))
+        except urllib.error.HTTPError as error:
+            error.close()  # it holds the connection
+            raise
+
+
+def read_results(reply: Any) -> list[ServiceHit]:
+    """The results of a reply, bare list or not. One that cannot be read is left out; if none can,
+    the reply is no reply."""
+    rows = reply.get("results") if isinstance(reply, dict) else reply
+    if not isinstance(rows, list):
+        raise ValueError("the reply holds no list of results")  # noqa: TRY004  it is bad data
+    found: list[ServiceHit] = []
+    for row in rows:
+        try:
+            found.append(ServiceHit.model_validate(row))
+        except ValidationError:
+            continue
+    if rows and not found:
+        raise ValueError("no result has the expected shape")
+    return found
+
+
+def _hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
+    ranked = sorted(found, key=lambda one: (-one.score, one.document_id, one.chunk_index))
+    for rank, one in enumerate(ranked, start=1):
+        page = (one.metadata or {}).get("page")
+        chunk = Chunk(
+            document_id=one.document_id,
+            index=one.chunk_index,
+            text=one.chunk_text,
+            start=0,
+            end=len(one.chunk_text),
+            document_name=one.document_name or one.document_id,
+            page=page if isinstance(page, int) else None,
+            key=-rank,  # no key of our own index, and different for each
+        )
+        yield Hit(chunk, one.score, "semantic")

@@ -1,0 +1,108 @@
+"""The Chunkenizer adapter against a real small server that is right, slow, wrong, empty, dead."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.errors import SettingsError
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
+
+from ...conftest import settings_in
+from ..scripted import SilentProvider
+
+RESULT = {
+    "score": 0.9, "document_id": "d1", "document_name": "lease.pdf", "chunk_index": 3,
+    "chunk_text": "The notice period is three months.", "token_count": 7, "metadata": {"page": 2},
+}  # fmt: skip
+REPLIES = {
+    "right": json.dumps({"results": [{**RESULT, "score": 0.1, "chunk_index": 4}, RESULT]}),
+    "bare": json.dumps([RESULT]),
+    "partly": json.dumps({"results": [{"score": "high"}, RESULT]}),
+    "empty": json.dumps({"results": []}),
+    "wrong": json.dumps({"results": [{"text": "no score"}]}),
+    "shapeless": json.dumps({"hits": 3}),
+    "garbled": "<html>oops</html>",
+    "slow": json.dumps([RESULT]),
+}
+
+
+class Service(BaseHTTPRequestHandler):
+    asked: ClassVar[list[dict[str, object]]] = []
+
+    def do_POST(self) -> None:
+        manner = self.path.split("/")[1]
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(json.loads(body))
+        if manner == "slow":
+            time.sleep(1.5)
+        self.send_response(500 if manner == "broken" else 200)
+        self.end_headers()
+        self.wfile.write(REPLIES.get(manner, "{}").encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        return
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def engine_at(url: str, folder: Path, embedder: OnnxEmbedder) -> Engine:
+    flags = {"retrieve.chunkenizer_url": url, "retrieve.chunkenizer_timeout_s": 0.5}
+    return Engine(settings_in(folder, **flags), embedder=embedder, provider=SilentProvider())
+
+
+@pytest.mark.parametrize(("manner", "count"), [("right", 2), ("bare", 1), ("partly", 1)])
+async def test_the_services_hits_become_sources(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder, manner: str, count: int
+) -> None:
+    engine = engine_at(f"{service}/{manner}", tmp_path, embedder)
+    answer = await engine.ask("How long is the notice period?", top_k=7)
+    assert Service.asked[-1] == {"query": "How long is the notice period?", "top_k": 7}
+    assert len(answer.sources) == count
+    chunk = answer.sources[0].hit.chunk
+    assert (chunk.id, chunk.document_name, chunk.page) == ("d1:3", "lease.pdf", 2)
+    assert not answer.degraded
+    engine.close()
+
+
+@pytest.mark.parametrize("manner", ["slow", "wrong", "shapeless", "garbled", "broken", "dead"])
+async def test_a_service_that_fails_leaves_an_answer_without_context(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder, manner: str
+) -> None:
+    url = "http://127.0.0.1:9" if manner == "dead" else f"{service}/{manner}"
+    engine = engine_at(url, tmp_path, embedder)
+    answer = await engine.ask("How long is the notice period?")
+    assert answer.sources == ()
+    assert answer.degraded == ("without_context",)
+    assert any("Chunkenizer" in note for note in answer.notes)
+    engine.close()
+
+
+async def test_an_empty_reply_is_no_failure(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    engine = engine_at(f"{service}/empty", tmp_path, embedder)
+    answer = await engine.ask("How long is the notice period?")
+    assert (answer.sources, answer.degraded) == ((), ())
+    engine.close()
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError, match="no web address"):
+        ChunkenizerRetriever("file:///etc/passwd", 1.0)
