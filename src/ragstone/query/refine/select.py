@@ -35,11 +35,11 @@ def maximal_marginal_relevance(
 def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
     """Positions of those that are less similar than `threshold` to every one kept before them."""
     # Row by row: the whole product wakes the BLAS threads and costs twice the CPU time.
-    return [
-        at
-        for at in range(len(vectors))
-        if at == 0 or float((vectors[:at] @ vectors[at]).max()) < threshold
-    ]
+    kept: list[int] = []
+    for at in range(len(vectors)):
+        if not kept or float((vectors[kept] @ vectors[at]).max()) < threshold:
+            kept.append(at)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
