@@ -24,6 +24,7 @@ from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, still_there
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
+from ragstone.query.check.review import grounding
 from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.ladder import Ladder
 from ragstone.query.understand.validate import clean_question
@@ -38,6 +39,7 @@ from ragstone.types import (
     Document,
     Event,
     Finished,
+    Grounding,
     Hits,
     IngestReport,
     Message,
@@ -105,7 +107,14 @@ class Engine:
 
     def ask_sync(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
         """`ask` for code without an event loop."""
-        return asyncio.run(self.ask(question, **options))
+
+        async def asked() -> Answer:
+            try:
+                return await self.ask(question, **options)
+            finally:
+                await self._close_connections()
+
+        return asyncio.run(asked())
 
     async def stream(self, question: str, **options: Unpack[QueryOptions]) -> AsyncIterator[Event]:
         """The events of an answer as they happen: sources, tokens, and the finished answer."""
@@ -146,6 +155,12 @@ class Engine:
 
     def _explainer(self) -> Explainer:
         return Explainer(self.catalog, self.index, self.embedder, self.settings.retrieve)
+
+    async def check(
+        self, answer: str, facts: Sequence[str], *, threshold: float = 0.6
+    ) -> Grounding:
+        """What `facts` say of an answer that anybody wrote, claim by claim."""
+        return await asyncio.to_thread(grounding, answer, facts, self.embedder, threshold=threshold)
 
     async def ingest(
         self,
@@ -236,6 +251,12 @@ class Engine:
         self.index.close()
         self.catalog.close()
 
+    async def _close_connections(self) -> None:
+        """Those of the running event loop: a provider may pool them."""
+        aclose = getattr(self.provider, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -243,6 +264,7 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
+        await self._close_connections()
         self.close()
 
     def _query(self, question: str, options: QueryOptions) -> Query:

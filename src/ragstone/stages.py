@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from ragstone.filters import Filter
 from ragstone.trace import Span, Trace
-from ragstone.types import Answer, Chunk, Document, Hits, IngestedFile, Message, Prompt, Query
+from ragstone.types import (
+    Answer,
+    Chunk,
+    Document,
+    Hits,
+    IngestedFile,
+    Message,
+    Prompt,
+    Query,
+    Usage,
+)
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -332,13 +342,13 @@ class Refiner(Protocol):
 
 
 class Provider(Protocol):
-    """A prompt to an answer, piece by piece, with `[Source N]` markers."""
+    """A prompt to an answer, piece by piece, with markers; the tokens it took may come last."""
 
     @property
     def name(self) -> str: ...
     @property
     def model(self) -> str: ...
-    def stream(self, prompt: Prompt) -> AsyncIterator[str]: ...
+    def stream(self, prompt: Prompt) -> AsyncIterator[str | Usage]: ...
 
 
 @runtime_checkable

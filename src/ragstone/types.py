@@ -23,7 +23,9 @@ Intent: TypeAlias = Literal[
 SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", "chitchat", "help"})
 """What needs no documents and is answered at once."""
 Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
-Verdict: TypeAlias = Literal["supported", "partial", "unsupported"]
+Verdict: TypeAlias = Literal["supported", "partial", "misattributed", "contradicted", "unsupported"]
+CitationStyle: TypeAlias = Literal["source", "chunk"]
+"""`[Source N]`, or `[document_id:chunk_index]`."""
 
 DEFAULT_COLLECTION = "default"
 
@@ -141,6 +143,7 @@ class Query:
     history: tuple[Message, ...] = ()
     route: Route = "simple"
     expansions: tuple[Expansion, ...] = ()
+    citation_style: CitationStyle = "source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,15 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens of one call to a model, and what they cost where the price is known."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What a provider answers: messages for those that read text, sources for those that quote."""
 
@@ -191,6 +203,7 @@ class Citation:
     end: int
     snippet: str
     relevance_score: float
+    verdict: Verdict = "supported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +216,20 @@ class Claim:
     citations: tuple[int, ...]
     verdict: Verdict
     score: float
+    reasons: tuple[str, ...] = ()
+    """What speaks against it, in words: "The source says 13 m/s, not 15 m/s." """
+    repaired: bool = False
+    """Whether its markers were put right after the fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grounding:
+    """What a set of facts says of an answer, whoever wrote it."""
+
+    support_score: float
+    claims: tuple[Claim, ...]
+    """Their `citations` are the facts that support them, numbered from 1."""
+    cited_facts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +247,12 @@ class Answer:
     is_grounded: bool = False
     groundedness_score: float = 0.0
     confidence: float = 0.0
+    citation_precision: float = 0.0
+    """Share of the citations that support their claim."""
+    citation_recall: float = 0.0
+    """Share of the claims that a citation supports."""
+    highlights: tuple[tuple[int, int], ...] = ()
+    """Short answers (a name, a date, an amount) as spans of `text`."""
     degraded: tuple[str, ...] = ()
     detected_intent: Intent = "question"
     intent_confidence: float = 1.0

@@ -14,7 +14,7 @@ import ragstone
 from .run import command, environment, run
 
 COMMANDS = [
-    ["demo"], ["ingest"], ["ask"], ["search"], ["serve"], ["documents", "list"],
+    ["demo"], ["ingest"], ["ask"], ["search"], ["check"], ["serve"], ["documents", "list"],
     ["documents", "show"], ["documents", "delete"], ["history"], ["models"],
     ["models", "pull"], ["settings"],
 ]  # fmt: skip
@@ -135,3 +135,13 @@ def test_importing_ragstone_imports_nothing_heavy(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_check_says_of_each_sentence_what_the_files_say(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    answer = "The gate is green. It was painted in 2021."
+    done = run("check", answer, "--against", "gate.txt", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    reply = json.loads(done.stdout)
+    assert [claim["verdict"] for claim in reply["claims"]] == ["supported", "contradicted"]
+    assert reply["facts"] == ["gate.txt"]

@@ -81,15 +81,15 @@ async def test_a_marker_that_points_nowhere_is_removed_and_noted(
     assert {citation.number for citation in answer.citations} == {1}
 
 
-async def test_a_claim_that_no_source_holds_is_not_grounded(
+async def test_an_answer_that_no_source_holds_is_replaced_or_not_grounded(
     scripted: tuple[Engine, ScriptedProvider], documents: Path
 ) -> None:
     engine, provider = scripted
     provider.pieces = ("Elephants invented purple umbrellas yesterday evening [Source 1].",)
     await engine.ingest([documents])
     answer = await engine.ask(QUESTION)
-    assert not answer.is_grounded
-    assert answer.claims[0].verdict != "supported"
+    quoted = answer.degraded == ("extractive_answer",) and "Elephants" not in answer.text
+    assert quoted or not answer.is_grounded
 
 
 @pytest.mark.parametrize("pieces", [[], [""], ["  \n"], [NO_ANSWER]])

@@ -12,6 +12,7 @@ import typer
 from ragstone import __version__
 from ragstone.cli import (
     ask,
+    check,
     demo,
     documents,
     history,
@@ -39,6 +40,7 @@ app.command("demo")(demo.demo)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
 app.command("search")(search.search)
+app.command("check")(check.check)
 app.command("serve")(serve.serve)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)

@@ -39,6 +39,7 @@ def assemble(
         ),
         provider=provider,
         ladder=ladder,
+        fallback=None if provider.name == "extractive" else find("provider", "extractive")(context),
     )
 
 

@@ -22,6 +22,7 @@ Rung: TypeAlias = Literal[
     "semantic_with_keyword_boost",
     "keyword_only",
     "without_context",
+    "extractive_answer",
 ]
 
 
@@ -56,5 +57,6 @@ _WORDS: dict[Rung, str] = {
     "without_rerank": "The reranker failed; the order of the search was kept",
     "semantic_with_keyword_boost": "Keyword search failed; exact terms raised similarity instead",
     "keyword_only": "Semantic search failed; only keywords were searched",
+    "extractive_answer": "The provider failed; the answer is quoted from the sources",
     "without_context": "No search worked; the answer was written without documents",
 }

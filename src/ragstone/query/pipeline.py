@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.query.check.confidence import confidence
-from ragstone.query.check.ground import GROUNDED, check_claim, groundedness
-from ragstone.query.ground.cite import MarkerStream, resolve, statements
+from ragstone.query.check.ground import GROUNDED, NOT_GROUNDED, groundedness
+from ragstone.query.check.review import Review, review
+from ragstone.query.ground.cite import short_answers
 from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.ground.generate import Draft, Generator
+from ragstone.query.ground.markers import Notation
 from ragstone.query.ground.prompt import build_prompt
 from ragstone.query.ladder import Ladder, Rung
 from ragstone.query.understand.understander import Understander, Understood
@@ -20,16 +23,18 @@ from ragstone.trace import Trace
 from ragstone.types import (
     NO_ANSWER,
     Answer,
-    Citation,
-    Claim,
     Event,
     Finished,
     Hits,
+    Prompt,
     Query,
-    Source,
     SourcesFound,
     Token,
 )
+
+
+class UngroundedError(Exception):
+    """An answer of which the sources say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class Pipeline:
     context: ContextBuilder
     provider: Provider
     ladder: Ladder
+    fallback: Provider | None = None
+    """Writes the answer when the provider cannot."""
 
     async def search(self, query: Query, trace: Trace) -> Hits:
         """The evidence alone: retrieve, then refine. A summary reads its document in order."""
@@ -86,20 +93,17 @@ class Pipeline:
             read = tuple(source.hit for source in sources)
             trace.waterfall.passed(span.stage, hits, read, span.counts)
         yield SourcesFound(sources)
-        with trace.span("ground.generate") as span:
-            stream = MarkerStream(len(sources))
-            text = ""
-            async for piece in self.provider.stream(build_prompt(query, sources)):
-                if ready := stream.feed(piece):
-                    text += ready
-                    yield Token(ready)
-            if rest := stream.close():
-                text += rest
-                yield Token(rest)
-            span.count(provider=self.provider.name, model=self.provider.model, chars=len(text))
-            for marker in stream.dangling:
-                span.note(f"The marker {marker} points to no source and was removed.")
-        answer = self._checked(query, text, sources, trace)
+        notation = Notation(sources, query.citation_style)
+        prompt = build_prompt(query, sources)
+        draft = Draft(self.provider)
+        async for piece in self._generator.write(prompt, notation, trace):
+            if isinstance(piece, Draft):
+                draft = piece
+            else:
+                yield Token(piece)
+        answer = self._checked(query, draft, notation, trace)
+        if draft.provider is self.provider and self._is_nonsense(answer):
+            answer = await self._instead(query, prompt, notation, trace) or answer
         detected = understood.detected
         yield Finished(
             replace(
@@ -110,26 +114,54 @@ class Pipeline:
             )
         )
 
-    def _checked(
-        self, query: Query, text: str, sources: tuple[Source, ...], trace: Trace
-    ) -> Answer:
-        abstained = not text.strip() or NO_ANSWER in text
-        citations: tuple[Citation, ...] = ()
-        claims: tuple[Claim, ...] = ()
+    @property
+    def _generator(self) -> Generator:
+        return Generator(self.provider, self.fallback, self.ladder)
+
+    @staticmethod
+    def _is_nonsense(answer: Answer) -> bool:
+        """Nothing of what was written is in the sources."""
+        return (
+            answer.status == "answered"
+            and bool(answer.sources)
+            and answer.groundedness_score < NOT_GROUNDED
+            and not any(claim.verdict == "supported" for claim in answer.claims)
+        )
+
+    async def _instead(
+        self, query: Query, prompt: Prompt, notation: Notation, trace: Trace
+    ) -> Answer | None:
+        """The fallback's answer in place of one that nothing supports, if it has one."""
+        draft = await self._generator.instead(prompt, notation, trace)
+        if draft is None:
+            return None
+        with trace.span("check.correct") as span:
+            self.ladder.step_down("extractive_answer", trace, span, UngroundedError())
+        answer = self._checked(query, draft, notation, trace)
+        return answer if answer.status == "answered" else None
+
+    def _checked(self, query: Query, draft: Draft, notation: Notation, trace: Trace) -> Answer:
+        text = draft.text.strip()
+        abstained = not text or NO_ANSWER in text
+        sources = tuple(notation.sources)
+        checked = Review(text or NO_ANSWER)
         if not abstained:
-            with trace.span("ground.cite") as span:
-                said = list(statements(text))
-                citations = tuple(one for part in said for one in resolve(part, sources))
-                span.count(claims=len(said), citations=len(citations))
             with trace.span("check.ground") as span:
-                claims = tuple(check_claim(part, sources) for part in said)
-                span.count(groundedness_score=round(groundedness(claims), 4))
-        score = groundedness(claims)
+                checked = review(text, notation, self.context.embedder)
+                span.count(
+                    claims=len(checked.claims),
+                    citations=len(checked.citations),
+                    attributed=checked.attributed,
+                    repaired=checked.repaired,
+                    groundedness_score=round(groundedness(checked.claims), 4),
+                )
+        score = groundedness(checked.claims)
+        citations, claims = checked.citations, checked.claims
         return Answer(
             query_id=query.id,
             question=query.asked or query.text,
             collection=query.collection,
-            text=text.strip() or NO_ANSWER,
+            text=checked.text,
             status="abstained" if abstained else "answered",
             citations=citations,
             claims=claims,
@@ -137,10 +169,13 @@ class Pipeline:
             is_grounded=score > GROUNDED,
             groundedness_score=round(score, 4),
             confidence=0.0 if abstained else confidence(query.text, citations, sources, score),
+            citation_precision=round(checked.precision, 4),
+            citation_recall=round(checked.recall, 4),
+            highlights=tuple(short_answers(query.text, checked.said, checked.text)),
             degraded=tuple(trace.degraded),
             notes=tuple(trace.notes()),
-            provider=self.provider.name,
-            model=self.provider.model,
+            provider=draft.provider.name,
+            model=draft.provider.model,
             chunks_retrieved=_retrieved(trace),
             trace=trace.as_dict(),
         )

@@ -11,7 +11,7 @@ from ragstone import __version__
 from ragstone.engine import Engine
 from ragstone.server import errors
 from ragstone.server.limits import BodyLimit, RequestId
-from ragstone.server.routes import documents, explain, health, query
+from ragstone.server.routes import check, documents, explain, health, query
 
 
 def create_app(engine: Engine) -> FastAPI:
@@ -31,6 +31,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.engine = engine
     app.include_router(query.router)
     app.include_router(explain.router)
+    app.include_router(check.router)
     app.include_router(documents.router)
     app.include_router(health.router)
     errors.install(app)

@@ -49,6 +49,7 @@ class CitationReply(BaseModel):
     relevance_score: float
     start: int
     end: int
+    verdict: str
 
     @classmethod
     def of(cls, citation: Citation) -> Self:
@@ -73,10 +74,13 @@ class ClaimReply(BaseModel):
     citations: list[int]
     verdict: str
     score: float
+    reasons: list[str]
+    repaired: bool
 
     @classmethod
     def of(cls, claim: Claim) -> Self:
-        return cls(**dataclasses.asdict(claim) | {"citations": list(claim.citations)})
+        lists = {"citations": list(claim.citations), "reasons": list(claim.reasons)}
+        return cls(**dataclasses.asdict(claim) | lists)
 
 
 class QueryMetadata(BaseModel):
@@ -114,6 +118,9 @@ class QueryReply(BaseModel):
     confidence: float
     is_grounded: bool
     groundedness_score: float
+    citation_precision: float
+    citation_recall: float
+    highlights: list[tuple[int, int]]
     status: str
     degraded: list[str]
     detected_intent: str
@@ -133,6 +140,9 @@ class QueryReply(BaseModel):
             confidence=answer.confidence,
             is_grounded=answer.is_grounded,
             groundedness_score=answer.groundedness_score,
+            citation_precision=answer.citation_precision,
+            citation_recall=answer.citation_recall,
+            highlights=list(answer.highlights),
             status=answer.status,
             degraded=list(answer.degraded),
             detected_intent=answer.detected_intent,

@@ -208,12 +208,49 @@ class GroundSettings(Section):
 
 class ProviderSettings(Section):
     name: str = _setting("extractive", "Who writes the answer.", "LLM_PROVIDER")
-    model: str = _setting("", "Model name for providers that have several.", "LLM_MODEL")
+    model: str = _setting(
+        "",
+        "Model that writes the answer; empty is the provider's usual one.",
+        "OPENAI_MODEL",
+        "OLLAMA_MODEL",
+        "LLM_MODEL",
+    )
+    fast_model: str = _setting(
+        "", "Small fast model for the inner calls; empty is the usual one.", "LLM_FAST_MODEL"
+    )
+    base_url: str = _setting(
+        "",
+        "Address of the provider, for servers of one's own.",
+        "OPENAI_BASE_URL",
+        "OLLAMA_BASE_URL",
+        "LLM_BASE_URL",
+    )
+    max_tokens: int = _setting(
+        1024,
+        "Most tokens of an answer.",
+        "OPENAI_MAX_TOKENS",
+        "GOOGLE_MAX_TOKENS",
+        "LLM_MAX_TOKENS",
+        ge=16,
+        le=1_000_000,
+    )
     api_key: SecretStr = _setting(SecretStr(""), "Key of the provider.", "LLM_API_KEY")
+    openai_api_key: SecretStr = _setting(SecretStr(""), "Key for openai.", "OPENAI_API_KEY")
+    google_api_key: SecretStr = _setting(
+        SecretStr(""), "Key for google.", "GEMINI_API_KEY", "GOOGLE_API_KEY"
+    )
+    anthropic_api_key: SecretStr = _setting(
+        SecretStr(""), "Key for anthropic.", "ANTHROPIC_API_KEY"
+    )
     max_retries: int = _setting(3, "Tries after the first one.", "LLM_MAX_RETRIES", ge=0, le=20)
     timeout_s: float = _setting(
         30.0, "Longest wait for a provider.", "LLM_TIMEOUT_SECONDS", gt=0, le=3600
     )
+
+    def key(self, provider: Literal["openai", "google", "anthropic"]) -> str:
+        """The key for a provider: `api_key`, else the provider's own."""
+        own: SecretStr = getattr(self, f"{provider}_api_key")
+        return self.api_key.get_secret_value() or own.get_secret_value()
 
 
 class JournalSettings(Section):
@@ -255,7 +292,6 @@ class Settings(Section):
 # Names of the design documents that belong to parts this version does not have. They are
 # accepted, so that an existing environment file works as it is, and listed as unused.
 NOT_USED_YET = (
-    "RAG_COMPARE_MODE", "MAX_ITERATIONS", "COMPRESSION_RATIO",
-    "OLLAMA_MODEL", "OLLAMA_BASE_URL", "OPENAI_MODEL", "OPENAI_TEMPERATURE", "OPENAI_MAX_TOKENS",
-    "GOOGLE_TEMPERATURE", "GOOGLE_MAX_TOKENS",
+    "RAG_COMPARE_MODE", "MAX_ITERATIONS", "COMPRESSION_RATIO", "OPENAI_TEMPERATURE",
+    "GOOGLE_TEMPERATURE",
 )  # fmt: skip

@@ -1,75 +1,18 @@
-"""Markers are whole or not at all, whatever the pieces, and every citation resolves to its text."""
+"""Sentences keep the markers that follow them; markers are put right without touching a word."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.ground.cite import MARKER, MarkerStream, resolve, statements
+from ragstone.query.ground.cite import citation, remarked, short_answers, statements
+from ragstone.query.ground.markers import MarkerStream, Notation
 
 from ..build import sources
+from .test_markers import ANSWERS, READ
 
-PIECES = st.sampled_from(
-    ["The dome opens. ", "[Source 1]", "[source 2]", "[Source 9]", "[Sources 1, 2]", "[", "]",
-     "[Source ", "[1]", "[Source 1 and 3]", " ", "🙂", "天文台。", "[link](x)", "[Source 1", "0]"]
-)  # fmt: skip
-ANSWERS = st.lists(PIECES, max_size=20).map("".join)
-
-
-def streamed(answer: str, cuts: list[int], source_count: int = 3) -> tuple[str, list[str]]:
-    stream = MarkerStream(source_count)
-    edges = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
-    out = "".join(stream.feed(answer[a:b]) for a, b in pairwise(edges))
-    return out + stream.close(), sorted(stream.dangling)
-
-
-@given(ANSWERS, st.lists(st.integers(0, 300), max_size=30))
-def test_the_text_is_the_same_however_it_is_cut(answer: str, cuts: list[int]) -> None:
-    assert streamed(answer, cuts) == streamed(answer, [])
-
-
-@given(ANSWERS)
-def test_letter_by_letter_no_marker_is_ever_shown_half(answer: str) -> None:
-    final, _ = streamed(answer, [])
-    markers = [match.span() for match in MARKER.finditer(final)]
-    stream = MarkerStream(3)
-    shown = ""
-    for letter in answer:
-        shown += stream.feed(letter)
-        assert final.startswith(shown)
-        assert not any(start < len(shown) < end for start, end in markers)
-
-
-@given(ANSWERS)
-def test_every_marker_that_is_left_points_to_a_source(answer: str) -> None:
-    text, _ = streamed(answer, [])
-    for match in MARKER.finditer(text):
-        assert match[0] in ("[Source 1]", "[Source 2]", "[Source 3]")
-
-
-def test_a_marker_that_points_nowhere_is_removed_and_reported() -> None:
-    assert streamed("Yes [Source 9].", [6]) == ("Yes .", ["[Source 9]"])
-    assert streamed("Yes [Source [Source 9]0].", [8, 12])[0] == "Yes ."
-    assert streamed("Yes [Sources 1, 9].", []) == ("Yes [Source 1].", ["[Sources 1, 9]"])
-
-
-@given(ANSWERS)
-def test_statements_point_into_the_answer_and_every_citation_resolves(answer: str) -> None:
-    text, _ = streamed(answer, [])
-    read = sources("The dome opens at nine. The gate is green.", "It rains.", "天文台。🙂", start=7)
-    position = 0
-    for statement in statements(text):
-        assert position <= statement.start < statement.end <= len(text)
-        position = statement.end
-        for citation in resolve(statement, read):
-            source = read[citation.number - 1]
-            begin = citation.start - source.start
-            assert source.text[begin : begin + len(citation.snippet)] == citation.snippet
-            assert citation.end - citation.start == len(citation.snippet) > 0
-            assert citation.chunk_id == source.hit.chunk.id
+NOTATION = Notation(READ)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +22,8 @@ def test_statements_point_into_the_answer_and_every_citation_resolves(answer: st
         ("It is green. [Source 1] It is old. [Source 2][Source 1]",
          [("It is green.", (1,)), ("It is old.", (2, 1))]),
         ("No marker here.", [("No marker here.", ())]),
+        ("Look:\n```\ncode here.\n```\nIt is old [Source 2].",
+         [("Look:", ()), ("It is old.", (2,))]),
         ("[Source 1]", []),
         ("", []),
     ],
@@ -86,10 +31,71 @@ def test_statements_point_into_the_answer_and_every_citation_resolves(answer: st
 def test_a_marker_belongs_to_the_sentence_before_it(
     answer: str, expected: list[tuple[str, tuple[int, ...]]]
 ) -> None:
-    assert [(one.text, one.numbers) for one in statements(answer)] == expected
+    assert [(one.text, one.numbers) for one in statements(answer, NOTATION)] == expected
 
 
-def test_the_snippet_is_the_sentence_that_says_it() -> None:
-    read = sources("The dome is white. The gate is green. It rains.")
-    statement = next(iter(statements("The gate is green [Source 1].")))
-    assert [one.snippet for one in resolve(statement, read)] == ["The gate is green."]
+@given(ANSWERS)
+def test_statements_stand_in_order_inside_the_answer(answer: str) -> None:
+    stream = MarkerStream(NOTATION)
+    text = stream.feed(answer) + stream.close()
+    position = 0
+    for one in statements(text, NOTATION):
+        assert position <= one.start < one.end <= one.reach <= len(text)
+        position = one.reach
+
+
+NUMBERS = st.lists(st.integers(1, 3), max_size=2, unique=True)
+SENTENCES = st.sampled_from(["It is green", "It rains 🙂", "Go on"])
+
+
+@given(
+    st.lists(st.tuples(SENTENCES, NUMBERS), max_size=6),
+    st.dictionaries(st.integers(0, 5), NUMBERS),
+)
+def test_other_markers_leave_every_word_as_it_was(
+    said: list[tuple[str, list[int]]], wanted: dict[int, list[int]]
+) -> None:
+    answer = " ".join(f"{text}. {NOTATION.written(numbers)}".strip() for text, numbers in said)
+    before = statements(answer, NOTATION)
+    changes = {place: numbers for place, numbers in wanted.items() if place < len(before)}
+    after = statements(remarked(answer, before, changes, NOTATION), NOTATION)
+    assert [one.text for one in after] == [one.text for one in before]
+    for place, one in enumerate(after):
+        assert one.numbers == tuple(changes.get(place, before[place].numbers))
+
+
+def test_a_marker_before_the_full_stop_is_replaced_after_it() -> None:
+    answer = "It is green [Source 1]. It rains."
+    said = statements(answer, NOTATION)
+    assert remarked(answer, said, {0: (2,), 1: (3,)}, NOTATION) == (
+        "It is green. [Source 2] It rains. [Source 3]"
+    )
+
+
+def test_a_citation_is_a_span_of_its_document() -> None:
+    source = sources("It rains. The gate is green.", start=100)[0]
+    made = citation(source, (10, 28), "supported")
+    assert (made.start, made.end, made.snippet) == (110, 128, "The gate is green.")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "short"),
+    [
+        ("When does the lease end?", "It ends on 30 June 2039. [Source 1]", ["30 June 2039"]),
+        ("Who gave it?", "The donor was Eleanor Morrow. [Source 1]", ["Eleanor Morrow"]),
+        ("Why is it shut?", "It is shut because of wind. [Source 1]", []),
+        ("What is it?", "It is a gate. [Source 1]", []),
+    ],
+)
+def test_short_answers_are_spans_of_the_text(question: str, answer: str, short: list[str]) -> None:
+    said = statements(answer, NOTATION)
+    found = [answer[start:end] for start, end in short_answers(question, said, answer)]
+    assert found == short
+
+
+def test_talk_around_an_answer_is_no_claim() -> None:
+    answer = "Here is what I found: The gate is green. I hope this helps! Is that all?"
+    said = {one.text: one.is_claim for one in statements(answer, NOTATION)}
+    assert [text for text, is_claim in said.items() if is_claim] in (
+        ["The gate is green."], ["Here is what I found: The gate is green."],
+    )  # fmt: skip

@@ -1,73 +1,28 @@
-"""The markers of an answer: kept whole while streaming, then resolved to spans of documents."""
+"""An answer's sentences with the sources they name; markers put right; citations resolved to spans.
+
+answer text → statements → (after the check) the same text with the right markers → citations.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
-from ragstone.query.check.overlap import word_overlap
+from ragstone.query.ground.markers import Marker, Notation, code_spans
 from ragstone.sentences import sentence_spans
-from ragstone.types import Citation, Source
+from ragstone.stores.analyze import terms
+from ragstone.types import Citation, Source, Verdict
 
-MARKER = re.compile(
-    r"\[Sources? (\d{1,4}(?:\s*(?:,|and|&)\s*(?:Sources? )?\d{1,4})*)\]", re.IGNORECASE
+_FEWEST_TERMS = 2
+# What a chat model says around its answer; nothing in it could be cited.
+_SMALL_TALK = re.compile(
+    r"^(?:sure|certainly|of course|here(?:'s| is| are)|i hope|let me know|please let|in summary|"
+    r"according to the (?:documents?|sources?|excerpts?)|based on the (?:provided )?"
+    r"(?:documents?|sources?|excerpts?))[^.:]*[:!.,]?$",
+    re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d+")
-_BRACKET = re.compile(r"[\[\]]")
-# Longer than any marker: an open bracket that has not closed by then is text.
-_LONGEST_MARKER = 80
-
-
-@dataclass(slots=True)
-class MarkerStream:
-    """Passes text on as it comes, but a marker only whole, and only if it points somewhere.
-
-    Every marker leaves in one form, `[Source N]` per source, so that what was streamed is the
-    answer, letter for letter.
-    """
-
-    source_count: int
-    dangling: list[str] = field(default_factory=list)
-    _held: str = ""
-
-    def feed(self, piece: str) -> str:
-        self._held = self._cleaned(self._held + piece)
-        ready, self._held = _split_open_bracket(self._held)
-        return ready
-
-    def close(self) -> str:
-        ready, self._held = self._held, ""
-        return ready
-
-    def _cleaned(self, text: str) -> str:
-        # Once more as long as something changes: "[Source [Source 9]0]" without its inner marker
-        # is a marker.
-        while (cleaned := MARKER.sub(self._rewritten, text)) != text:
-            text = cleaned
-        return text
-
-    def _rewritten(self, match: re.Match[str]) -> str:
-        numbers = [int(number) for number in _NUMBER.findall(match[1])]
-        good = [number for number in numbers if 1 <= number <= self.source_count]
-        if len(good) < len(numbers):
-            self.dangling.append(match[0])
-        return "".join(f"[Source {number}]" for number in dict.fromkeys(good))
-
-
-def _split_open_bracket(text: str) -> tuple[str, str]:
-    """What can be passed on, and what may be the beginning of a marker."""
-    open_at: list[int] = []
-    for match in _BRACKET.finditer(text):
-        if match[0] == "[":
-            open_at.append(match.start())
-        elif open_at:
-            open_at.pop()
-    for at in open_at:
-        if len(text) - at <= _LONGEST_MARKER:
-            return text[:at], text[at:]
-    return text, ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,57 +32,142 @@ class Statement:
     text: str
     start: int
     end: int
-    numbers: tuple[int, ...]
+    reach: int
+    """Where the next sentence begins: markers up to there belong to this one."""
+    named: tuple[int, ...]
+    """The sources that it names, as often as it does."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(self.named))
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether it says something that a document could support."""
+        enough = len(terms(self.text)) >= _FEWEST_TERMS or any(c.isdigit() for c in self.text)
+        return enough and not self.text.endswith("?") and not _SMALL_TALK.match(self.text)
 
 
-def statements(answer: str) -> Iterator[Statement]:
-    """The sentences of an answer; a marker belongs to the sentence before it."""
-    plain, offsets = _without_markers(answer)
+def statements(answer: str, notation: Notation) -> list[Statement]:
+    """The sentences of an answer outside code; a marker belongs to the sentence before it."""
+    markers = list(notation.find(answer))
+    plain, offsets = _own_words(answer, markers)
     spans = sentence_spans(plain)
+    found = []
     for (start, end), following in zip_longest(spans, spans[1:]):
-        begin = offsets[start]
-        reach = offsets[following[0]] if following else len(answer)
-        numbers = [int(n) for match in MARKER.finditer(answer, begin, reach)
-                   for n in _NUMBER.findall(match[1])]  # fmt: skip
-        yield Statement(plain[start:end], begin, offsets[end - 1] + 1,
-                        tuple(dict.fromkeys(numbers)))  # fmt: skip
+        begin, reach = offsets[start], offsets[following[0]] if following else len(answer)
+        numbers = [n for m in markers if begin <= m.start < reach for n in m.numbers]
+        found.append(
+            Statement(plain[start:end], begin, offsets[end - 1] + 1, reach,
+                      tuple(numbers))
+        )  # fmt: skip
+    return found
 
 
-def _without_markers(answer: str) -> tuple[str, list[int]]:
-    """The answer's own words, and for each of their characters its offset in the answer."""
+def without_orphans(answer: str, notation: Notation) -> str:
+    """The answer without markers that stand before its first sentence: they belong to none."""
+    said = statements(answer, notation)
+    first = said[0].start if said else len(answer)
+    pieces, position = [], 0
+    for marker in notation.find(answer):
+        if marker.start < first:
+            pieces.append(answer[position : marker.start].rstrip(" "))
+            position = marker.end
+    return ("".join(pieces) + answer[position:]).strip()
+
+
+def _own_words(answer: str, markers: Sequence[Marker]) -> tuple[str, list[int]]:
+    """The answer without markers and code, and for each character left its offset in the answer."""
+    left_out = [(marker.start, marker.end, "") for marker in markers]
+    # Code is no sentence, and what stands before and after it are two. Inline code stays.
+    left_out += [(start, end, "\n\n") for start, end in code_spans(answer)
+                 if answer.startswith("```", start)]  # fmt: skip
+    characters: list[str] = []
     offsets: list[int] = []
     position = 0
-    for match in MARKER.finditer(answer):
+    for start, end, instead in sorted(left_out):
         # The space before a marker goes with it, so that "fact [Source 1]." reads "fact."
-        end = match.start()
-        while end > position and answer[end - 1] == " ":
-            end -= 1
-        offsets.extend(range(position, end))
-        position = match.end()
+        stop = start
+        while stop > position and answer[stop - 1] == " ":
+            stop -= 1
+        characters.append(answer[position:stop] + instead)
+        offsets.extend([*range(position, stop), *[start] * len(instead)])
+        position = end
+    characters.append(answer[position:])
     offsets.extend(range(position, len(answer)))
-    return "".join(answer[at] for at in offsets), offsets
+    return "".join(characters), offsets
 
 
-def resolve(statement: Statement, sources: Sequence[Source]) -> Iterator[Citation]:
-    """Each source that a statement names, at the sentence that supports it best."""
-    for number in statement.numbers:
-        source = sources[number - 1]
-        start, end = best_snippet(statement.text, source.text)
-        chunk = source.hit.chunk
-        yield Citation(
-            number=number,
-            document_id=chunk.document_id,
-            document_name=chunk.document_name,
-            page=chunk.page,
-            chunk_id=chunk.id,
-            start=chunk.start + start,
-            end=chunk.start + end,
-            snippet=source.text[start:end],
-            relevance_score=source.hit.score,
-        )
+def remarked(
+    answer: str, said: Sequence[Statement], numbers: Mapping[int, Sequence[int]], notation: Notation
+) -> str:
+    """The answer with other markers: `numbers` are the sources of a statement, by its place."""
+    markers = list(notation.find(answer))
+    pieces: list[str] = []
+    position = 0
+    for place, statement in enumerate(said):
+        if place not in numbers:
+            continue
+        pieces.append(answer[position : statement.start])
+        pieces.append(_without(answer, statement, markers))
+        if numbers[place]:
+            pieces.append(f" {notation.written(numbers[place])}")
+        tail = _without(answer, statement, markers, tail=True)
+        pieces.append(tail)
+        position = statement.reach
+    pieces.append(answer[position:])
+    return "".join(pieces)
 
 
-def best_snippet(claim: str, text: str) -> tuple[int, int]:
-    """The sentence of a text that shares most with a claim; the first of equals."""
-    spans = sentence_spans(text) or [(0, len(text))]
-    return max(spans, key=lambda span: word_overlap(claim, text[span[0] : span[1]]))
+def _without(
+    answer: str, statement: Statement, markers: Sequence[Marker], *, tail: bool = False
+) -> str:
+    """A statement's own text, or what stands between it and the next one, without its markers."""
+    start, end = (statement.end, statement.reach) if tail else (statement.start, statement.end)
+    pieces = []
+    for marker in markers:
+        if start <= marker.start < end:
+            pieces.append(answer[start : marker.start].rstrip(" "))
+            start = marker.end
+    pieces.append(answer[start:end])
+    return "".join(pieces)
+
+
+def citation(source: Source, span: tuple[int, int], verdict: Verdict) -> Citation:
+    """A source at the span of its text that carries a statement."""
+    chunk = source.hit.chunk
+    start, end = span
+    return Citation(
+        number=source.number,
+        document_id=chunk.document_id,
+        document_name=chunk.document_name,
+        page=chunk.page,
+        chunk_id=chunk.id,
+        start=chunk.start + start,
+        end=chunk.start + end,
+        snippet=source.text[start:end],
+        relevance_score=source.hit.score,
+        verdict=verdict,
+    )
+
+
+def short_answers(
+    question: str, said: Sequence[Statement], answer: str
+) -> Iterator[tuple[int, int]]:
+    """The name, date or amount that a question asks for, in the first sentence that offers one."""
+    from ragstone.query.ground.kinds import offers, question_kind
+
+    kind = question_kind(question)
+    asked = set(terms(question))
+    if kind == "why":
+        return
+    for statement in said:
+        if answer[statement.start : statement.end] != statement.text:
+            continue
+        spans = offers(kind, question, statement.text)
+        if spans:
+            known = [m.start() for m in re.finditer(r"\w+", statement.text)
+                     if asked & set(terms(m[0]))] or [0]  # fmt: skip
+            start, end = min(spans, key=lambda s: min(abs(s[0] - place) for place in known))
+            yield statement.start + start, statement.start + end
+            return

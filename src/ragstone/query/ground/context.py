@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ragstone.query.ground.inject import reads_like_instructions
 from ragstone.sentences import sentence_spans
 from ragstone.stages import Embedder
 from ragstone.trace import Span
@@ -46,6 +47,10 @@ class ContextBuilder:
                 left_out = len(hits) - len(sources)
                 span.note(f"The context is full: a source was cut and {left_out} left out.")
                 break
+        suspicious = sum(reads_like_instructions(source.text) for source in sources)
+        if suspicious:
+            span.count(instruction_like=suspicious)
+            span.note(f"{suspicious} of the sources hold text that reads like instructions.")
         span.count(
             final_chunks_count=len(sources), context_size_chars=chars, context_size_tokens=tokens
         )

@@ -1,0 +1,74 @@
+"""Google's Gemini API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ragstone.plugins import PartContext
+from ragstone.providers.calls import CutStreamError, Failure, Pieces
+from ragstone.providers.chat import ChatProvider, Request, provider
+from ragstone.providers.http import Endpoint
+from ragstone.types import Usage
+
+DEFAULT_URL = "https://generativelanguage.googleapis.com"
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleWire:
+    """`POST /v1beta/models/{model}:streamGenerateContent`, as an event stream."""
+
+    endpoint: Endpoint
+    name: str = "google"
+
+    async def pieces(self, request: Request) -> Pieces:
+        path = f"v1beta/models/{request.model}:streamGenerateContent?alt=sse"
+        usage: Usage | None = None
+        finished = False
+        async for event in self.endpoint.events(path, _body(request)):
+            for candidate in event.get("candidates") or ():
+                finished = finished or bool(candidate.get("finishReason"))
+                for part in (candidate.get("content") or {}).get("parts") or ():
+                    if part.get("text"):
+                        yield part["text"]
+            if counts := event.get("usageMetadata"):
+                usage = Usage(
+                    counts.get("promptTokenCount", 0), counts.get("candidatesTokenCount", 0)
+                )
+        if not finished:
+            raise CutStreamError
+        if usage:
+            yield usage
+
+    def explain(self, error: Exception) -> Failure | None:
+        return self.endpoint.explain(error)
+
+    async def aclose(self) -> None:
+        await self.endpoint.aclose()
+
+
+def _body(request: Request) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "temperature": request.temperature,
+        "maxOutputTokens": request.max_tokens,
+    }
+    if request.schema is not None:
+        options |= {"responseMimeType": "application/json",
+                    "responseJsonSchema": dict(request.schema)}  # fmt: skip
+    turns = [
+        {"role": "model" if m.role == "assistant" else "user", "parts": [{"text": m.content}]}
+        for m in request.messages
+        if m.role != "system"
+    ]
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    body: dict[str, Any] = {"contents": turns, "generationConfig": options}
+    return body | ({"systemInstruction": {"parts": [{"text": system}]}} if system else {})
+
+
+def build(context: PartContext) -> ChatProvider:
+    settings = context.settings.provider
+    headers = {"x-goog-api-key": settings.key("google")}
+    wire = GoogleWire(Endpoint("Google", settings.base_url or DEFAULT_URL, headers))
+    return provider(
+        wire, context.settings, model="gemini-2.5-flash", fast_model="gemini-2.5-flash-lite"
+    )

@@ -1,0 +1,100 @@
+"""JSON in, lines out: the one HTTP client under every wire.
+
+The services' own SDKs are not used: each retries in its own way, changes shape with its major
+versions and brings its own client; the protocols are a page of JSON each and stable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ragstone.providers.calls import Failure, status_failure
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient
+
+_MOST_CONNECTIONS = 100
+
+
+class StatusError(Exception):
+    """The service answered with an error's status."""
+
+    def __init__(self, status: int, retry_after: str | None, detail: str) -> None:
+        super().__init__(f"{status}: {detail}")
+        self.status, self.retry_after, self.detail = status, retry_after, detail
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address with its headers. Connections are pooled, one pool per event loop."""
+
+    name: str
+    base_url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    async def lines(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[str]:
+        """The lines of the reply as they come; leaving early closes the connection."""
+        async with self._client().stream("POST", path, json=dict(body)) as reply:
+            if reply.status_code >= 400:
+                text = (await reply.aread()).decode("utf-8", "replace")
+                raise StatusError(reply.status_code, reply.headers.get("retry-after"), detail(text))
+            async for line in reply.aiter_lines():
+                yield line
+
+    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The JSON of each `data:` line of an event stream, up to `[DONE]`."""
+        async for line in self.lines(path, body):
+            data = line[5:].strip() if line.startswith("data:") else ""
+            if data == "[DONE]":
+                return
+            if data:
+                yield decoded(data)
+
+    def explain(self, error: Exception) -> Failure | None:
+        if isinstance(error, StatusError):
+            return status_failure(self.name, error.status, error.retry_after, error.detail)
+        return None
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> AsyncClient:
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            # The policy in calls.py times everything; a second clock here would only disagree.
+            self._clients[loop] = httpx.AsyncClient(
+                base_url=self.base_url, headers=self.headers, timeout=None,  # noqa: S113
+                limits=httpx.Limits(max_connections=_MOST_CONNECTIONS),
+            )  # fmt: skip
+        return self._clients[loop]
+
+
+def decoded(text: str) -> dict[str, Any]:
+    """One JSON object; anything else is a ValueError, which the policy understands."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  the reply is wrong, not the caller
+    return value
+
+
+def detail(text: str) -> str:
+    """What an error's body says, wherever the service puts it."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return text.strip()
+    error = body.get("error", body) if isinstance(body, dict) else body
+    return str(error.get("message", error) if isinstance(error, dict) else error)

@@ -1,0 +1,58 @@
+"""Ollama: models on one's own machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ragstone.plugins import PartContext
+from ragstone.providers.calls import CutStreamError, Failure, Pieces
+from ragstone.providers.chat import ChatProvider, Request, provider
+from ragstone.providers.http import Endpoint, StatusError, decoded
+from ragstone.types import Usage
+
+DEFAULT_URL = "http://127.0.0.1:11434"
+
+
+@dataclass(frozen=True, slots=True)
+class OllamaWire:
+    """`POST /api/chat`, one JSON object per line."""
+
+    endpoint: Endpoint
+    name: str = "ollama"
+
+    async def pieces(self, request: Request) -> Pieces:
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "stream": True,
+            "options": {"temperature": request.temperature, "num_predict": request.max_tokens},
+        }
+        if request.schema is not None:
+            body["format"] = dict(request.schema)
+        finished = False
+        async for line in self.endpoint.lines("api/chat", body):
+            if not line.strip():
+                continue
+            event = decoded(line)
+            if "error" in event:  # an error after the first line comes inside the stream
+                raise StatusError(500, None, str(event["error"]))
+            if content := event.get("message", {}).get("content"):
+                yield content
+            if event.get("done"):
+                finished = True
+                yield Usage(event.get("prompt_eval_count", 0), event.get("eval_count", 0))
+        if not finished:
+            raise CutStreamError
+
+    def explain(self, error: Exception) -> Failure | None:
+        return self.endpoint.explain(error)
+
+    async def aclose(self) -> None:
+        await self.endpoint.aclose()
+
+
+def build(context: PartContext) -> ChatProvider:
+    settings = context.settings.provider
+    wire = OllamaWire(Endpoint("Ollama", settings.base_url or DEFAULT_URL))
+    return provider(wire, context.settings, model="llama3.2", fast_model="llama3.2")

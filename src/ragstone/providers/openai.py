@@ -1,0 +1,60 @@
+"""OpenAI, and every server that speaks its protocol (vLLM, llama.cpp, LM Studio, …)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ragstone.plugins import PartContext
+from ragstone.providers.calls import CutStreamError, Failure, Pieces
+from ragstone.providers.chat import ChatProvider, Request, provider
+from ragstone.providers.http import Endpoint
+from ragstone.types import Usage
+
+DEFAULT_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIWire:
+    """`POST /chat/completions`, streamed."""
+
+    endpoint: Endpoint
+    name: str = "openai"
+
+    async def pieces(self, request: Request) -> Pieces:
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.schema is not None:
+            schema = {"name": "reply", "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        finished = False
+        async for event in self.endpoint.events("chat/completions", body):
+            for choice in event.get("choices") or ():
+                finished = finished or choice.get("finish_reason") is not None
+                if content := (choice.get("delta") or {}).get("content"):
+                    yield content
+            if usage := event.get("usage"):
+                yield Usage(usage["prompt_tokens"], usage["completion_tokens"])
+        if not finished:
+            raise CutStreamError
+
+    def explain(self, error: Exception) -> Failure | None:
+        return self.endpoint.explain(error)
+
+    async def aclose(self) -> None:
+        await self.endpoint.aclose()
+
+
+def build(context: PartContext) -> ChatProvider:
+    settings = context.settings.provider
+    # A server of one's own needs no key.
+    key = settings.key("openai")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    wire = OpenAIWire(Endpoint("OpenAI", settings.base_url or DEFAULT_URL, headers))
+    return provider(wire, context.settings, model="gpt-4.1-mini", fast_model="gpt-4.1-nano")

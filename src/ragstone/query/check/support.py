@@ -1,0 +1,144 @@
+"""How far a text carries a claim: word and meaning overlap, weighed, and the facts compared.
+
+claim and sentences of a text → the window (one sentence or two neighbours) that supports it best,
+a score from 0 to 1, and what disagrees. No LLM: microseconds for a quotation, a few embeddings for
+a claim in other words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragstone.query.check.facts import disagreements
+from ragstone.query.check.overlap import support
+from ragstone.query.check.polarity import Disagreement
+from ragstone.query.ground.tables import Unit
+from ragstone.stages import Embedder
+from ragstone.stores.analyze import terms
+
+FEATURES = ("content", "runs", "content_three", "content_all", "cosine", "cosine_three",
+            "missing", "contradicting", "length")  # fmt: skip
+# A window that shares this much with a claim is what the claim was made from: what disagrees
+# there decides, whatever other sentences say.
+NEARLY_A_QUOTATION = 0.7
+# What is found to disagree cannot score higher than this; below it a claim is not grounded.
+CONTRADICTED_AT_MOST = 0.25
+_WINDOWS_COMPARED = 3
+_SENTENCES_EMBEDDED = 6
+# A quotation needs no look at its meaning.
+_CERTAIN = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The part of a text that supports a claim best, at `text[start:end]`."""
+
+    start: int
+    end: int
+    score: float
+    overlap: float
+    disagreements: tuple[Disagreement, ...] = ()
+
+    @property
+    def contradicted(self) -> bool:
+        return any(one.contradicts for one in self.disagreements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    start: int
+    end: int
+    text: str
+    overlap: float
+    content: float
+
+
+@cache
+def shipped_weights() -> tuple[NDArray[np.float64], float]:
+    text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
+    table: Mapping[str, float] = tomllib.loads(text)["support"]
+    return np.array([table[name] for name in FEATURES]), float(table["bias"])
+
+
+def best_support(
+    claim: str, text: str, parts: Sequence[Unit], embedder: Embedder | None
+) -> Support:
+    """The best window of a text for a claim. Without an embedder words alone decide."""
+    windows = sorted(_windows(claim, text, parts), key=lambda w: -(w.overlap + w.content))
+    if not windows:
+        return Support(0, 0, 0.0, 0.0)
+    first = windows[0]
+    meant = 0.0
+    if embedder is not None and first.overlap < _CERTAIN:
+        sentences = [part.words for part in parts]
+        meant = probability(support_features(claim, sentences, embedder))
+    judged = [_judged(claim, window, text, meant) for window in windows[:_WINDOWS_COMPARED]]
+    near = [one for one in judged if one.overlap >= NEARLY_A_QUOTATION]
+    return max(near or judged, key=lambda one: (one.score, one.overlap, -one.start))
+
+
+def _windows(claim: str, text: str, parts: Sequence[Unit]) -> list[_Window]:
+    """Sentences, and pairs of neighbours: a claim often joins two."""
+    wanted = set(terms(claim))
+    spans = [(part.start, part.end, part.words) for part in parts]
+    spans += [(a.start, b.end, f"{a.words} {b.words}") for a, b in itertools.pairwise(parts)]
+    found = []
+    for start, end, said in spans:
+        content = len(wanted & set(terms(said))) / len(wanted) if wanted else 0.0
+        found.append(_Window(start, end, said, support(claim, said), content))
+    return found
+
+
+def _judged(claim: str, window: _Window, text: str, meant: float) -> Support:
+    against = tuple(disagreements(claim, window.text, text))
+    # Meaning is measured on the whole text; a window without the claim's words takes no part in it.
+    score = max(window.overlap, meant * min(1.0, window.content * 2))
+    if any(one.contradicts for one in against):
+        score = min(score, CONTRADICTED_AT_MOST)
+    return Support(window.start, window.end, score, window.overlap, against)
+
+
+def support_features(
+    claim: str, sentences: Sequence[str], embedder: Embedder
+) -> NDArray[np.float64]:
+    """One number per name in `FEATURES`."""
+    wanted = set(terms(claim))
+    held = [set(terms(sentence)) for sentence in sentences]
+    shares = np.array([len(wanted & one) / len(wanted) if wanted else 0.0 for one in held])
+    order = np.argsort(-shares, kind="stable")[:_SENTENCES_EMBEDDED]
+    front = [sentences[place] for place in order]
+    vectors = embedder.embed([claim, *front])
+    cosine = vectors[1:] @ vectors[0]
+    best = int(np.argmax(cosine + shares[order]))
+    three = np.argsort(-(cosine + shares[order]), kind="stable")[:3]
+    middle = vectors[1:][three].mean(axis=0)
+    against = list(disagreements(claim, front[best], " ".join(sentences)))
+    return np.array([
+        shares[order][best],
+        support(claim, front[best]),
+        _covered(wanted, [held[order[place]] for place in three]),
+        _covered(wanted, held),
+        cosine[best],
+        float(middle @ vectors[0] / (np.linalg.norm(middle) or 1.0)),
+        min(sum(not one.contradicts for one in against), 3),
+        min(sum(one.contradicts for one in against), 3),
+        np.log1p(len(wanted)),
+    ])  # fmt: skip
+
+
+def _covered(wanted: set[str], held: Sequence[set[str]]) -> float:
+    return len(wanted & set().union(*held)) / len(wanted) if wanted else 0.0
+
+
+def probability(features: NDArray[np.float64]) -> float:
+    """How probable it is that a reader would call the claim supported."""
+    weights, bias = shipped_weights()
+    return float(1.0 / (1.0 + np.exp(-(features @ weights + bias))))

@@ -1,0 +1,94 @@
+"""The answer as it is written: from the provider, or from the next rung when that one fails.
+
+prompt → pieces of text, markers whole, and at the end the draft. A provider that is down, slow or
+talks nonsense never costs the answer: the fallback quotes the sources instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ladder import Ladder
+from ragstone.stages import Provider
+from ragstone.trace import Span, Trace
+from ragstone.types import Prompt, Usage
+
+
+@dataclass(slots=True)
+class Draft:
+    """An answer as it was written, not yet checked."""
+
+    provider: Provider
+    text: str = ""
+    usage: list[Usage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Writes with the provider, and with the fallback when the provider cannot."""
+
+    provider: Provider
+    fallback: Provider | None
+    ladder: Ladder
+
+    async def write(
+        self, prompt: Prompt, notation: Notation, trace: Trace
+    ) -> AsyncIterator[str | Draft]:
+        draft = Draft(self.provider)
+        with trace.span("ground.generate") as span:
+            try:
+                async for piece in _written(draft, prompt, notation, span):
+                    yield piece
+            except Exception as error:
+                # Without sources there is nothing to quote: no provider is able to answer.
+                if self.fallback is None or not prompt.sources:
+                    raise
+                self.ladder.step_down("extractive_answer", trace, span, error)
+                shown, draft = bool(draft.text), Draft(self.fallback)
+                if shown:
+                    yield "\n\n"
+                async for piece in _written(draft, prompt, notation, span):
+                    yield piece
+            _figures(span, draft)
+        yield draft
+
+    async def instead(self, prompt: Prompt, notation: Notation, trace: Trace) -> Draft | None:
+        """What the fallback would have written; None without one."""
+        if self.fallback is None:
+            return None
+        draft = Draft(self.fallback)
+        with trace.span("ground.generate") as span:
+            async for _ in _written(draft, prompt, notation, span):
+                pass
+            _figures(span, draft)
+        return draft
+
+
+async def _written(
+    draft: Draft, prompt: Prompt, notation: Notation, span: Span
+) -> AsyncIterator[str]:
+    stream = MarkerStream(notation)
+    async for piece in draft.provider.stream(prompt):
+        if isinstance(piece, Usage):
+            draft.usage.append(piece)
+        elif ready := stream.feed(piece):
+            draft.text += ready
+            yield ready
+    if rest := stream.close():
+        draft.text += rest
+        yield rest
+    for marker in stream.dangling:
+        span.note(f"The marker {marker} points to no source and was removed.")
+
+
+def _figures(span: Span, draft: Draft) -> None:
+    span.count(provider=draft.provider.name, model=draft.provider.model, chars=len(draft.text))
+    if draft.usage:
+        costs = [one.cost_usd for one in draft.usage if one.cost_usd is not None]
+        span.count(
+            input_tokens=sum(one.input_tokens for one in draft.usage),
+            output_tokens=sum(one.output_tokens for one in draft.usage),
+            cost_usd=round(sum(costs), 6) if costs else None,
+        )
