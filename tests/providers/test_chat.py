@@ -165,15 +165,13 @@ def test_a_local_model_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> N
         assert "models pull" in refused.value.hint
 
 
-@pytest.mark.parametrize(
-    "behaviour", ["down", "500", "slow", "cut", "empty", "invalid", "nonsense"]
-)
+@pytest.mark.parametrize("behaviour", ["down", "500", "slow", "cut", "empty", "invalid"])
 async def test_the_next_rung_answers_within_the_time_out(
     behaviour: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
     url = "http://127.0.0.1:9/v1" if behaviour == "down" else f"{stand_in.url}/v1"
-    stand_in.behaviours = [behaviour] * 9 if behaviour != "nonsense" else []
+    stand_in.behaviours = [behaviour] * 9
     stand_in.words = ["Bananas grow ", "in Ecuador."]
     flags = {"provider.name": "openai", "provider.base_url": url, "provider.timeout_s": 1.0}
     async with Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder()) as engine:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.query.check.confidence import confidence
-from ragstone.query.check.ground import GROUNDED, NOT_GROUNDED, groundedness
+from ragstone.query.check.ground import GROUNDED, groundedness
 from ragstone.query.check.review import Review, review
 from ragstone.query.ground.cite import short_answers
 from ragstone.query.ground.context import ContextBuilder
@@ -26,15 +26,10 @@ from ragstone.types import (
     Event,
     Finished,
     Hits,
-    Prompt,
     Query,
     SourcesFound,
     Token,
 )
-
-
-class UngroundedError(Exception):
-    """An answer of which the sources say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +97,6 @@ class Pipeline:
             else:
                 yield Token(piece)
         answer = self._checked(query, draft, notation, trace)
-        if draft.provider is self.provider and self._is_nonsense(answer):
-            answer = await self._instead(query, prompt, notation, trace) or answer
         detected = understood.detected
         yield Finished(
             replace(
@@ -117,28 +110,6 @@ class Pipeline:
     @property
     def _generator(self) -> Generator:
         return Generator(self.provider, self.fallback, self.ladder)
-
-    @staticmethod
-    def _is_nonsense(answer: Answer) -> bool:
-        """Nothing of what was written is in the sources."""
-        return (
-            answer.status == "answered"
-            and bool(answer.sources)
-            and answer.groundedness_score < NOT_GROUNDED
-            and not any(claim.verdict == "supported" for claim in answer.claims)
-        )
-
-    async def _instead(
-        self, query: Query, prompt: Prompt, notation: Notation, trace: Trace
-    ) -> Answer | None:
-        """The fallback's answer in place of one that nothing supports, if it has one."""
-        draft = await self._generator.instead(prompt, notation, trace)
-        if draft is None:
-            return None
-        with trace.span("check.correct") as span:
-            self.ladder.step_down("extractive_answer", trace, span, UngroundedError())
-        answer = self._checked(query, draft, notation, trace)
-        return answer if answer.status == "answered" else None
 
     def _checked(self, query: Query, draft: Draft, notation: Notation, trace: Trace) -> Answer:
         text = draft.text.strip()

@@ -144,5 +144,5 @@ async def test_an_obedient_model_is_caught(tmp_path: Path, embedder: OnnxEmbedde
     await engine.ingest([tmp_path / "rules.md"])
     answer = await engine.ask(QUESTION)
     engine.close()
-    assert answer.text == f"{TRUE} [Source 1]"
-    assert answer.degraded == ("extractive_answer",)
+    assert (answer.is_grounded, answer.citations) == (False, ())
+    assert answer.claims[0].verdict == "unsupported"

@@ -1,7 +1,7 @@
 """The answer as it is written: from the provider, or from the next rung when that one fails.
 
 prompt → pieces of text, markers whole, and at the end the draft. A provider that is down, slow or
-talks nonsense never costs the answer: the fallback quotes the sources instead.
+breaks off never costs the answer: the fallback quotes the sources instead.
 """
 
 from __future__ import annotations
@@ -53,17 +53,6 @@ class Generator:
                     yield piece
             _figures(span, draft)
         yield draft
-
-    async def instead(self, prompt: Prompt, notation: Notation, trace: Trace) -> Draft | None:
-        """What the fallback would have written; None without one."""
-        if self.fallback is None:
-            return None
-        draft = Draft(self.fallback)
-        with trace.span("ground.generate") as span:
-            async for _ in _written(draft, prompt, notation, span):
-                pass
-            _figures(span, draft)
-        return draft
 
 
 async def _written(
