@@ -103,7 +103,7 @@ def _refuse_other_file(path: Path) -> None:
         return  # none yet, or one that SQLite itself will complain of
     if head and head != _SQLITE_HEAD:
         raise StoreError(
-            f"The catalog '{path}' is no database.",
+            f"The catalog '{path}' is not a database.",
             hint="Restore a backup, or move the file away and ingest again.",
         )
 
