@@ -22,6 +22,7 @@ from ragstone.filters import Filter, parse_filter
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, still_there
+from ragstone.ingest.write import bring_up_to_date
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
 from ragstone.query.check.review import grounding
@@ -85,6 +86,7 @@ class Engine:
         self.embedder = embedder or _shipped_embedder()
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or _open_catalog(self.settings, directory)
+        self.catalog.forget_queries(older_than_days=self.settings.journal.retention_days)
         self.records: IntakeRecords = _intake_records(self.catalog)
         self.originals = Originals(directory)
         self._ingesting = threading.Lock()
@@ -238,11 +240,11 @@ class Engine:
     async def delete(self, document_id: str) -> None:
         """Remove a document completely: text, vectors, terms, and the file as it came."""
         document = self.catalog.document(document_id)
-        collection = document.collection
-        if self.records.forget_document(document_id) and document.sha256:
-            self.originals.remove(document.sha256)
+        last_of_its_bytes = self.records.forget_document(document_id)
         self.catalog.delete(document_id)
-        self.index.refresh(collection)
+        if last_of_its_bytes and document.sha256:
+            self.originals.remove(document.sha256)
+        bring_up_to_date(self.index, document.collection)
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> list[Document]:
         return self.catalog.documents(check_collection(collection))
@@ -300,7 +302,7 @@ class Engine:
 
 def check_collection(name: str) -> str:
     """A collection's name becomes a folder's name, so it must be a plain one."""
-    if not _COLLECTION_NAME.fullmatch(name):
+    if not _COLLECTION_NAME.fullmatch(name) or name.endswith(".lock"):
         raise InputError(
             f"'{name}' cannot be the name of a collection.",
             hint="Use letters, digits, dots, dashes and underscores; at most 100.",

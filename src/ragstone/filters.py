@@ -92,7 +92,9 @@ def parse_condition(written: str) -> Filter:
         )
     field, sign, text = match["field"], match["operator"], match["value"].strip()
     if sign in ("=", "!="):
-        values = tuple(_typed(part.strip()) for part in text.split(","))
+        # What looks like a number may have been stored as text: `tags=2020` means either.
+        parts = [part.strip() for part in text.split(",")]
+        values = tuple(dict.fromkeys(one for part in parts for one in (_typed(part), part)))
         equal = Condition(field, "eq", values[0]) if len(values) == 1 else is_in(field, values)
         return Not(equal) if sign == "!=" else equal
     return Condition(field, _SIGNS[sign], _typed(text))

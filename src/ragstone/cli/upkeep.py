@@ -12,6 +12,8 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.terminal import err, out, print_json, print_table
+from ragstone.errors import NotFoundError, SettingsError
+from ragstone.settings import Settings
 
 
 def reindex(
@@ -28,7 +30,13 @@ def reindex(
     """
     engine = options.open_engine(options.load(data, config, None, set))
     try:
-        for name in [collection] if collection else engine.catalog.collections():
+        known = engine.catalog.collections()
+        if collection and collection not in known:
+            raise NotFoundError(
+                f"There is no collection named '{collection}'.",
+                hint=f"There are: {', '.join(known) or 'none yet'}.",
+            )
+        for name in [collection] if collection else known:
             begun = time.perf_counter()
             engine.index.rebuild(name)
             counts = engine.index.counts(name)
@@ -50,7 +58,9 @@ def backup(
     """
     from ragstone.stores import backup as archive
 
-    directory = options.load(data, config, None, None).settings.data.directory
+    settings = options.load(data, config, None, None).settings
+    _refuse_postgres(settings)
+    directory = settings.data.directory
     size = archive.backup(directory, target)
     out().print(f"Saved '{directory}' to {target} ({size / 1e6:.1f} MB).")
 
@@ -67,6 +77,7 @@ def restore(
     from ragstone.stores import backup as archive
 
     loaded = options.load(data, config, None, None)
+    _refuse_postgres(loaded.settings)
     label = archive.restore(source, loaded.settings.data.directory)
     engine = options.open_engine(loaded)
     try:
@@ -76,6 +87,14 @@ def restore(
         engine.close()
     made = datetime.fromtimestamp(label["created_at"], UTC).strftime("%Y-%m-%d %H:%M UTC")
     out().print(f"Restored the backup of {made} into '{loaded.settings.data.directory}'.")
+
+
+def _refuse_postgres(settings: Settings) -> None:
+    if settings.data.database_url.get_secret_value():
+        raise SettingsError(
+            "The catalog is in PostgreSQL, which this command does not save.",
+            hint="Use pg_dump and pg_restore, and copy originals/.",
+        )
 
 
 def doctor(

@@ -24,9 +24,10 @@ from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.frames import ReadPart, Request, SplitOptions
 from ragstone.ingest.pool import Event, ParserPool
 from ragstone.ingest.split import SentenceSplitter
-from ragstone.ingest.write import INSIDE, FinishedFile, ReadDocument, Writer
+from ragstone.ingest.write import FinishedFile, ReadDocument, Writer, bring_up_to_date
 from ragstone.settings import IngestSettings
 from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, LoadOptions, SeenFile
+from ragstone.stores.records import INSIDE
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
@@ -98,7 +99,7 @@ class Ingestor:
                 self._read_all(pending, seen)
         if self._options.prune and not self._stop.is_set():
             self._writer.prune(found, seen)
-        self._index.refresh(self._options.collection)
+        bring_up_to_date(self._index, self._options.collection)
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),

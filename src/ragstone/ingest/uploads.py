@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ragstone.errors import NotFoundError
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.load.read import shown_name
-from ragstone.ingest.write import INSIDE
 from ragstone.stages import IntakeRecords
+from ragstone.stores.records import INSIDE
 from ragstone.types import Document, IngestedFile
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ragstone.errors import NotFoundError
+from ragstone.errors import NotFoundError, StoreBusyError
 from ragstone.ingest.embed import Pending
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.pool import Stamp
@@ -20,10 +21,10 @@ from ragstone.stages import (
     NewDocument,
     SeenFile,
 )
+from ragstone.stores.records import INSIDE
 from ragstone.types import Chunk, Document, IngestedFile
 
-INSIDE = "!/"
-"""Between a file and the place of a document inside it."""
+log = logging.getLogger(__name__)
 
 
 class Report(Protocol):
@@ -88,6 +89,7 @@ class Writer:
         self._documents: list[ReadDocument] = []
         self._finished: list[FinishedFile] = []
         self._size = 0
+        self._lost: set[str] = set()
 
     def put(self, item: ReadDocument | FinishedFile) -> None:
         if isinstance(item, FinishedFile):
@@ -112,12 +114,16 @@ class Writer:
             self._records.keep_lines({one.document.id: one.lines for one in new if one.lines})
         for one in documents:
             if one.is_copy:
-                self._catalog.attach(self._collection, one.document.source, one.document.id)
+                held = self._catalog.attach(self._collection, one.document.source, one.document.id)
+                if not held:  # what it copies was replaced in this very run
+                    self._lost.add(one.document.source.partition(INSIDE)[0])
             elif one.vectors is None:
                 self._catalog.add_failure(one.document)
         for file in finished:
             self._forget_leftovers(file)
-        self._records.note(self._collection, [self._seen(f) for f in finished])
+        # A file that is not noted is read again by the next run.
+        noted = [self._seen(f) for f in finished if f.file.source not in self._lost]
+        self._records.note(self._collection, noted)
         for one in documents:
             self._report(one.outcome)
         for file in finished:
@@ -126,7 +132,7 @@ class Writer:
 
     def _refresh_if_due(self) -> None:
         if time.monotonic() - self._refreshed > self._refresh_s:
-            self._index.refresh(self._collection)
+            bring_up_to_date(self._index, self._collection)
             self._refreshed = time.monotonic()
 
     def _forget_leftovers(self, file: FinishedFile) -> None:
@@ -177,6 +183,15 @@ class Writer:
                     self._catalog.release(self._collection, source)
                 self._records.forget(self._collection, path)
                 self._report(IngestedFile(path, "removed", known.document_id, known.chunk_count))
+
+
+def bring_up_to_date(index: Index, collection: str) -> None:
+    """Let an index follow what is stored. If another process is at it, that one takes it in, or
+    the next search does: what is committed is not undone by a busy index."""
+    try:
+        index.refresh(collection)
+    except StoreBusyError as error:
+        log.warning("the index of %r follows later: %s", collection, error)
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,20 @@ def backup(directory: Path, target: Path) -> int:
 
 def restore(source: Path, directory: Path) -> dict[str, Any]:
     """Put a backup into an empty data directory; gives the backup's label."""
-    if (directory / _CATALOG).exists():
-        raise StoreError(
-            f"The data directory '{directory}' holds a catalog already.",
-            hint="Restore into an empty directory: --data DIR.",
-        )
     directory.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".restore-", dir=directory))
     try:
         with writing(directory, timeout_s=_LOCK_SECONDS):
+            if (directory / _CATALOG).exists():
+                raise StoreError(
+                    f"The data directory '{directory}' holds a catalog already.",
+                    hint="Restore into an empty directory: --data DIR.",
+                )
             label = _unpacked(source, staging)
-            _check(staging / _CATALOG, label, source)
+            _check(staging, label, source)
+            # What an earlier catalog left would be played back into this one.
+            for name in ("catalog.db-wal", "catalog.db-shm"):
+                (directory / name).unlink(missing_ok=True)
             if (staging / "originals").exists():
                 shutil.copytree(staging / "originals", directory / "originals", dirs_exist_ok=True)
             # Last, because with it the directory counts as filled.
@@ -78,6 +82,7 @@ def _backup(directory: Path, target: Path) -> int:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
         copy = Path(folder, _CATALOG)
         _copy_database(directory / _CATALOG, copy)
+        originals = list(_originals(directory))
         label = {
             "ragstone": __version__,
             "created_at": time.time(),
@@ -88,8 +93,9 @@ def _backup(directory: Path, target: Path) -> int:
         with tarfile.open(written, "w") as archive:
             _add_bytes(archive, _LABEL, json.dumps(label).encode())
             archive.add(copy, _CATALOG)
-            for name, path in _originals(directory):
-                archive.add(path, name, recursive=False)
+            for name, path in originals:
+                with suppress(FileNotFoundError):  # deleted since; the copy does not need it
+                    archive.add(path, name, recursive=False)
         sync_file(written)
         written.replace(target)
     return target.stat().st_size
@@ -97,7 +103,7 @@ def _backup(directory: Path, target: Path) -> int:
 
 def _copy_database(source: Path, target: Path) -> None:
     """SQLite's own online copy: consistent even while another process writes."""
-    given = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
+    given = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
     copy = sqlite3.connect(target)
     try:
         given.backup(copy)
@@ -140,10 +146,12 @@ def _unpacked(source: Path, staging: Path) -> dict[str, Any]:
     return label
 
 
-def _check(catalog: Path, label: dict[str, Any], source: Path) -> None:
-    if not catalog.is_file() or _sha256(catalog) != label.get("catalog_sha256"):
+def _check(staging: Path, label: dict[str, Any], source: Path) -> None:
+    catalog = staging / _CATALOG
+    sound = catalog.is_file() and _sha256(catalog) == label.get("catalog_sha256")
+    if not sound or any(_sha256(path) != path.name for _, path in _originals(staging)):
         raise StoreError(
-            f"The backup '{source}' is damaged: its catalog is not the one that was saved.",
+            f"The backup '{source}' is damaged: it does not hold what was saved.",
             hint="Take another backup file; nothing was changed.",
         )
 

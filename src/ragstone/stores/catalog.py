@@ -15,7 +15,7 @@ from ragstone.errors import NotFoundError, StoreError
 from ragstone.stages import CatalogCounts, Change, NewDocument, Vectors, Within
 from ragstone.stores import journal, rows, scope
 from ragstone.stores.database import Database
-from ragstone.stores.schema import changes, chunks, collections, documents, sources
+from ragstone.stores.schema import changes, chunks, collections, counters, documents, sources
 from ragstone.types import Answer, Chunk, Document, Query
 
 _MOST_BOUND = 500
@@ -45,6 +45,8 @@ class SqlCatalog:
     def add_failure(self, document: Document) -> None:
         """Remember that a file could not be read. What its source held before stays in place."""
         with self.database.writing() as connection:
+            if _is_living(connection, document.id):
+                return  # the same bytes were read well before; that this time failed is only said
             _purge(connection, document.id)
             rows.insert_document(
                 connection, NewDocument(document, (), np.empty((0, 0), np.float32))
@@ -52,10 +54,13 @@ class SqlCatalog:
             if rows.held_by(connection, document.collection, document.source) is None:
                 rows.point(connection, document.collection, document.source, document.id)
 
-    def attach(self, collection: str, source: str, document_id: str) -> None:
+    def attach(self, collection: str, source: str, document_id: str) -> bool:
         with self.database.writing() as connection:
+            if not _is_living(connection, document_id):
+                return False
             _release(connection, collection, source, unless=document_id)
             rows.point(connection, collection, source, document_id)
+        return True
 
     def release(self, collection: str, source: str) -> None:
         with self.database.writing() as connection:
@@ -64,6 +69,10 @@ class SqlCatalog:
     def transaction(self) -> AbstractContextManager[Connection]:
         """One transaction, for the tables that stand beside the documents."""
         return self.database.writing()
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """The same for those who only look; it waits for nobody."""
+        return self.database.reading()
 
     def delete(self, document_id: str) -> None:
         with self.database.writing() as connection:
@@ -97,6 +106,11 @@ class SqlCatalog:
         with self.database.reading() as connection:
             row = connection.execute(query).first()
         return None if row is None else rows.document(row)
+
+    def identity(self) -> int:
+        query = select(counters.c.value).where(counters.c.name == "identity")
+        with self.database.reading() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def collections(self) -> list[str]:
         with self.database.reading() as connection:
@@ -177,6 +191,11 @@ class SqlCatalog:
         with self.database.writing() as connection:
             journal.record(connection, answer, query_log=query_log)
 
+    def forget_queries(self, *, older_than_days: int) -> None:
+        if older_than_days:
+            with self.database.writing() as connection:
+                journal.forget(connection, before=time.time() - 86_400 * older_than_days)
+
     def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]:
         with self.database.reading() as connection:
             return journal.queries(connection, skip=skip, limit=limit)
@@ -224,6 +243,16 @@ def _release(connection: Connection, collection: str, source: str, *, unless: st
         connection.execute(
             documents.update().where(documents.c.id == old).values(retired_at=time.time())
         )
+
+
+def _is_living(connection: Connection, document_id: str) -> bool:
+    """Whether a document is there, read well and not replaced."""
+    query = select(documents.c.id).where(
+        documents.c.id == document_id,
+        documents.c.status == "indexed",
+        documents.c.retired_at.is_(None),
+    )
+    return connection.execute(query).first() is not None
 
 
 def _purge(connection: Connection, document_id: str) -> bool:

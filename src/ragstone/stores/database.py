@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from ragstone.errors import SettingsError, StoreBusyError, StoreError
@@ -22,14 +22,14 @@ from ragstone.stores.migrate import is_current, upgrade
 _SQLITE_HEAD = b"SQLite format 3\x00"
 _BUSY_SECONDS = 30
 _CONNECT_SECONDS = 10
-# Any number will do, as long as every Ragstone takes the same one while it changes the schema.
-_SCHEMA_LOCK = 727_424_663
+# Any number will do, as long as every Ragstone takes the same one.
+_WRITER_LOCK = 727_424_663
 
 
 class Database:
     """Connections to one database whose schema is this version's."""
 
-    def __init__(self, url: str, *, where: str, directory: Path | None = None) -> None:
+    def __init__(self, url: str | URL, *, where: str, directory: Path | None = None) -> None:
         self.where = where
         self._directory = directory
         self._engine = _engine(url)
@@ -39,7 +39,8 @@ class Database:
     def in_directory(cls, directory: Path) -> Database:
         path = directory / "catalog.db"
         _refuse_other_file(path)
-        return cls(f"sqlite:///{path}", where=f"'{path}'", directory=directory)
+        url = URL.create("sqlite", database=str(path))  # a path may hold ? and #
+        return cls(url, where=f"'{path}'", directory=directory)
 
     @classmethod
     def at_url(cls, url: str) -> Database:
@@ -61,6 +62,10 @@ class Database:
         """One transaction, committed as a whole or not at all."""
         engine = self._engine.execution_options(ragstone_writes=True)
         with self._explained(), engine.begin() as connection:
+            if not self.is_sqlite:
+                # One writer at a time, as in SQLite: the numbers of changes must become visible
+                # in their order, or an index would read past one that is not there yet.
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
             yield connection
 
     def close(self) -> None:
@@ -71,8 +76,6 @@ class Database:
             if is_current(connection, where=self.where):
                 return
         with self._one_at_a_time(), self.writing() as connection:
-            if not self.is_sqlite:
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
             upgrade(connection, where=self.where)
 
     def _one_at_a_time(self) -> AbstractContextManager[None]:
@@ -108,7 +111,7 @@ def _refuse_other_file(path: Path) -> None:
         )
 
 
-def make_url_or_refuse(url: str) -> Any:
+def make_url_or_refuse(url: str | URL) -> URL:
     try:
         return make_url(url)
     except ArgumentError as error:
@@ -118,7 +121,7 @@ def make_url_or_refuse(url: str) -> Any:
         ) from error
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str | URL) -> Engine:
     address = make_url_or_refuse(url)
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+pg8000")
@@ -128,7 +131,7 @@ def _engine(url: str) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
-        return create_engine(
+        engine = create_engine(
             address, pool_pre_ping=True, connect_args={"timeout": _CONNECT_SECONDS}
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
@@ -136,6 +139,15 @@ def _engine(url: str) -> Engine:
             f"No driver for {address.get_backend_name()} is installed.",
             hint="Try: pip install 'ragstone[postgres]'",
         ) from error
+    event.listen(engine, "connect", _configure_postgres)
+    return engine
+
+
+def _configure_postgres(connection: Any, _record: object) -> None:
+    # The limit was for connecting; a statement may wait longer for its turn.
+    sock = getattr(connection, "_usock", None)
+    if sock is not None:
+        sock.settimeout(None)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -89,6 +89,7 @@ class DenseIndex:
         depth = int(max(_LEAST_DEPTH, 3 * limit) * total / max(1, count))
         while True:
             rows = codes.nearest(vector, min(depth, total))
+            rows = rows[rows < total]  # the codes may have grown for a newer view of the file
             if allowed is not None:
                 rows = rows[allowed[rows]]
             if len(rows) >= min(limit, count) or depth >= total:

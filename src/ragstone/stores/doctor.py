@@ -65,6 +65,7 @@ def _embedder(embedder: Embedder) -> Finding:
 
 def _collection(catalog: Catalog, index: Index, collection: str, *, repair: bool) -> Finding:
     subject = f"collection {collection}"
+    index.refresh(collection)
     kept = catalog.counts(collection)
     found = index.counts(collection)
     what = f"{kept.documents:,} documents, {kept.chunks:,} chunks"

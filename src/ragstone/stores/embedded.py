@@ -37,6 +37,9 @@ _CATCH_UP_SECONDS = 1.0
 _UNWRITTEN_SHARE = 0.25
 _GROWTH_UNTIL_TRAINED = 4
 _DEAD_SHARE = 0.25
+# tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError.
+_DAMAGE = (OSError, ValueError, RuntimeError)
+_LOOKS = 3
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class EmbeddedIndex:
         self._directory = directory
         self._dimension = dimension
         self._lock_timeout_s = lock_timeout_s
+        self._nothing = Manifest(dimension, catalog.identity())
         self._shelves: dict[str, _Shelf] = {}
         self._opening = threading.RLock()
 
@@ -69,7 +73,7 @@ class EmbeddedIndex:
 
     def rebuild(self, collection: str) -> None:
         with writing(self._directory, timeout_s=self._lock_timeout_s):
-            self._take_in(collection, Manifest(self._dimension))
+            self._take_in(collection, self._nothing)
 
     def counts(self, collection: str) -> IndexCounts:
         shelf = self._shelf(collection)
@@ -97,21 +101,21 @@ class EmbeddedIndex:
         return self._directory / collection
 
     def _refresh(self, collection: str, *, timeout_s: float) -> None:
-        before = manifests.read(self._folder(collection), dimension=self._dimension)
+        before = manifests.read(self._folder(collection), self._nothing)
         if not self._catalog.changes(collection, after=before.seq, limit=1):
             return
         with writing(self._directory, timeout_s=timeout_s):
             # Another process may have been faster.
-            before = manifests.read(self._folder(collection), dimension=self._dimension)
+            before = manifests.read(self._folder(collection), self._nothing)
             self._take_in(collection, before)
 
     def _take_in(self, collection: str, before: Manifest) -> None:
         """Follow the changes after a manifest; if its files are damaged, from the beginning."""
         try:
             self._follow(collection, before)
-        except (OSError, ValueError, RuntimeError) as error:
-            # tantivy reports missing, damaged and unwritable files as ValueError, faiss as
-            # RuntimeError.
+        except _DAMAGE as error:
+            shelf = self._folder(collection)
+            manifests.clear_unpublished(shelf, manifests.read(shelf, self._nothing))
             if not before.seq:
                 raise StoreError(
                     f"The index of '{collection}' cannot be written: {error}.",
@@ -119,7 +123,7 @@ class EmbeddedIndex:
                     "and are indexed at the next start.",
                 ) from error
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
-            self._take_in(collection, Manifest(self._dimension))
+            self._take_in(collection, self._nothing)
 
     def _follow(self, collection: str, before: Manifest) -> None:
         """Apply all changes after a manifest. From nothing, it is published only when whole, so
@@ -131,7 +135,7 @@ class EmbeddedIndex:
         for batch in self._batches(collection, before.seq):
             after = self._apply(shelf, after, batch)
             if before.seq:
-                self._publish(shelf, after)
+                after = self._publish(shelf, after)
         if not before.seq and after.seq:
             self._publish(shelf, after)
 
@@ -160,7 +164,8 @@ class EmbeddedIndex:
         dead = joined(sorted([*before.dead_ranges(), *removed], key=lambda keys: keys.start))
         return replace(before, seq=batch[-1].seq, rows=rows, dead=_pairs(dead))
 
-    def _publish(self, shelf: Path, given: Manifest) -> None:
+    def _publish(self, shelf: Path, given: Manifest) -> Manifest:
+        """Make a manifest what readers see, tidied up where that is due."""
         file = VectorFile.open(
             given.dense_folder(shelf), dimension=self._dimension, rows=given.rows
         )
@@ -169,6 +174,7 @@ class EmbeddedIndex:
         if given.rows > EXACT_ROWS and given.dimension % 8 == 0:
             given = _coded(shelf, given, file)
         manifests.write(shelf, given)
+        return given
 
     def _shelf(self, collection: str) -> _Shelf:
         """The open index of a collection, opened again when any process has written."""
@@ -179,32 +185,53 @@ class EmbeddedIndex:
                 return held
             held.checked_at = time.monotonic()
         with self._opening:
-            self._catch_up(collection)
+            self._catch_up(collection, held)
             if held is None or held.stamp != manifests.stamp(folder):
                 held = self._shelves[collection] = self._open(collection, held)
         return held
 
-    def _catch_up(self, collection: str) -> None:
-        """Take in what a writer acknowledged and then died before indexing."""
+    def _catch_up(self, collection: str, held: _Shelf | None) -> None:
+        """Take in what a writer acknowledged and then died before indexing. Whoever has an index
+        goes on with it when that fails; whoever has none must wait for it."""
+        ready = manifests.read(self._folder(collection), self._nothing).seq > 0
         try:
-            self._refresh(collection, timeout_s=0)
+            self._refresh(collection, timeout_s=0 if ready else self._lock_timeout_s)
         except StoreBusyError:
+            if not ready:
+                raise
             log.debug("another process is bringing the index of %r up to date", collection)
+        except StoreError as error:
+            if held is None:
+                raise
+            log.warning("the index of %r is not up to date: %s", collection, error)
 
     def _open(self, collection: str, held: _Shelf | None) -> _Shelf:
         try:
-            return self._read(collection, held)
-        except (OSError, ValueError, RuntimeError) as error:
+            return self._read_steadily(collection, held)
+        except _DAMAGE as error:
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
-            with writing(self._directory, timeout_s=self._lock_timeout_s):
-                manifests.remove(self._folder(collection))
-                self._take_in(collection, Manifest(self._dimension))
-            return self._read(collection, None)
+        with writing(self._directory, timeout_s=self._lock_timeout_s):
+            try:
+                return self._read(collection, None)  # somebody else may have built it meanwhile
+            except _DAMAGE:
+                self._take_in(collection, self._nothing)
+                return self._read(collection, None)
+
+    def _read_steadily(self, collection: str, held: _Shelf | None) -> _Shelf:
+        """Read again when a writer has replaced the files between two looks."""
+        for _ in range(_LOOKS):
+            stamp = manifests.stamp(self._folder(collection))
+            try:
+                return self._read(collection, held)
+            except _DAMAGE:
+                if stamp == manifests.stamp(self._folder(collection)):
+                    raise
+        return self._read(collection, held)
 
     def _read(self, collection: str, held: _Shelf | None) -> _Shelf:
         folder = self._folder(collection)
         stamp = manifests.stamp(folder)
-        now = manifests.read(folder, dimension=self._dimension)
+        now = manifests.read(folder, self._nothing)
         file = VectorFile.open(now.dense_folder(folder), dimension=self._dimension, rows=now.rows)
         codes = self._codes(folder, now, held)
         if codes is not None:

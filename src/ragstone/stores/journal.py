@@ -40,6 +40,10 @@ def record(connection: Connection, answer: Answer, *, query_log: str) -> None:
     )
 
 
+def forget(connection: Connection, *, before: float) -> None:
+    connection.execute(table.delete().where(table.c.created_at < before))
+
+
 def queries(connection: Connection, *, skip: int, limit: int) -> list[dict[str, Any]]:
     """Newest first."""
     newest = table.c.created_at.desc(), table.c.id

@@ -7,7 +7,6 @@ other values its head is scored again from the stored terms, by the exact formul
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -163,7 +162,7 @@ class KeywordIndex:
     def _average_length(self) -> float:
         # Once per commit, since every commit is seen through a new object.
         request = {"mean": {"avg": {"field": "length"}}}
-        reply = self._searcher.aggregate(Query.all_query(), json.loads(json.dumps(request)))
+        reply = self._searcher.aggregate(Query.all_query(), request)
         return float(reply["mean"]["value"] or 1.0)
 
 

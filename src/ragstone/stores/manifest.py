@@ -17,7 +17,7 @@ from ragstone.stores.files import replace_file
 log = logging.getLogger(__name__)
 
 # Counts up when an index must be built again.
-FORMAT = 5
+FORMAT = 6
 _NAME = "manifest.json"
 
 
@@ -26,6 +26,7 @@ class Manifest:
     """`generation` numbers the folders; `dead` are spans of keys (first, count)."""
 
     dimension: int
+    catalog: int
     format: int = FORMAT
     seq: int = 0
     keyword_generation: int = 0
@@ -51,37 +52,37 @@ class Manifest:
         return self.dense_folder(shelf) / f"codes-{self.code_rows}.faiss"
 
 
-def read(shelf: Path, *, dimension: int) -> Manifest:
-    """What is on the disk; a manifest that is missing, damaged or foreign counts as nothing."""
+def read(shelf: Path, nothing: Manifest) -> Manifest:
+    """What is on the disk. A manifest that is missing, damaged, of another format or dimension,
+    or that follows another catalog, counts as `nothing`."""
     try:
         fields = json.loads((shelf / _NAME).read_bytes())
         fields["dead"] = tuple((int(first), int(count)) for first, count in fields["dead"])
-        manifest = Manifest(**fields)
+        found = Manifest(**fields)
     except OSError:
-        return Manifest(dimension)
+        return nothing
     except (ValueError, KeyError, TypeError) as error:
         log.warning("the manifest of the index %s is damaged: %s", shelf.name, error)
-        return Manifest(dimension)
-    return manifest if (manifest.format, manifest.dimension) == (FORMAT, dimension) else (
-        Manifest(dimension)
-    )  # fmt: skip
+        return nothing
+    same = ("format", "dimension", "catalog")
+    return found if all(getattr(found, n) == getattr(nothing, n) for n in same) else nothing
 
 
 def write(shelf: Path, manifest: Manifest) -> None:
     """Publish, then clear away what is no longer named."""
     replace_file(shelf / _NAME, json.dumps(asdict(manifest)).encode())
-    named = {manifest.keyword_folder(shelf), manifest.dense_folder(shelf)}
-    for folder in shelf.iterdir():
-        if folder.is_dir() and folder not in named:
-            shutil.rmtree(folder, ignore_errors=True)
+    clear_unpublished(shelf, manifest)
     for codes in manifest.dense_folder(shelf).glob("codes-*.faiss"):
         if codes != manifest.codes_file(shelf):
             codes.unlink(missing_ok=True)
 
 
-def remove(shelf: Path) -> None:
-    """Forget what is there; the next refresh builds it again."""
-    (shelf / _NAME).unlink(missing_ok=True)
+def clear_unpublished(shelf: Path, published: Manifest) -> None:
+    """Remove the folders that a failed build left; they may fill the disk."""
+    named = {published.keyword_folder(shelf), published.dense_folder(shelf)}
+    for folder in shelf.glob("*-*"):
+        if folder.is_dir() and folder not in named:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def stamp(shelf: Path) -> tuple[int, int] | None:

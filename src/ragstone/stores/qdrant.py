@@ -8,6 +8,8 @@ are fixed when a chunk is written: asking with others is refused.
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 import uuid
 import zlib
@@ -35,6 +37,7 @@ _DENSE, _SPARSE = "dense", "terms"
 _BATCH_POINTS = 256
 _BATCH_CHANGES = 200
 _FIRST_WAIT_S = 0.2
+_CATCH_UP_SECONDS = 1.0
 # Chunks are sized in tokens, so their lengths in terms vary little; the first batch tells.
 _TYPICAL_LENGTH = 120.0
 
@@ -51,14 +54,20 @@ class QdrantIndex:
         self._client = QdrantClient(
             url=settings.qdrant_url,
             api_key=settings.qdrant_api_key.get_secret_value() or None,
-            timeout=int(settings.qdrant_timeout_s),
+            timeout=math.ceil(settings.qdrant_timeout_s),
             check_compatibility=False,
         )
         wanted = settings.qdrant_read_consistency
         self._consistency = None if wanted is None else models.ReadConsistencyType(wanted)
         self._ready: set[str] = set()
+        self._checked: dict[str, float] = {}
+        self._refreshing = threading.Lock()
 
     def refresh(self, collection: str) -> None:
+        with self._refreshing:
+            self._follow(collection)
+
+    def _follow(self, collection: str) -> None:
         state = self._state(collection)
         while changes := self._catalog.changes(
             collection, after=state["seq"], limit=_BATCH_CHANGES
@@ -124,6 +133,7 @@ class QdrantIndex:
     def _search(
         self, collection: str, asked: Any, using: str, limit: int, within: Within | None
     ) -> list[Found]:
+        self._catch_up(collection)
         if limit < 1 or not self._exists(collection):
             return []
         reply = self._call(
@@ -136,6 +146,13 @@ class QdrantIndex:
         )  # fmt: skip
         found = [Found(int(point.id), float(point.score)) for point in reply.points]
         return sorted(found, key=lambda hit: (-hit.score, hit.key))
+
+    def _catch_up(self, collection: str) -> None:
+        """Take in what a writer acknowledged and then died before indexing."""
+        now = time.monotonic()
+        if now - self._checked.get(collection, -math.inf) > _CATCH_UP_SECONDS:
+            self._checked[collection] = now
+            self.refresh(collection)
 
     def _apply(
         self, collection: str, state: dict[str, Any], changes: Sequence[Change]
@@ -224,15 +241,20 @@ class QdrantIndex:
             partial(self._client.retrieve, self._states(), [_state_id(collection)])
         )
         state = dict(records[0].payload or {}) if records else dict(_NOTHING)
-        wanted = {"format": _FORMAT, "k1": self._k1, "b": self._b}
+        wanted = self._stamp()
         if state["seq"] and any(state.get(name) != value for name, value in wanted.items()):
             self._call(partial(self._client.delete_collection, self._name(collection)))
             self._ready.discard(collection)
             return dict(_NOTHING)
         return state
 
+    def _stamp(self) -> dict[str, Any]:
+        """What an index must have been written for to be used."""
+        identity = str(self._catalog.identity())  # as text: it is longer than a JSON number
+        return {"format": _FORMAT, "k1": self._k1, "b": self._b, "catalog": identity}
+
     def _save_state(self, collection: str, state: dict[str, Any]) -> None:
-        payload = {**state, "format": _FORMAT, "k1": self._k1, "b": self._b}
+        payload = {**state, **self._stamp()}
         point = models.PointStruct(id=_state_id(collection), vector=[0.0], payload=payload)
         self._call(partial(self._client.upsert, self._states(), [point], wait=True))
         if not state["seq"]:

@@ -6,6 +6,7 @@ catalog has worked out: never another answer, only a longer request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,6 +72,8 @@ def _compared(condition: Condition) -> Any:
         empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
         return models.Filter(must_not=[empty]) if value else empty
     if condition.operator == "in":
+        if not value:
+            raise _CannotSayError  # Qdrant takes no condition for no limit
         return models.Filter(should=[_equal(condition.field, key, one) for one in value])
     if condition.operator == "eq":
         return _equal(condition.field, key, value)
@@ -99,7 +102,12 @@ def _number(field: str, value: Any) -> float:
     return moment
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
 def _path(field: str) -> str:
+    if not _PLAIN.fullmatch(field):
+        raise _CannotSayError
     if field in CHUNK_FIELDS or field in DOCUMENT_FIELDS:
         return field
     return f"metadata.{field.removeprefix('metadata.')}"

@@ -34,6 +34,7 @@ class Transactions(Protocol):
     """A catalog that lets others into its database."""
 
     def transaction(self) -> AbstractContextManager[Connection]: ...
+    def reading(self) -> AbstractContextManager[Connection]: ...
 
 
 class SqlIntakeRecords:
@@ -45,7 +46,7 @@ class SqlIntakeRecords:
     def seen(self, collection: str) -> dict[str, SeenFile]:
         columns = [column for column in files.c if column.name != "collection"]
         query = select(*columns).where(files.c.collection == collection)
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             found = (row._asdict() for row in connection.execute(query))
             return {
                 fields["path"]: SeenFile(**fields | {"hint": fields["hint"] or ""})
@@ -70,7 +71,7 @@ class SqlIntakeRecords:
             sources.c.source >= prefix,
             sources.c.source < prefix + "\U0010ffff",
         )
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             return {row.source: row.document_id for row in connection.execute(query)}
 
     def is_living(self, document_id: str) -> bool:
@@ -79,7 +80,7 @@ class SqlIntakeRecords:
             documents.c.status == "indexed",
             documents.c.retired_at.is_(None),
         )
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             return connection.execute(query).first() is not None
 
     def vectors_of(self, document_id: str) -> dict[str, Vectors]:
@@ -88,7 +89,7 @@ class SqlIntakeRecords:
             .where(chunks.c.document_id == document_id)
             .order_by(chunks.c.key)
         )
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             return {
                 rows.chunk(row).contextual_text: rows.vector(row.embedding)
                 for row in connection.execute(query)
@@ -107,7 +108,7 @@ class SqlIntakeRecords:
 
     def lines(self, document_id: str) -> list[LineBox]:
         query = select(page_lines.c.lines).where(page_lines.c.document_id == document_id)
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             packed = connection.scalar(query)
         return [] if packed is None else [LineBox(*box) for box in json.loads(
             zlib.decompress(packed))]  # fmt: skip
@@ -141,7 +142,7 @@ class SqlIntakeRecords:
             .where(upload_files.c.upload_id == upload_id)
             .order_by(upload_files.c.position)
         )
-        with self._catalog.transaction() as connection:
+        with self._catalog.reading() as connection:
             row = connection.execute(select(uploads).where(uploads.c.id == upload_id)).first()
             if row is None:
                 raise NotFoundError(

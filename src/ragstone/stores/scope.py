@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from ragstone.filters import Filter, all_of, decide, is_in
+from ragstone.filters import CHUNK_FIELDS, Filter, all_of, decide, is_in
 from ragstone.stores.schema import chunks, documents
 from ragstone.types import Query
 
@@ -49,7 +49,7 @@ def allowed_keys(connection: Connection, collection: str, given: Filter) -> tupl
 def document_fields(row: Any) -> Mapping[str, Any]:
     """What a filter can ask of a document; its own fields hide metadata of the same name."""
     return {
-        **row.metadata,
+        **{name: value for name, value in row.metadata.items() if name not in CHUNK_FIELDS},
         "document_id": row.id,
         "document_name": row.name,
         "upload_id": row.upload_id,

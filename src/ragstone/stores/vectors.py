@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ragstone.stores.files import sync_directory
+
 # Single precision: bringing 300 half-precision vectors to it costs more than finding them.
 _VECTOR, _KEY = np.dtype("<f4"), np.dtype("<i8")
 _COPIED_ROWS = 16_384
@@ -52,6 +54,7 @@ def append(folder: Path, *, rows: int, keys: Sequence[int], vectors: NDArray[np.
     width = vectors.shape[1] * _VECTOR.itemsize
     _write_at(_keys(folder), rows * _KEY.itemsize, np.asarray(keys, _KEY).tobytes())
     _write_at(_vectors(folder), rows * width, vectors.astype(_VECTOR).tobytes())
+    sync_directory(folder)
     return rows + len(keys)
 
 
