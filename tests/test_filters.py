@@ -71,11 +71,12 @@ def test_a_filter_is_not_nested_without_end() -> None:
 @pytest.mark.parametrize(
     ("typed", "parsed"),
     [
+        ("tags=2020", Condition("tags", "in", (2020, "2020"))),
         ("year>=2020", Condition("year", "gte", 2020)),
         ("year < 2020.5", Condition("year", "lt", 2020.5)),
         ("tags=contract", Condition("tags", "eq", "contract")),
         ("tags=a, b", Condition("tags", "in", ("a", "b"))),
-        ("draft=true", Condition("draft", "eq", True)),
+        ("draft=true", Condition("draft", "in", (True, "true"))),
         ("author!=Ada", Not(Condition("author", "eq", "Ada"))),
     ],
 )

@@ -179,6 +179,51 @@ def test_a_collection_grows_past_the_exact_size_and_shrinks_again(
     assert not np.any(index.vectors("c", [1]))
 
 
+def test_compaction_in_the_middle_of_a_long_refresh_loses_nothing(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.stores.embedded.EXACT_ROWS", 40)
+    monkeypatch.setattr("ragstone.stores.embedded._BATCH_CHUNKS", 25)
+    index = opened(catalog, tmp_path)
+    vectors = unit_vectors(200, seed=4)
+    for at in range(10):
+        texts = [f"chunk {at * 20 + row}" for row in range(20)]
+        part = vectors[at * 20 : (at + 1) * 20]
+        catalog.add([new_document(f"n{at}", texts, vectors=part)], embedder=EMBEDDER)
+    index.refresh("c")
+    for at in range(7):
+        catalog.delete(f"c-n{at}-1")
+    index.refresh("c")
+    counts = index.counts("c")
+    assert (counts.dense, counts.keyword) == (60, 60)
+    assert keys_of(index.dense("c", vectors[170], limit=1)) == [171]
+
+
+def test_an_index_of_another_catalog_is_built_again(tmp_path: Path) -> None:
+    first = SqlCatalog.in_directory(tmp_path)
+    fill(first, 5)
+    opened(first, tmp_path).refresh("c")
+    first.close()
+    for left in tmp_path.glob("catalog.db*"):  # as the hint for a damaged catalog says
+        left.unlink()
+    second = SqlCatalog.in_directory(tmp_path)
+    second.add([new_document("other", ["thunder"])], embedder=EMBEDDER)
+    index = opened(second, tmp_path)
+    assert wind(index) == 0
+    assert near(index) == 1
+    second.close()
+
+
+def test_a_reader_without_an_index_waits_rather_than_finding_nothing(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    fill(catalog)
+    reader = opened(catalog, tmp_path, lock_timeout_s=0.2)
+    with writing(tmp_path / "index", timeout_s=1), pytest.raises(StoreBusyError):
+        wind(reader)
+    assert wind(reader) == 4
+
+
 def test_a_second_writer_waits_and_is_told(catalog: SqlCatalog, tmp_path: Path) -> None:
     fill(catalog)
     index = opened(catalog, tmp_path, lock_timeout_s=0.2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,35 @@ class CatalogConformance:
         assert catalog.counts("c").documents == 1
         catalog.release("c", "copy of a")
         assert catalog.counts("c").documents == 0
+
+    def test_a_copy_of_what_is_gone_is_not_attached(self, catalog: Catalog) -> None:
+        catalog.add([new_document("a", ["Old."])], embedder=EMBEDDER)
+        catalog.add([new_document("a", ["New."], version=2)], embedder=EMBEDDER)
+        assert not catalog.attach("c", "moved", "c-a-1")
+        assert catalog.current("c", "moved") is None
+        assert catalog.attach("c", "moved", "c-a-2")
+
+    def test_a_failed_reading_never_removes_what_was_read_well(self, catalog: Catalog) -> None:
+        good = new_document("a", ["Good."])
+        catalog.add([good], embedder=EMBEDDER)
+        catalog.add_failure(replace(good.document, status="failed", error="Too slow."))
+        assert catalog.document("c-a-1").status == "indexed"
+        assert catalog.counts("c").chunks == 1
+
+    def test_old_queries_are_forgotten(self, catalog: Catalog) -> None:
+        for days, query_id in ((10, "old"), (1, "new")):
+            trace = {"started_at": time.time() - 86_400 * days, "spans": []}
+            catalog.record(
+                Answer(query_id, "Why?", "c", "So.", "answered", trace=trace), query_log="full"
+            )
+        catalog.forget_queries(older_than_days=0)
+        assert len(catalog.queries()) == 2
+        catalog.forget_queries(older_than_days=5)
+        assert [entry["query_id"] for entry in catalog.queries()] == ["new"]
+
+    def test_every_catalog_has_a_number_of_its_own(self, catalog: Catalog) -> None:
+        assert catalog.identity() > 0
+        assert catalog.identity() == catalog.identity()
 
     def test_keys_are_consecutive_and_never_used_twice(self, catalog: Catalog) -> None:
         catalog.add([new_document("a", ["1", "2"]), new_document("b", ["3"])], embedder=EMBEDDER)
