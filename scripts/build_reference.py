@@ -25,7 +25,7 @@ from ragstone.cli.main import app
 from ragstone.settings import PRESETS, allowed_values, load_settings, preset_values
 
 ROOT = Path(__file__).parents[1]
-QUESTION = "What is the rent for the ridge?"
+QUESTION = "What interest is charged on rent that arrives late?"
 BEGIN, END = "<!-- answer: written by make reference -->", "<!-- end of answer -->"
 MADE = "<!-- Written by `make reference`; edit the source, not this page. -->"
 

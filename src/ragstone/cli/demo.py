@@ -15,8 +15,8 @@ from ragstone.cli.terminal import out, print_answer
 COLLECTION = "demo"
 QUESTIONS = (
     "How much notice do we have to give if we want to end the café contract?",
-    "How heavy is the main mirror of the big telescope?",
-    "How much did the Halden reflector cost when it was built?",
+    "How long do the batteries keep the telescope running in a power cut?",
+    "What does a glass of wine cost in the café?",
 )
 
 
