@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from ragstone.models.remember import RememberedVectors
 from ragstone.plugins import PartContext, find
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ladder import Ladder
 from ragstone.query.pipeline import Pipeline
-from ragstone.query.recent import RecentVectors
 from ragstone.query.refine.filter import SimilarityFilter
 from ragstone.query.refine.select import Deduplicator, MmrSelector
 from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
@@ -24,7 +24,7 @@ def assemble(
     context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder
 ) -> Pipeline:
     settings = context.settings
-    recent = RecentVectors(context.embedder)
+    recent = RememberedVectors(context.embedder)
     hybrid = HybridRetriever(catalog, context.index, recent, settings.retrieve, ladder)
     ground = settings.ground
     return Pipeline(
@@ -62,7 +62,7 @@ def _refiners(context: PartContext) -> list[Refiner]:
 
 
 def _understander(
-    context: PartContext, recent: RecentVectors, provider: Provider, ladder: Ladder
+    context: PartContext, recent: RememberedVectors, provider: Provider, ladder: Ladder
 ) -> Understander:
     settings = context.settings
 

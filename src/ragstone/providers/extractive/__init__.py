@@ -6,13 +6,13 @@ The same question over the same documents gives the same answer.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from ragstone.models.remember import RememberedVectors
 from ragstone.plugins import PartContext
 from ragstone.providers.extractive.features import (
     Candidate,
@@ -117,41 +117,6 @@ def quoted(one: Candidate) -> str:
     """
     text = in_words(one.header, one.text) if one.header else " ".join(one.text.split())
     return neutral(text)
-
-
-class RememberedVectors:
-    """An embedder that remembers what it has embedded: words and sentences come back often."""
-
-    def __init__(self, embedder: Embedder, *, most: int = 20_000) -> None:
-        self._embedder = embedder
-        self._most = most
-        self._vectors: OrderedDict[str, Vectors] = OrderedDict()
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dimension(self) -> int:
-        return self._embedder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._embedder.max_tokens
-
-    def token_starts(self, text: str) -> Sequence[int]:
-        return self._embedder.token_starts(text)
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        known = {text: self._vectors[text] for text in texts if text in self._vectors}
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, self._embedder.embed(new), strict=True))
-        for text in dict.fromkeys(texts):
-            self._vectors[text] = known[text]
-            self._vectors.move_to_end(text)
-        while len(self._vectors) > self._most:
-            self._vectors.popitem(last=False)
-        return np.array([known[text] for text in texts], dtype=np.float32)
 
 
 def build(context: PartContext) -> ExtractiveProvider:
