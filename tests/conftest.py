@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.settings import Settings, load_settings
+
+# A run in the background ignores Ctrl-C and so would every process that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
