@@ -106,10 +106,10 @@ def _marked(text: str, style: str) -> Text:
 
 
 def _first_of_each(answer: Answer) -> list[tuple[int, Any]]:
-    first: dict[tuple[int, int], Any] = {}
+    first: dict[tuple[int, int, int], Any] = {}
     for citation in answer.citations:
-        first.setdefault((citation.number, citation.start), citation)
-    return [(number, citation) for (number, _), citation in first.items()]
+        first.setdefault((citation.number, citation.start, citation.end), citation)
+    return [(number, citation) for (number, _, _), citation in first.items()]
 
 
 def _figures(answer: Answer) -> str:

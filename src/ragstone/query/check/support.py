@@ -72,7 +72,10 @@ def best_support(
     claim: str, text: str, parts: Sequence[Unit], embedder: Embedder | None
 ) -> Support:
     """The best window of a text for a claim. Without an embedder words alone decide."""
-    windows = sorted(_windows(claim, text, parts), key=lambda w: -(w.overlap + w.content))
+    # Of windows that carry a claim equally well the shortest is what a reader wants to see.
+    windows = sorted(
+        _windows(claim, text, parts), key=lambda w: (-(w.overlap + w.content), w.end - w.start)
+    )
     if not windows:
         return Support(0, 0, 0.0, 0.0)
     first = windows[0]
