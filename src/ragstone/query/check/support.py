@@ -72,7 +72,6 @@ def best_support(
     claim: str, text: str, parts: Sequence[Unit], embedder: Embedder | None
 ) -> Support:
     """The best window of a text for a claim. Without an embedder words alone decide."""
-    # Of windows that carry a claim equally well the shortest is what a reader wants to see.
     windows = sorted(
         _windows(claim, text, parts), key=lambda w: (-(w.overlap + w.content), w.end - w.start)
     )
@@ -85,7 +84,12 @@ def best_support(
         meant = probability(support_features(claim, sentences, embedder))
     judged = [_judged(claim, window, text, meant) for window in windows[:_WINDOWS_COMPARED]]
     near = [one for one in judged if one.overlap >= NEARLY_A_QUOTATION]
-    return max(near or judged, key=lambda one: (one.score, one.overlap, -one.start))
+    return max(near or judged, key=_preferred)
+
+
+def _preferred(one: Support) -> tuple[float, float, int, int]:
+    """The best; of equally good ones the shortest, which is what a reader wants to see."""
+    return one.score, one.overlap, one.start - one.end, -one.start
 
 
 def _windows(claim: str, text: str, parts: Sequence[Unit]) -> list[_Window]:
