@@ -37,7 +37,7 @@ tools: ## Fetch the Qdrant server that the tests start (they skip without it)
 
 tests: $(DEV) tools ## Run the tests with coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest -n auto --dist loadfile
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
