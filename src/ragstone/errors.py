@@ -3,6 +3,8 @@
     RagstoneError              message, hint, retryable
     ├── SettingsError          a value, file or flag is wrong; nothing was started
     ├── InputError             the question or request itself cannot be used
+    ├── UnauthorizedError      no key, or one that opens nothing
+    ├── ForbiddenError         a key that does not open this
     ├── IngestError            one document could not be read
     ├── StoreError             the data directory, catalog or index cannot be used
     │   └── StoreBusyError     another process is writing; try again
@@ -35,6 +37,14 @@ class SettingsError(RagstoneError):
 
 class InputError(RagstoneError):
     """A question or request that is refused before any work is done."""
+
+
+class UnauthorizedError(RagstoneError):
+    """No key was sent, or it is unknown, expired or revoked."""
+
+
+class ForbiddenError(RagstoneError):
+    """A key that is good, but not for this."""
 
 
 class IngestError(RagstoneError):

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from ragstone import __version__
 from ragstone.engine import Engine
 from ragstone.server import errors
+from ragstone.server.auth import caller_of
 from ragstone.server.limits import BodyLimit, RequestId
 from ragstone.server.routes import check, documents, explain, health, query
+from ragstone.stores.keys import KeyRing
+
+# Doors that ask who is there. A new one belongs here; those below are open to everybody.
+DOORS = (query, explain, check, documents)
+OPEN_DOORS = (health,)
 
 
 def create_app(engine: Engine) -> FastAPI:
@@ -29,11 +35,11 @@ def create_app(engine: Engine) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.engine = engine
-    app.include_router(query.router)
-    app.include_router(explain.router)
-    app.include_router(check.router)
-    app.include_router(documents.router)
-    app.include_router(health.router)
+    app.state.keys = KeyRing(engine.catalog)
+    for door in DOORS:
+        app.include_router(door.router, dependencies=[Depends(caller_of)])
+    for door in OPEN_DOORS:
+        app.include_router(door.router)
     errors.install(app)
     limits = engine.settings.server
     app.add_middleware(

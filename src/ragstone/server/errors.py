@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ragstone.errors import (
+    ForbiddenError,
     IngestError,
     InputError,
     NotFoundError,
@@ -19,6 +20,7 @@ from ragstone.errors import (
     SettingsError,
     StoreBusyError,
     StoreError,
+    UnauthorizedError,
 )
 from ragstone.server.schemas import Problem
 
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 # The first family that fits decides.
 _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
     (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (UnauthorizedError, HTTPStatus.UNAUTHORIZED),
+    (ForbiddenError, HTTPStatus.FORBIDDEN),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (IngestError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (SettingsError, HTTPStatus.BAD_REQUEST),
@@ -66,7 +70,9 @@ def problem(request: Request, status: int, detail: str, hint: str = "") -> JSONR
         hint=hint,
         request_id=getattr(request.state, "request_id", ""),
     )
-    return JSONResponse(body.model_dump(), status, media_type="application/problem+json")
+    # RFC 9110 wants to be told how to come in.
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
 def status_of(error: RagstoneError) -> HTTPStatus:

@@ -77,7 +77,7 @@ class SqlCatalog:
     def delete(self, document_id: str) -> None:
         with self.database.writing() as connection:
             if not _purge(connection, document_id):
-                raise _no_document(document_id)
+                raise no_document(document_id)
             connection.execute(sources.delete().where(sources.c.document_id == document_id))
 
     def document(self, document_id: str) -> Document:
@@ -85,7 +85,7 @@ class SqlCatalog:
         with self.database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
-            raise _no_document(document_id)
+            raise no_document(document_id)
         return rows.document(row)
 
     def documents(self, collection: str) -> list[Document]:
@@ -276,7 +276,7 @@ def _log_removal(connection: Connection, document_id: str) -> bool:
     return True
 
 
-def _no_document(document_id: str) -> NotFoundError:
+def no_document(document_id: str) -> NotFoundError:
     return NotFoundError(
         f"There is no document with the id '{document_id}'.",
         hint="List the documents with: ragstone documents",

@@ -54,11 +54,15 @@ def queries(connection: Connection, *, skip: int, limit: int) -> list[dict[str, 
 def query(connection: Connection, query_id: str) -> dict[str, Any]:
     row = connection.execute(select(table).where(table.c.id == query_id)).first()
     if row is None:
-        raise NotFoundError(
-            f"There is no query with the id '{query_id}'.",
-            hint="List the queries with: ragstone history",
-        )
+        raise no_query(query_id)
     return _entry(row)
+
+
+def no_query(query_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no query with the id '{query_id}'.",
+        hint="List the queries with: ragstone history",
+    )
 
 
 def used_chunk(source: Source) -> dict[str, Any]:

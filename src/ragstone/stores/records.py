@@ -145,10 +145,7 @@ class SqlIntakeRecords:
         with self._catalog.reading() as connection:
             row = connection.execute(select(uploads).where(uploads.c.id == upload_id)).first()
             if row is None:
-                raise NotFoundError(
-                    f"There is no upload with the id '{upload_id}'.",
-                    hint="The id is in the reply to the upload.",
-                )
+                raise no_upload(upload_id)
             return row._asdict() | {
                 "files": [dict(outcome._asdict()) for outcome in connection.execute(outcomes)]
             }
@@ -181,3 +178,10 @@ class SqlIntakeRecords:
 
 def _forget(connection: Connection, collection: str, path: str) -> None:
     connection.execute(files.delete().where(files.c.collection == collection, files.c.path == path))
+
+
+def no_upload(upload_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no upload with the id '{upload_id}'.",
+        hint="The id is in the reply to the upload.",
+    )

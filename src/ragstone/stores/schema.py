@@ -157,3 +157,18 @@ queries = Table(
     Column("answer", Text),
     Column("record", JSON, nullable=False),
 )
+
+# Who may come in. A key itself is never stored, only its SHA-256.
+keys = Table(
+    "keys",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("role", String, nullable=False),
+    # Names, or patterns such as "team-*".
+    Column("collections", JSON, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+)

@@ -13,7 +13,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from ragstone.engine import Engine
-from ragstone.errors import NotFoundError
+from ragstone.errors import ForbiddenError, NotFoundError
+from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
@@ -23,6 +24,8 @@ from ragstone.server.schemas import (
     Problem,
     UploadReply,
 )
+from ragstone.stages import IntakeRecords
+from ragstone.stores.records import no_upload
 from ragstone.types import DEFAULT_COLLECTION, IngestReport
 
 log = logging.getLogger(__name__)
@@ -75,6 +78,7 @@ _running: set[asyncio.Task[IngestReport]] = set()
 async def add_documents(
     request: Request,
     response: Response,
+    caller: CallerDep,
     collection: Annotated[str | None, Query(description="Where they go.")] = None,
     name: Annotated[str | None, Query(description="Of a document sent as plain text.")] = None,
     wait: Annotated[bool, Query(description="Reply when all are read.")] = True,
@@ -84,7 +88,9 @@ async def add_documents(
     With `wait=false` the reply comes at once, and `/v1/uploads/{id}` says how it goes.
     """
     engine = engine_of(request)
+    caller.require_writer()
     received = await receive(request, engine.originals, name=name, collection=collection)
+    _refuse_stranger(caller, received)
     upload_id = uuid.uuid4().hex
     if not wait:
         # Started by the engine's own loop, and it outlives this request.
@@ -96,6 +102,15 @@ async def add_documents(
     else:
         await _read(engine, received, upload_id)
     return UploadReply.of(await asyncio.to_thread(engine.records.upload, upload_id))
+
+
+def _refuse_stranger(caller: Caller, received: Received) -> None:
+    """The collection may stand in the body, so this comes after it was read."""
+    try:
+        caller.require_write(received.collection or DEFAULT_COLLECTION)
+    except ForbiddenError:
+        received.discard()
+        raise
 
 
 async def _begun(engine: Engine, upload_id: str, task: asyncio.Task[IngestReport]) -> None:
@@ -116,9 +131,10 @@ def _finished(task: asyncio.Task[IngestReport]) -> None:
 
 
 @router.post("/chat/{chat_id}/documents", responses=_PROBLEMS)
-async def add_chat_documents(chat_id: str, request: Request) -> ChatUploadReply:
+async def add_chat_documents(chat_id: str, request: Request, caller: CallerDep) -> ChatUploadReply:
     """Read documents for one chat; a bad file never fails the others."""
     engine = engine_of(request)
+    caller.require_write(f"chat_{chat_id}")
     received = await receive(request, engine.originals, collection=f"chat_{chat_id}")
     report = await _read(engine, received, uuid.uuid4().hex)
     return ChatUploadReply.of(report)
@@ -140,20 +156,22 @@ async def _read(engine: Engine, received: Received, upload_id: str) -> IngestRep
 @router.get("/v1/documents")
 async def list_documents(
     request: Request,
+    caller: CallerDep,
     collection: str = DEFAULT_COLLECTION,
     skip: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[DocumentSummary]:
     """The documents of a collection by name, also those that could not be read."""
+    caller.require_read(collection)
     documents = await asyncio.to_thread(engine_of(request).documents, collection)
     return [DocumentSummary.of(document) for document in documents[skip : skip + limit]]
 
 
 @router.get("/v1/documents/{document_id}", responses=_PROBLEMS)
-async def one_document(document_id: str, request: Request) -> DocumentReply:
+async def one_document(document_id: str, request: Request, caller: CallerDep) -> DocumentReply:
     """One document with its text; old versions too, until they expire."""
     engine = engine_of(request)
-    document = await asyncio.to_thread(engine.catalog.document, document_id)
+    document = await asyncio.to_thread(caller.readable_document, engine, document_id)
     return DocumentReply.of(document)
 
 
@@ -161,12 +179,13 @@ async def one_document(document_id: str, request: Request) -> DocumentReply:
 async def lines(
     document_id: str,
     request: Request,
+    caller: CallerDep,
     start: Annotated[int, Query(ge=0)] = 0,
     end: Annotated[int | None, Query(ge=0)] = None,
 ) -> list[dict[str, Any]]:
     """Where the lines of a span stand on their pages, in points from the lower left corner."""
     engine = engine_of(request)
-    engine.catalog.document(document_id)
+    caller.readable_document(engine, document_id)
     return [
         {name: getattr(line, name) for name in line.__slots__}
         for line in await asyncio.to_thread(engine.records.lines, document_id)
@@ -175,10 +194,10 @@ async def lines(
 
 
 @router.get("/v1/documents/{document_id}/original", responses=_PROBLEMS)
-async def original(document_id: str, request: Request) -> FileResponse:
+async def original(document_id: str, request: Request, caller: CallerDep) -> FileResponse:
     """The file as it came."""
     engine = engine_of(request)
-    document = await asyncio.to_thread(engine.catalog.document, document_id)
+    document = await asyncio.to_thread(caller.readable_document, engine, document_id)
     path = await asyncio.to_thread(engine.original, document)
     # Never shown in the browser: a document may be a hostile page.
     return FileResponse(
@@ -190,22 +209,33 @@ async def original(document_id: str, request: Request) -> FileResponse:
 
 
 @router.delete("/v1/documents/{document_id}", responses=_PROBLEMS, status_code=204)
-async def delete_document(document_id: str, request: Request) -> None:
+async def delete_document(document_id: str, request: Request, caller: CallerDep) -> None:
     """Delete a document completely: text, vectors, terms and the file."""
-    await engine_of(request).delete(document_id)
+    engine = engine_of(request)
+    document = await asyncio.to_thread(caller.readable_document, engine, document_id)
+    caller.require_write(document.collection)
+    await engine.delete(document_id)
 
 
 @router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
-async def upload(upload_id: str, request: Request) -> UploadReply:
+async def upload(upload_id: str, request: Request, caller: CallerDep) -> UploadReply:
     """How far an upload is, and what became of its files."""
-    return UploadReply.of(await asyncio.to_thread(engine_of(request).records.upload, upload_id))
+    records = engine_of(request).records
+    return UploadReply.of(await asyncio.to_thread(_readable_upload, records, caller, upload_id))
+
+
+def _readable_upload(records: IntakeRecords, caller: Caller, upload_id: str) -> dict[str, Any]:
+    found = records.upload(upload_id)
+    if not caller.may_read(found["collection"]):
+        raise no_upload(upload_id)
+    return found
 
 
 @router.get("/v1/uploads/{upload_id}/events", responses=_PROBLEMS)
-async def upload_events(upload_id: str, request: Request) -> StreamingResponse:
+async def upload_events(upload_id: str, request: Request, caller: CallerDep) -> StreamingResponse:
     """The same as server-sent events: `file` for each document, `done` at the end."""
     records = engine_of(request).records
-    await asyncio.to_thread(records.upload, upload_id)
+    await asyncio.to_thread(_readable_upload, records, caller, upload_id)
 
     async def events() -> AsyncIterator[str]:
         sent = 0

@@ -7,19 +7,22 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from ragstone.server.routes.query import engine_of
+from ragstone.server.auth import CallerDep
+from ragstone.server.routes.query import engine_of, readable_query
 from ragstone.server.schemas import Problem
 
 router = APIRouter(prefix="/v1", tags=["query"])
 
 
 @router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}})
-async def explain(query_id: str, request: Request, chunk_id: str | None = None) -> dict[str, Any]:
+async def explain(
+    query_id: str, request: Request, caller: CallerDep, chunk_id: str | None = None
+) -> dict[str, Any]:
     """The waterfall of a past query; with `chunk_id` the way of that one chunk."""
     engine = engine_of(request)
+    entry = readable_query(engine, caller, query_id)
     if chunk_id is None:
-        waterfall: dict[str, Any] = engine.catalog.query(query_id)["trace"]["waterfall"]
-        return {"query_id": query_id, **waterfall}
+        return {"query_id": query_id, **entry["trace"]["waterfall"]}
     found = engine.explain_past(query_id, chunk_id)
     return {
         "query_id": query_id,

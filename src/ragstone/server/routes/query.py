@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from ragstone.engine import Engine
+from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.schemas import Problem, QueryReply, QueryRequest
+from ragstone.stores.journal import no_query
 
 router = APIRouter(prefix="/v1", tags=["query"])
 
@@ -21,9 +23,18 @@ def engine_of(request: Request) -> Engine:
     return engine
 
 
+def readable_query(engine: Engine, caller: Caller, query_id: str) -> dict[str, Any]:
+    """An entry of the history; that one exists which they may not read is not told."""
+    entry = engine.catalog.query(query_id)
+    if not caller.may_read(entry["collection"]):
+        raise no_query(query_id)
+    return entry
+
+
 @router.post("/query", responses=_PROBLEMS)
-async def query(body: QueryRequest, request: Request) -> QueryReply:
+async def query(body: QueryRequest, request: Request, caller: CallerDep) -> QueryReply:
     """Answer a question from the documents of a collection, with citations."""
+    caller.require_read(body.collection)
     answer = await engine_of(request).ask(
         body.query,
         collection=body.collection,
@@ -41,14 +52,16 @@ async def query(body: QueryRequest, request: Request) -> QueryReply:
 @router.get("/queries")
 async def queries(
     request: Request,
+    caller: CallerDep,
     skip: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> list[dict[str, Any]]:
     """Past queries, newest first."""
-    return engine_of(request).catalog.queries(skip=skip, limit=limit)
+    entries = engine_of(request).catalog.queries(skip=skip, limit=limit)
+    return [entry for entry in entries if caller.may_read(entry["collection"])]
 
 
 @router.get("/queries/{query_id}", responses={404: {"model": Problem}})
-async def one_query(query_id: str, request: Request) -> dict[str, Any]:
+async def one_query(query_id: str, request: Request, caller: CallerDep) -> dict[str, Any]:
     """One query in full, with its trace."""
-    return engine_of(request).catalog.query(query_id)
+    return readable_query(engine_of(request), caller, query_id)
