@@ -104,8 +104,9 @@ class KeyRing:
 
     def recognise(self, secret: str) -> Key | None:
         """The key that a client sent, whatever its state; None when nobody has it."""
-        self._refresh()
-        digest, key = self._known.get(secret[len(_PREFIX) + 1 :].partition("_")[0], ("", None))
+        key_id = secret[len(_PREFIX) + 1 :].partition("_")[0]
+        self._refresh(_FRESH_S if key_id in self._known else 0)  # one just made opens at once
+        digest, key = self._known.get(key_id, ("", None))
         return key if hmac.compare_digest(digest, _digest(secret)) else None
 
     def any(self) -> bool:
@@ -114,8 +115,8 @@ class KeyRing:
         self._refresh()
         return bool(self._known)
 
-    def _refresh(self) -> None:
-        if time.monotonic() - self._read_at < _FRESH_S:
+    def _refresh(self, fresh_s: float = _FRESH_S) -> None:
+        if time.monotonic() - self._read_at < fresh_s:
             return
         with self._catalog.reading() as connection:
             rows = connection.execute(select(table)).all()
