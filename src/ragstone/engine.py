@@ -21,7 +21,7 @@ from ragstone.errors import InputError
 from ragstone.filters import Filter, parse_filter
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
-from ragstone.ingest.uploads import Upload, UploadDesk, still_there
+from ragstone.ingest.uploads import Upload, UploadDesk, fail_interrupted, still_there
 from ragstone.ingest.write import bring_up_to_date
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
@@ -89,6 +89,7 @@ class Engine:
         self.catalog.forget_queries(older_than_days=self.settings.journal.retention_days)
         self.records: IntakeRecords = _intake_records(self.catalog)
         self.originals = Originals(directory)
+        fail_interrupted(self.records, self.originals)
         self._ingesting = threading.Lock()
         self.index: Index = index or find("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
@@ -250,6 +251,7 @@ class Engine:
         return self.catalog.documents(check_collection(collection))
 
     def close(self) -> None:
+        self.originals.spool.close()
         self.index.close()
         self.catalog.close()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,8 @@ from ragstone.types import Document, IngestedFile
 if TYPE_CHECKING:
     from ragstone.ingest.pipeline import RunOptions
     from ragstone.stores.originals import Originals
+
+log = logging.getLogger(__name__)
 
 _SCHEME = "upload:"
 
@@ -41,6 +45,8 @@ class UploadDesk:
         self._noted = 0
 
     def begin(self, uploads: Sequence[Upload]) -> None:
+        names = [file.name for file in self.found(uploads).files]
+        self._originals.spool.begin(self._id, names)
         self._records.begin_upload(self._id, self._collection, file_count=len(uploads))
 
     def found(self, uploads: Sequence[Upload]) -> Found:
@@ -66,6 +72,33 @@ class UploadDesk:
                 self._originals.keep(upload.path)
             else:
                 upload.path.unlink(missing_ok=True)
+        self._originals.spool.end(self._id)
+
+
+def fail_interrupted(records: IntakeRecords, originals: Originals) -> None:
+    """Uploads whose process was killed end as `failed`, each unread file with the reason."""
+    for left in originals.spool.clear():
+        with suppress(NotFoundError):  # killed before the upload was noted
+            upload = records.upload(left.upload_id)
+            if upload["status"] != "running":
+                continue
+            noted = [str(file["name"]) for file in upload["files"]]
+            unread = [
+                name
+                for name in left.names
+                if not any(done == name or done.startswith(f"{name}/") for done in noted)
+            ]
+            for position, name in enumerate(unread, start=len(noted)):
+                records.note_upload(left.upload_id, position, _interrupted(name))
+            records.finish_upload(left.upload_id, "failed")
+            log.warning("an upload was interrupted: %d of its files unread", len(unread))
+
+
+def _interrupted(name: str) -> IngestedFile:
+    return IngestedFile(
+        name, "failed", None, 0, "The server was stopped before this file was read.",
+        "Send it again; what the upload had stored is there.",
+    )  # fmt: skip
 
 
 def still_there(document: Document) -> Path:

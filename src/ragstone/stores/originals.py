@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import uuid
 from pathlib import Path
+
+from ragstone.stores.spool import Spool
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -16,12 +17,11 @@ class Originals:
 
     def __init__(self, directory: Path) -> None:
         self._kept = directory / "originals"
-        self._spool = directory / "spool"
+        self.spool = Spool(directory / "spool")
 
     def incoming(self) -> Path:
         """A fresh place for a file that is being received."""
-        self._spool.mkdir(parents=True, exist_ok=True)
-        return self._spool / uuid.uuid4().hex
+        return self.spool.incoming()
 
     def keep(self, file: Path) -> str:
         """Move a received file to its place and return its hash."""
