@@ -1,6 +1,9 @@
 """Which chunk size finds the most: the shipped pipeline on three sets, one configuration a line.
 
     python bench/chunking.py [--data DIR] [--sizes 128:32 200:32 …] [--sets chroma code docs]
+    python bench/chunking.py --sizes window:3 parent:128:400
+
+A size is tokens:overlap, window:SENTENCES or parent:TOKENS:PARENT-TOKENS (see ingest.chunking).
 
 Every configuration may show the reader the same number of tokens (1,000), so that large chunks
 are not favoured for being large. `chroma`: the share of the characters that answer a question
@@ -26,7 +29,10 @@ from ragstone.settings import load_settings
 from ragstone.types import Chunk
 
 SHOWN_TOKENS = 1_000
-SIZES = ("96:0", "128:32", "160:32", "200:0", "200:32", "200:64", "254:32")
+SIZES = (
+    "96:0", "128:32", "160:32", "200:0", "200:32", "200:64", "254:32",
+    "window:3", "parent:128:400",
+)  # fmt: skip
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -131,24 +137,34 @@ def average(values: Sequence[float]) -> float:
     return sum(values) / max(1, len(values))
 
 
+def chunking(size: str) -> dict[str, str]:
+    """The settings that a size stands for."""
+    first, *further = size.split(":")
+    if first == "window":
+        return {"ingest.chunking": "sentence_window", "ingest.window_sentences": further[0]}
+    if first == "parent":
+        return {
+            "ingest.chunking": "parent_child",
+            "ingest.chunk_tokens": further[0],
+            "ingest.overlap_tokens": "0",
+            "ingest.parent_tokens": further[1],
+        }
+    return {"ingest.chunk_tokens": first, "ingest.overlap_tokens": further[0]}
+
+
 def run(name: str, size: str, data: Path, embedder: OnnxEmbedder) -> None:
-    tokens, overlap = size.split(":")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "documents")
         folder.mkdir()
         questions = SETS[name](data, folder)
-        flags = {
-            "data.directory": Path(temporary, "data"),
-            "ingest.chunk_tokens": tokens,
-            "ingest.overlap_tokens": overlap,
-        }
+        flags = {"data.directory": Path(temporary, "data"), **chunking(size)}
         engine = Engine(load_settings(flags=flags, environ={}).settings, embedder=embedder)
         begun = time.process_time()
         report = asyncio.run(engine.ingest([folder]))
         scores, _ = asyncio.run(measure(engine, questions))
         engine.close()
     print(
-        f"| {name} | {tokens} | {overlap} | {report.chunk_count} | {average(scores[::2]):.3f} "
+        f"| {name} | {size} | {report.chunk_count} | {average(scores[::2]):.3f} "
         f"| {average(scores[1::2]):.3f} | {time.process_time() - begun:.0f} |",
         flush=True,
     )
@@ -160,8 +176,8 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=SIZES)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     options = parser.parse_args()
-    print("| set | tokens | overlap | chunks | even | odd | CPU s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| set | tokens:overlap | chunks | even | odd | CPU s |")
+    print("|---|---|---|---|---|---|")
     embedder = OnnxEmbedder()
     for name in options.sets:
         for size in options.sizes:

@@ -45,10 +45,10 @@ def real_chunks(data: Path) -> list[str]:
 def _split_archive(archive: Path) -> Iterator[str]:
     from ragstone.errors import IngestError
     from ragstone.ingest.load.markdown import MarkdownLoader
-    from ragstone.ingest.split import SentenceSplitter
+    from ragstone.ingest.split import Chunking, SentenceSplitter
     from ragstone.models.embedder import OnnxEmbedder
 
-    splitter = SentenceSplitter(OnnxEmbedder(), chunk_tokens=200, overlap_tokens=32)
+    splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
     count = 0
     with tarfile.open(archive) as tar:
         members = sorted((m for m in tar if m.name.endswith(".md")), key=lambda m: m.name)

@@ -244,6 +244,10 @@ class Catalog(Protocol):
         """The living chunks with these keys; one that is gone is left out."""
         ...
 
+    def passage(self, document_id: str, start: int, end: int) -> str:
+        """A span of a document's text; empty when the document is gone."""
+        ...
+
     def keys_within(self, query: Query) -> Within | None:
         """The keys of the chunks that a query's limits allow."""
         ...

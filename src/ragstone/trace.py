@@ -228,6 +228,13 @@ def _outside(cutoff: Mapping[str, Any]) -> str:
     )
 
 
+_LEFT_OUT = {
+    "refine.deduplicate": "It says nearly the same as a hit before it.",
+    "refine.merge": "It stands inside the passage of a hit before it.",
+    "ground.context": "The prompt's context was full.",
+}
+
+
 def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
     if stage == "fuse":
         return (
@@ -236,13 +243,9 @@ def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> 
         )
     if stage == "refine.filter":
         return f"Its similarity is below {cutoff.get('threshold_used')}."
-    if stage == "refine.deduplicate":
-        return "It says nearly the same as a hit before it."
     if stage == "refine.select":
         return (
             f"Rank {line['was']}; {cutoff.get('chunks_out')} hits were chosen "
             f"(λ {cutoff.get('mmr_lambda')})."
         )
-    if stage == "ground.context":
-        return "The prompt's context was full."
-    return "This step left it out."
+    return _LEFT_OUT.get(stage, "This step left it out.")

@@ -69,6 +69,8 @@ class Chunk:
     content_type: str = "text"
     key: int = 0
     """Its number in the catalog, by which an index knows it; 0 until it is stored."""
+    passage: tuple[int, int] | None = None
+    """The wider span that is read when this chunk is found; None is the chunk itself."""
 
     @property
     def id(self) -> str:

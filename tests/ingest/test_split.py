@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.ingest.load.markdown import MarkdownLoader
-from ragstone.ingest.split import SentenceSplitter, count_tokens, heading_path, pack, sections
+from ragstone.ingest.split import (
+    Chunking,
+    SentenceSplitter,
+    count_tokens,
+    heading_path,
+    pack,
+    sections,
+)
 from ragstone.stages import Heading, Loaded, LoadOptions
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
@@ -22,8 +30,10 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-def split(loaded: Loaded, *, chunk_tokens: int = 40, overlap_tokens: int = 8) -> list[Chunk]:
-    splitter = SentenceSplitter(EMBEDDER, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+def split(
+    loaded: Loaded, *, chunk_tokens: int = 40, overlap_tokens: int = 8, **further: Any
+) -> list[Chunk]:
+    splitter = SentenceSplitter(EMBEDDER, Chunking(chunk_tokens, overlap_tokens, **further))
     return splitter.split(loaded, document_id="d", document_name="d.md")
 
 
@@ -59,6 +69,55 @@ def test_chunks_of_markdown_are_exact_within_the_limit_and_complete(
 def test_chunks_of_any_text_are_exact_within_the_limit_and_complete(text: str) -> None:
     loaded = Loaded(text, "text/plain")
     check(loaded, split(loaded), 40)
+
+
+@given(
+    st.lists(PIECES, max_size=40).map("".join),
+    st.sampled_from(["sentence_window", "parent_child"]),
+    st.integers(0, 4),
+    st.integers(32, 200),
+)
+def test_a_passage_holds_its_chunk_and_stays_under_one_heading(
+    source: str, mode: str, window_sentences: int, parent_tokens: int
+) -> None:
+    loaded = MarkdownLoader().load(source.encode(), LoadOptions())
+    chunks = split(loaded, mode=mode, window_sentences=window_sentences,
+                   parent_tokens=parent_tokens)  # fmt: skip
+    check(loaded, chunks, 40)
+    borders = [heading.start for heading in loaded.headings]
+    for chunk in chunks:
+        assert chunk.passage is not None
+        start, end = chunk.passage
+        assert start <= chunk.start
+        assert chunk.end <= end
+        assert not any(start < border < end for border in borders)
+        if mode == "parent_child":
+            most = max(parent_tokens, 40)
+            assert len(EMBEDDER.token_starts(loaded.text[start:end])) <= most
+
+
+def test_a_sentence_is_found_alone_and_read_with_its_neighbours() -> None:
+    loaded = Loaded("One is here. Two is here. Three is here. Four is here.", "text/plain")
+    chunks = split(loaded, mode="sentence_window", window_sentences=1)
+    assert [chunk.text for chunk in chunks] == [
+        "One is here.", "Two is here.", "Three is here.", "Four is here."
+    ]  # fmt: skip
+    passages = [loaded.text[slice(*chunk.passage)] for chunk in chunks if chunk.passage]
+    assert passages == [
+        "One is here. Two is here.",
+        "One is here. Two is here. Three is here.",
+        "Two is here. Three is here. Four is here.",
+        "Three is here. Four is here.",
+    ]
+
+
+def test_children_share_the_passage_of_their_parent() -> None:
+    text = " ".join(f"Sentence number {at} stands here." for at in range(40))
+    chunks = split(Loaded(text, "text/plain"), mode="parent_child", parent_tokens=120)
+    passages = list(dict.fromkeys(chunk.passage for chunk in chunks))
+    assert 1 < len(passages) < len(chunks)
+    spans = [passage for passage in passages if passage is not None]
+    assert all(before[1] <= after[0] for before, after in pairwise(spans)), "parents do not overlap"
 
 
 def test_a_chunk_knows_its_heading_path_and_page() -> None:

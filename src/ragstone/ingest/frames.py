@@ -10,6 +10,7 @@ import struct
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ragstone.ingest.split import Chunking
 from ragstone.stages import Block, Heading, LineBox, Loaded, LoadOptions
 from ragstone.types import Chunk
 
@@ -22,8 +23,7 @@ class SplitOptions:
 
     tokenizer: str
     max_tokens: int
-    chunk_tokens: int
-    overlap_tokens: int
+    chunking: Chunking
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,9 @@ def pack_request(request: Request) -> bytes:
 def unpack_request(message: dict[str, Any]) -> Request:
     split = message.pop("split")
     options = LoadOptions(**message.pop("options"))
-    return Request(**message, options=options, split=SplitOptions(**split) if split else None)
+    if split:
+        split = SplitOptions(**split | {"chunking": Chunking(**split["chunking"])})
+    return Request(**message, options=options, split=split)
 
 
 def pack_part(part: ReadPart) -> bytes:
@@ -75,7 +77,8 @@ def pack_part(part: ReadPart) -> bytes:
         message["loaded"] = asdict(part.loaded)
     if part.chunks is not None:
         message["chunks"] = [
-            [c.start, c.end, c.page, list(c.heading_path), c.content_type] for c in part.chunks
+            [c.start, c.end, c.page, list(c.heading_path), c.content_type, c.passage]
+            for c in part.chunks
         ]
     return pack(message)
 
@@ -99,8 +102,9 @@ def unpack_part(message: dict[str, Any]) -> ReadPart:
             Chunk(
                 document_id="", index=index, text=loaded.text[start:end], start=start, end=end,
                 page=page, heading_path=tuple(path), content_type=kind,
+                passage=None if passage is None else (int(passage[0]), int(passage[1])),
             )
-            for index, (start, end, page, path, kind) in enumerate(message["chunks"])
+            for index, (start, end, page, path, kind, passage) in enumerate(message["chunks"])
         )  # fmt: skip
     return ReadPart(
         message["member"], message["sha256"], loaded, chunks, message["error"], message["hint"]

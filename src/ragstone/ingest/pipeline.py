@@ -23,7 +23,7 @@ from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.frames import ReadPart, Request, SplitOptions
 from ragstone.ingest.pool import Event, ParserPool
-from ragstone.ingest.split import SentenceSplitter
+from ragstone.ingest.split import Chunking, SentenceSplitter
 from ragstone.ingest.write import FinishedFile, ReadDocument, Writer, bring_up_to_date
 from ragstone.settings import IngestSettings
 from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, LoadOptions, SeenFile
@@ -153,10 +153,7 @@ class Ingestor:
         tokenizer = getattr(self._embedder, "tokenizer_file", None)
         split = None
         if tokenizer is not None:
-            split = SplitOptions(
-                str(tokenizer), self._embedder.max_tokens, settings.chunk_tokens,
-                settings.overlap_tokens,
-            )  # fmt: skip
+            split = SplitOptions(str(tokenizer), self._embedder.max_tokens, chunking(settings))
         return Request(
             str(file.path),
             file.name,
@@ -230,10 +227,7 @@ class Ingestor:
                 for chunk in part.chunks
             )
         # An embedder without a tokenizer file counts its tokens itself, here.
-        splitter = SentenceSplitter(
-            self._embedder, chunk_tokens=self._settings.chunk_tokens,
-            overlap_tokens=self._settings.overlap_tokens,
-        )  # fmt: skip
+        splitter = SentenceSplitter(self._embedder, chunking(self._settings))
         return tuple(
             splitter.split(part.loaded, document_id=document.id, document_name=document.name)
         )
@@ -277,14 +271,21 @@ class Ingestor:
             self._writer.put(self._line.popleft())
 
 
+def chunking(settings: IngestSettings) -> Chunking:
+    return Chunking(
+        settings.chunk_tokens, settings.overlap_tokens, settings.chunking,
+        settings.window_sentences, settings.parent_tokens,
+    )  # fmt: skip
+
+
 def fingerprint(settings: IngestSettings, embedder: Embedder) -> str:
     """Everything besides the bytes that decides what is stored for a file."""
-    return ":".join(
-        str(part)
-        for part in (
-            _READING, embedder.name, settings.chunk_tokens, settings.overlap_tokens, settings.ocr,
-        )
-    )  # fmt: skip
+    parts = [_READING, embedder.name, settings.chunk_tokens, settings.overlap_tokens, settings.ocr]
+    if settings.chunking == "sentence_window":
+        parts += [settings.chunking, settings.window_sentences]
+    elif settings.chunking == "parent_child":
+        parts += [settings.chunking, settings.parent_tokens]
+    return ":".join(map(str, parts))
 
 
 def _metadata_mark(metadata: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 A chunk is sized in the embedder's own tokens, its heading path included, because that is what is
 embedded. It ends at a page's end, so that the page of a chunk is the page of all its sentences.
+What is searched may be smaller than what is read: a sentence with its neighbours, or a chunk as a
+part of a longer passage, which then stands beside it as a second span of the same text.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ragstone.ingest.tokens import TokenCounter
 from ragstone.sentences import sentence_spans
@@ -44,13 +47,33 @@ class Unit:
     """The column names over a row whose table had to be cut before it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How long a chunk is, and what is read when it is found."""
+
+    chunk_tokens: int
+    overlap_tokens: int
+    mode: Literal["structure", "sentence_window", "parent_child"] = "structure"
+    window_sentences: int = 0
+    parent_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The units of one chunk, and the wider span that is read with it."""
+
+    units: Sequence[Unit]
+    passage: tuple[int, int] | None = None
+
+
 class SentenceSplitter:
     """Packs sentences into chunks of at most `chunk_tokens`."""
 
-    def __init__(self, counter: TokenCounter, *, chunk_tokens: int, overlap_tokens: int) -> None:
+    def __init__(self, counter: TokenCounter, chunking: Chunking) -> None:
         self._counter = counter
-        self._chunk_tokens = min(chunk_tokens, counter.max_tokens)
-        self._overlap_tokens = min(overlap_tokens, self._chunk_tokens // 2)
+        self._chunking = chunking
+        self._chunk_tokens = min(chunking.chunk_tokens, counter.max_tokens)
+        self._overlap_tokens = min(chunking.overlap_tokens, self._chunk_tokens // 2)
 
     def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]:
         tokens = self._counter.token_starts(loaded.text)
@@ -61,9 +84,10 @@ class SentenceSplitter:
             header = min(header, int(self._chunk_tokens * _HEADER_SHARE))
             budget = self._chunk_tokens - _SPECIAL_TOKENS - header
             units = list(_units(loaded, section, tokens, budget))
-            for packed in pack(units, tokens, budget=budget, overlap=self._overlap_tokens):
-                start, end = packed[0].start, packed[-1].end
-                kinds = {unit.content_type for unit in packed}
+            for packed in self._packed(units, tokens, budget):
+                first, last = packed.units[0], packed.units[-1]
+                start, end = first.start, last.end
+                kinds = {unit.content_type for unit in packed.units}
                 chunks.append(
                     Chunk(
                         document_id=document_id,
@@ -73,11 +97,31 @@ class SentenceSplitter:
                         end=end,
                         document_name=document_name,
                         page=section.page,
-                        heading_path=(*path, packed[0].header) if packed[0].header else path,
+                        heading_path=(*path, first.header) if first.header else path,
                         content_type=kinds.pop() if len(kinds) == 1 else "text",
+                        passage=packed.passage,
                     )
                 )
         return chunks
+
+    def _packed(
+        self, units: Sequence[Unit], tokens: Sequence[int], budget: int
+    ) -> Iterator[Packed]:
+        chunking, overlap = self._chunking, self._overlap_tokens
+        if chunking.mode == "sentence_window":
+            around = chunking.window_sentences
+            for at, unit in enumerate(units):
+                window = units[max(0, at - around) : at + around + 1]
+                yield Packed([unit], (window[0].start, window[-1].end))
+        elif chunking.mode == "parent_child":
+            longer = max(budget, chunking.parent_tokens)
+            for parent in pack(units, tokens, budget=longer, overlap=0):
+                passage = (parent[0].start, parent[-1].end)
+                for run in pack(parent, tokens, budget=budget, overlap=overlap):
+                    yield Packed(run, passage)
+        else:
+            for run in pack(units, tokens, budget=budget, overlap=overlap):
+                yield Packed(run)
 
 
 def sections(loaded: Loaded) -> Iterator[Section]:

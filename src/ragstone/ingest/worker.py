@@ -117,11 +117,8 @@ def _prepared(part: Part, split: frames.SplitOptions | None) -> frames.ReadPart:
     loaded = replace(part.loaded, metadata=_plain(describe(part.loaded)))
     chunks = None
     if split is not None:
-        splitter = SentenceSplitter(
-            tokenizer(split.tokenizer, split.max_tokens),
-            chunk_tokens=split.chunk_tokens,
-            overlap_tokens=split.overlap_tokens,
-        )
+        counter = tokenizer(split.tokenizer, split.max_tokens)
+        splitter = SentenceSplitter(counter, split.chunking)
         chunks = tuple(splitter.split(loaded, document_id="", document_name=""))
     return frames.ReadPart(part.member, part.sha256, loaded, chunks)
 

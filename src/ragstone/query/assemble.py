@@ -12,6 +12,7 @@ from ragstone.query.ladder import Ladder
 from ragstone.query.pipeline import Pipeline
 from ragstone.query.refine.filter import SimilarityFilter
 from ragstone.query.refine.select import Deduplicator, MmrSelector
+from ragstone.query.refine.widen import PassageMerger, PassageReader
 from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
@@ -33,7 +34,7 @@ def assemble(
         sequential=SequentialRetriever(
             catalog, context.embedder, hybrid, ground.max_context_tokens
         ),
-        refiners=_refiners(replace(context, provider=provider)),
+        refiners=_refiners(replace(context, provider=provider), catalog),
         context=ContextBuilder(
             context.embedder, ground.max_context_tokens, ground.max_context_chars
         ),
@@ -51,14 +52,16 @@ def _service(context: PartContext) -> Retriever | None:
     return ChunkenizerRetriever(options.chunkenizer_url, options.chunkenizer_timeout_s)
 
 
-def _refiners(context: PartContext) -> list[Refiner]:
+def _refiners(context: PartContext, catalog: Catalog) -> list[Refiner]:
     refine = context.settings.refine
     refiners: list[Refiner] = [SimilarityFilter(refine.min_similarity, refine.min_chunks)]
     if refine.reranker_enabled:
         refiners.append(find("reranker", refine.reranker)(context))
     if refine.duplicate_similarity < 1:
         refiners.append(Deduplicator(context.index, refine.duplicate_similarity))
-    return [*refiners, MmrSelector(context.index)]
+    if context.settings.ingest.chunking == "structure":
+        return [*refiners, MmrSelector(context.index)]
+    return [*refiners, PassageMerger(), MmrSelector(context.index), PassageReader(catalog)]
 
 
 def _understander(

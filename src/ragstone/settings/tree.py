@@ -65,6 +65,17 @@ class IngestSettings(Section):
     overlap_tokens: int = _setting(
         32, "Most tokens that a chunk repeats of the one before, in whole sentences.", ge=0, le=4096
     )
+    chunking: Literal["structure", "sentence_window", "parent_child"] = _setting(
+        "structure",
+        "What is searched and what is read: the same chunk; one sentence, read with its "
+        "neighbours; or a chunk, read as the longer passage that it is a part of.",
+    )
+    window_sentences: int = _setting(
+        3, "sentence_window: neighbours on either side that are read with a sentence.", ge=0, le=50
+    )
+    parent_tokens: int = _setting(
+        600, "parent_child: most tokens of the passage that is read.", ge=32, le=65_536
+    )
     batch_chunks: int = _setting(256, "Chunks that are stored with one commit.", ge=1, le=8192)
     workers: int = _setting(
         0, "Processes that read files; 0 is one per processor core.", ge=0, le=256

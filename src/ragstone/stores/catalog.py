@@ -130,6 +130,11 @@ class SqlCatalog:
                     found[row.key] = rows.chunk(row)
         return {key: found[key] for key in wanted if key in found}
 
+    def passage(self, document_id: str, start: int, end: int) -> str:
+        span = func.substr(documents.c.text, start + 1, end - start)
+        with self.database.reading() as connection:
+            return connection.scalar(select(span).where(documents.c.id == document_id)) or ""
+
     def keys_within(self, query: Query) -> Within | None:
         given = scope.filter_of(query)
         if given is None:

@@ -58,6 +58,7 @@ def chunk(row: Any) -> Chunk:
         heading_path=tuple(row.heading_path),
         content_type=row.content_type,
         key=row.key,
+        passage=None if row.passage_start is None else (row.passage_start, row.passage_end),
     )
 
 
@@ -104,6 +105,8 @@ def _chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]:
             "page": given.page,
             "heading_path": list(given.heading_path),
             "content_type": given.content_type,
+            "passage_start": given.passage and given.passage[0],
+            "passage_end": given.passage and given.passage[1],
             "embedding": embedding.tobytes(),
         }
 

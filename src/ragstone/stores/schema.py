@@ -70,6 +70,9 @@ chunks = Table(
     Column("page", Integer),
     Column("heading_path", JSON, nullable=False),
     Column("content_type", String, nullable=False),
+    # The wider span that is read when the chunk is found, where it has one.
+    Column("passage_start", Integer),
+    Column("passage_end", Integer),
     # Little-endian float16: half the size of float32, and the same ranking.
     Column("embedding", LargeBinary, nullable=False),
 )
