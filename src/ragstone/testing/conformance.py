@@ -94,6 +94,17 @@ class CatalogConformance:
             assert text[chunk.start : chunk.end] == chunk.text
         assert catalog.chunks([10**9]) == {}
 
+    def test_a_passage_is_kept_with_its_chunk_and_read_by_code_points(
+        self, catalog: Catalog
+    ) -> None:
+        new = new_document("a", ["One 👋.", "Two é."])
+        wider = tuple(replace(chunk, passage=(2, 10)) for chunk in new.chunks)
+        catalog.add([replace(new, chunks=wider)], embedder=EMBEDDER)
+        keys = catalog.changes("c", after=0, limit=10)[0].keys
+        assert {chunk.passage for chunk in catalog.chunks(keys).values()} == {(2, 10)}
+        assert catalog.passage("c-a-1", 2, 10) == new.document.text[2:10]
+        assert catalog.passage("nowhere", 0, 5) == ""
+
     def test_vectors_are_kept_with_the_chunks(self, catalog: Catalog) -> None:
         new = new_document("a", ["One.", "Two."])
         catalog.add([new], embedder=EMBEDDER)
