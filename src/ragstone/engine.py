@@ -8,17 +8,16 @@ async with Engine() as engine:
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ragstone.errors import InputError
-from ragstone.filters import Filter, parse_filter
+from ragstone.history import History
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, fail_interrupted, still_there
@@ -26,17 +25,23 @@ from ragstone.ingest.write import bring_up_to_date
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
 from ragstone.query.check.review import grounding
+from ragstone.query.compare import compare
 from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.ladder import Ladder
-from ragstone.query.understand.validate import clean_question
+from ragstone.query.options import QueryOptions, build_query, check_collection
+from ragstone.query.plain import plain_chat
+from ragstone.query.remember import Memory
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, Provider
+from ragstone.stages import Catalog, Chat, Embedder, Index, IntakeRecords, Provider
+from ragstone.stores.collections import CollectionInfo, SqlCollections
 from ragstone.stores.files import prepare
 from ragstone.stores.originals import Originals
 from ragstone.trace import Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
+    LOCAL_OWNER,
     Answer,
+    Comparison,
     Document,
     Event,
     Finished,
@@ -45,29 +50,10 @@ from ragstone.types import (
     IngestReport,
     Message,
     Query,
-    RetrievalMethod,
 )
 
 if TYPE_CHECKING:
     from os import PathLike
-
-
-class QueryOptions(TypedDict, total=False):
-    """What may be said with a question; what is left out or None comes from the settings."""
-
-    collection: str
-    upload_id: str | None
-    document_ids: Sequence[str]
-    filters: Mapping[str, Any] | Filter | None
-    method: RetrievalMethod | None
-    top_k: int | None
-    mmr_lambda: float | None
-    temperature: float | None
-    history: Sequence[Message]
-    request_id: str
-
-
-_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Engine:
@@ -86,8 +72,8 @@ class Engine:
         self.embedder = embedder or _shipped_embedder()
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or _open_catalog(self.settings, directory)
-        self.catalog.forget_queries(older_than_days=self.settings.journal.retention_days)
         self.records: IntakeRecords = _intake_records(self.catalog)
+        self.collections = SqlCollections(self.catalog)
         self.originals = Originals(directory)
         fail_interrupted(self.records, self.originals)
         self._ingesting = threading.Lock()
@@ -98,6 +84,11 @@ class Engine:
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
+        self.history = History(self.catalog, self.settings.journal)
+        chat = self.provider if isinstance(self.provider, Chat) else None
+        self.memory = Memory(
+            self.history.sessions, self.embedder, self.settings.memory, chat, self.ladder
+        )
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
         """The whole answer to a question."""
@@ -120,15 +111,59 @@ class Engine:
         return asyncio.run(asked())
 
     async def stream(self, question: str, **options: Unpack[QueryOptions]) -> AsyncIterator[Event]:
-        """The events of an answer as they happen: sources, tokens, and the finished answer."""
+        """The events of an answer as they happen: sources, tokens, and the finished answer.
+
+        With a `session_id` the conversation so far goes along, and this turn is added to it.
+        """
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
+        query = await self._with_history(query, options, trace)
         async for event in self._pipeline.answer(query, trace):
             if isinstance(event, Finished):
-                await asyncio.to_thread(
-                    self.catalog.record, event.answer, query_log=self.settings.journal.query_log
-                )
+                await self._remember(event.answer, options)
             yield event
+
+    async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
+        """Two answers from one retrieval, before and after refine; the second one is remembered."""
+        query = self._query(question, options)
+        trace = Trace(options.get("request_id") or query.id)
+        query = await self._with_history(query, options, trace)
+        found = await compare(self._pipeline, query, trace)
+        await self._remember(found.enhanced, options)
+        return found
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        temperature: float | None = None,
+        model: str | None = None,
+        request_id: str = "",
+    ) -> AsyncIterator[Event]:
+        """A plain chat without documents: the provider gets the messages exactly as they are."""
+        given = self.settings.ground.temperature if temperature is None else temperature
+        async for event in plain_chat(
+            self.provider, messages, temperature=given, model=model or "", request_id=request_id
+        ):
+            yield event
+
+    async def _with_history(self, query: Query, options: QueryOptions, trace: Trace) -> Query:
+        session_id = options.get("session_id")
+        if not session_id:
+            return query
+        owner = options.get("owner") or LOCAL_OWNER
+        recalled = await self.memory.recall(owner, session_id, query, trace)
+        return replace(query, history=(*recalled, *query.history))
+
+    async def _remember(self, answer: Answer, options: QueryOptions) -> None:
+        """Into the journal, as far as it may know, and into the session, if there is one."""
+        owner, session_id = options.get("owner") or LOCAL_OWNER, options.get("session_id")
+        await asyncio.to_thread(
+            self.catalog.record, answer, query_log=self.settings.journal.query_log,
+            owner=owner, session_id=session_id, upload_id=options.get("upload_id"),
+        )  # fmt: skip
+        if session_id:
+            await self.memory.keep(owner, session_id, answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """The evidence alone, without an answer; the question is searched for as it stands."""
@@ -250,6 +285,23 @@ class Engine:
     def documents(self, collection: str = DEFAULT_COLLECTION) -> list[Document]:
         return self.catalog.documents(check_collection(collection))
 
+    async def create_collection(self, name: str) -> CollectionInfo:
+        """A collection with nothing in it yet."""
+        check_collection(name)
+        await asyncio.to_thread(self.collections.create, name, embedder=self.embedder.name)
+        return self.collections.get(name)
+
+    async def delete_collection(self, name: str) -> None:
+        """Remove a collection completely: documents, index, originals, and what was asked of it."""
+        await asyncio.to_thread(self._delete_collection, check_collection(name))
+
+    def _delete_collection(self, name: str) -> None:
+        with self._ingesting:
+            for sha256 in self.collections.delete(name):
+                self.originals.remove(sha256)
+            # Built anew, because an index that only follows keeps the terms of what was removed.
+            self.index.rebuild(name)
+
     def close(self) -> None:
         self.originals.spool.close()
         self.index.close()
@@ -272,27 +324,9 @@ class Engine:
         self.close()
 
     def _query(self, question: str, options: QueryOptions) -> Query:
-        """A question with its options filled in, or a refusal."""
-        settings = self.settings
-        limits = settings.understand
-        text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
-        collection = check_collection(options.get("collection") or DEFAULT_COLLECTION)
-        self._refuse_other_embedder(collection)
-        mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
-        filters = options.get("filters")
-        return Query(
-            id=uuid.uuid4().hex,
-            text=text,
-            collection=collection,
-            upload_id=options.get("upload_id"),
-            document_ids=tuple(options.get("document_ids") or ()),
-            filter=parse_filter(filters) if isinstance(filters, Mapping) else filters,
-            method=options.get("method") or settings.retrieve.method,
-            top_k=options.get("top_k") or settings.refine.top_k,
-            mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
-            temperature=settings.ground.temperature if temperature is None else temperature,
-            history=tuple(options.get("history") or ()),
-        )
+        query = build_query(question, options, self.settings)
+        self._refuse_other_embedder(query.collection)
+        return query
 
     def _refuse_other_embedder(self, collection: str) -> None:
         held = self.catalog.embedder_of(collection)
@@ -300,16 +334,6 @@ class Engine:
             from ragstone.stores.catalog import other_embedder
 
             raise other_embedder(collection, held, self.embedder.name)
-
-
-def check_collection(name: str) -> str:
-    """A collection's name becomes a folder's name, so it must be a plain one."""
-    if not _COLLECTION_NAME.fullmatch(name) or name.endswith(".lock"):
-        raise InputError(
-            f"'{name}' cannot be the name of a collection.",
-            hint="Use letters, digits, dots, dashes and underscores; at most 100.",
-        )
-    return name
 
 
 def _shipped_embedder() -> Embedder:

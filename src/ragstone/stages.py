@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from ragstone.filters import Filter
 from ragstone.trace import Span, Trace
 from ragstone.types import (
+    ANY_QUERY,
+    LOCAL_OWNER,
     Answer,
     Chunk,
     Document,
+    HistoryFilter,
     Hits,
     IngestedFile,
     Message,
@@ -270,12 +273,23 @@ class Catalog(Protocol):
         """The same for those who only look; it waits for nobody."""
         ...
 
-    def record(self, answer: Answer, *, query_log: str) -> None: ...
-    def forget_queries(self, *, older_than_days: int) -> None:
-        """Remove old entries of the journal; 0 days keeps all."""
+    def record(
+        self, answer: Answer, *, query_log: str, owner: str = LOCAL_OWNER,
+        session_id: str | None = None, upload_id: str | None = None,
+    ) -> None: ...  # fmt: skip
+    def forget_queries(
+        self, *, older_than_days: int = 0, wanted: HistoryFilter | None = None
+    ) -> int:
+        """Remove entries of the journal, the old ones (0 days keeps all) or those that fit."""
         ...
 
-    def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]: ...
+    def forget_query(self, query_id: str) -> None: ...
+    def queries(
+        self, *, skip: int = 0, limit: int = 20, wanted: HistoryFilter = ANY_QUERY
+    ) -> list[dict[str, Any]]:
+        """Newest first, each without its trace."""
+        ...
+
     def query(self, query_id: str) -> dict[str, Any]: ...
     def close(self) -> None: ...
 

@@ -99,6 +99,11 @@ class Waterfall:
         self._hits.append(before)
         self._stages.append((stage, figures, lambda: _passed_lines(before, after)))
 
+    def branch(self) -> Waterfall:
+        other = Waterfall()
+        other._stages, other._hits = [*self._stages], [*self._hits]
+        return other
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "ids": {str(hit.chunk.key): hit.chunk.id for hits in self._hits for hit in hits},
@@ -153,6 +158,14 @@ class Trace:
         self.spans: list[Span] = []
         self.degraded: list[str] = []
         self.waterfall = Waterfall()
+
+    def branch(self) -> Trace:
+        """A trace that begins with everything so far and goes its own way from here."""
+        other = Trace(self.request_id)
+        other.started_at, other._zero = self.started_at, self._zero
+        other.spans, other.degraded = [*self.spans], [*self.degraded]
+        other.waterfall = self.waterfall.branch()
+        return other
 
     @contextmanager
     def span(self, stage: str) -> Iterator[Span]:

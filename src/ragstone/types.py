@@ -6,7 +6,7 @@ All offsets are Unicode code points, end-exclusive, into the stored text of a do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +28,8 @@ CitationStyle: TypeAlias = Literal["source", "chunk"]
 """`[Source N]`, or `[document_id:chunk_index]`."""
 
 DEFAULT_COLLECTION = "default"
+LOCAL_OWNER = "local"
+"""Whose sessions and history these are where nobody has a key."""
 
 NO_ANSWER = (
     "I don't have enough information to answer this question based on the provided documents."
@@ -146,6 +148,8 @@ class Query:
     route: Route = "simple"
     expansions: tuple[Expansion, ...] = ()
     citation_style: CitationStyle = "source"
+    model: str = ""
+    """The model that shall write; empty is the provider's usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,8 @@ class Prompt:
     sources: tuple[Source, ...]
     messages: tuple[Message, ...]
     temperature: float = 0.1
+    model: str = ""
+    """The model that shall write; empty is the provider's usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +273,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two answers from one retrieval: from its raw hits, and from the refined ones."""
+
+    baseline: Answer
+    enhanced: Answer
+
+
+@dataclass(frozen=True, slots=True)
 class SourcesFound:
     """Event: retrieval is done; these sources went into the prompt."""
 
@@ -288,6 +302,50 @@ class Finished:
 
 
 Event: TypeAlias = SourcesFound | Token | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One question of a session and its answer."""
+
+    position: int
+    query_id: str
+    question: str
+    answer: str
+    status: AnswerStatus
+    intent: Intent
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation about one collection. Turns before `summarised` live on in `summary`."""
+
+    id: str
+    owner: str
+    collection: str
+    created_at: float
+    updated_at: float
+    title: str = ""
+    turn_count: int = 0
+    summary: str = ""
+    summarised: int = 0
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Which queries of the journal are meant; what is None does not limit."""
+
+    owner: str | None = None
+    collections: Sequence[str] | None = None
+    upload_id: str | None = None
+    session_id: str | None = None
+    since: float | None = None
+    before: float | None = None
+
+
+ANY_QUERY = HistoryFilter()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ class ChatProvider:
         return self.wire.name
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | Usage]:
-        request = Request(prompt.messages, self.model, prompt.temperature, self.max_tokens)
+        model = prompt.model or self.model
+        request = Request(prompt.messages, model, prompt.temperature, self.max_tokens)
         async for piece in self._answered(request):
             yield piece
 

@@ -50,7 +50,10 @@ class Pipeline:
         """The evidence alone: retrieve, then refine. A summary reads its document in order."""
         if query.route == "summarize":
             return await self.sequential.retrieve(query, trace)
-        hits = await self.retriever.retrieve(query, trace)
+        return await self.refined(query, await self.retriever.retrieve(query, trace), trace)
+
+    async def refined(self, query: Query, hits: Hits, trace: Trace) -> Hits:
+        """The candidates through every refiner, down to what the prompt may hold."""
         for refiner in self.refiners:
             with trace.span(f"refine.{refiner.name}") as span:
                 span.count(chunks_in=len(hits))
@@ -79,12 +82,19 @@ class Pipeline:
         if understood.reply is not None:
             yield SourcesFound(())
             yield Token(understood.reply)
-            yield Finished(_answered_at_once(understood, understood.reply, trace))
+            yield Finished(answered_at_once(understood, understood.reply, trace))
             return
+        hits = await self._evidence(understood.query, trace)
+        async for event in self.written(understood, hits, trace):
+            yield event
+
+    async def written(
+        self, understood: Understood, hits: Hits, trace: Trace
+    ) -> AsyncIterator[Event]:
+        """The second half: an answer from these hits, written, cited and checked."""
         query = understood.query
-        hits = await self._evidence(query, trace)
         with trace.span("ground.context") as span:
-            sources = self.context.build(hits, span)
+            sources = self.context.build(hits, span, query.citation_style)
             read = tuple(source.hit for source in sources)
             trace.waterfall.passed(span.stage, hits, read, span.counts)
         yield SourcesFound(sources)
@@ -146,10 +156,16 @@ class Pipeline:
             degraded=tuple(trace.degraded),
             notes=tuple(trace.notes()),
             provider=draft.provider.name,
-            model=draft.provider.model,
+            model=_model(query, draft, self.provider),
             chunks_retrieved=_retrieved(trace),
             trace=trace.as_dict(),
         )
+
+
+def _model(query: Query, draft: Draft, provider: Provider) -> str:
+    """The model that wrote: the one asked for, unless another provider had to step in."""
+    asked = query.model if draft.provider is provider else ""
+    return asked or draft.provider.model
 
 
 def _retrieved(trace: Trace) -> int:
@@ -157,7 +173,7 @@ def _retrieved(trace: Trace) -> int:
     return int(next(found, 0))
 
 
-def _answered_at_once(understood: Understood, reply: str, trace: Trace) -> Answer:
+def answered_at_once(understood: Understood, reply: str, trace: Trace) -> Answer:
     """The answer to what needs no documents."""
     query, detected = understood.query, understood.detected
     return Answer(

@@ -264,18 +264,44 @@ class ProviderSettings(Section):
         return self.api_key.get_secret_value() or own.get_secret_value()
 
 
+class MemorySettings(Section):
+    max_turns: int = _setting(
+        10, "Most turns of a session that are sent along word for word.", ge=1, le=1000
+    )
+    max_tokens: int = _setting(
+        1500, "Most tokens of those turns; what is older is summarised.", ge=50, le=1_000_000
+    )
+    summary_tokens: int = _setting(300, "Most tokens of the summary.", ge=20, le=100_000)
+    kept_turns: int = _setting(
+        500, "Most turns of a session that can be read again.", ge=1, le=1_000_000
+    )
+
+
 class JournalSettings(Section):
     query_log: Literal["off", "metadata", "full"] = _setting(
         "full", "What is remembered of each query.", "QUERY_LOG"
     )
     retention_days: int = _setting(
-        0, "Days until a query is forgotten; 0 keeps all.", "RETENTION_DAYS", ge=0, le=36_500
+        0,
+        "Days until a query or a turn of a session is forgotten; 0 keeps all.",
+        "RETENTION_DAYS",
+        ge=0,
+        le=36_500,
+    )
+    retention_check_s: float = _setting(
+        3600.0, "How often a running server looks for what has expired.", gt=0, le=86_400
     )
 
 
 class ServerSettings(Section):
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
+    public_url: str = _setting(
+        "", "Address that clients reach the server by, for links; empty is that of the request."
+    )
+    compare_mode: bool = _setting(
+        False, "The chat doors reply with two answers, before and after refine.", "RAG_COMPARE_MODE"
+    )
     max_body_mb: float = _setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
     max_upload_mb: float = _setting(
         500.0, "Larger requests with documents are refused.", gt=0, le=100_000
@@ -296,6 +322,7 @@ class Settings(Section):
     refine: RefineSettings = RefineSettings()
     ground: GroundSettings = GroundSettings()
     provider: ProviderSettings = ProviderSettings()
+    memory: MemorySettings = MemorySettings()
     journal: JournalSettings = JournalSettings()
     server: ServerSettings = ServerSettings()
 
@@ -303,6 +330,6 @@ class Settings(Section):
 # Names of the design documents that belong to parts this version does not have. They are
 # accepted, so that an existing environment file works as it is, and listed as unused.
 NOT_USED_YET = (
-    "RAG_COMPARE_MODE", "MAX_ITERATIONS", "COMPRESSION_RATIO", "OPENAI_TEMPERATURE",
+    "MAX_ITERATIONS", "COMPRESSION_RATIO", "OPENAI_TEMPERATURE",
     "GOOGLE_TEMPERATURE",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from ragstone.stages import CatalogCounts, Change, NewDocument, Vectors, Within
 from ragstone.stores import journal, rows, scope
 from ragstone.stores.database import Database
 from ragstone.stores.schema import changes, chunks, collections, counters, documents, sources
-from ragstone.types import Answer, Chunk, Document, Query
+from ragstone.types import ANY_QUERY, LOCAL_OWNER, Answer, Chunk, Document, HistoryFilter, Query
 
 _MOST_BOUND = 500
 
@@ -192,18 +192,34 @@ class SqlCatalog:
             return [], np.empty((0, dimension), np.float32)
         return found, np.stack(vectors)
 
-    def record(self, answer: Answer, *, query_log: str) -> None:
+    def record(
+        self, answer: Answer, *, query_log: str, owner: str = LOCAL_OWNER,
+        session_id: str | None = None, upload_id: str | None = None,
+    ) -> None:  # fmt: skip
         with self.database.writing() as connection:
-            journal.record(connection, answer, query_log=query_log)
+            journal.record(
+                connection, answer, query_log=query_log, owner=owner, session_id=session_id,
+                upload_id=upload_id,
+            )  # fmt: skip
 
-    def forget_queries(self, *, older_than_days: int) -> None:
-        if older_than_days:
-            with self.database.writing() as connection:
-                journal.forget(connection, before=time.time() - 86_400 * older_than_days)
+    def forget_queries(
+        self, *, older_than_days: int = 0, wanted: HistoryFilter | None = None
+    ) -> int:
+        if wanted is None and not older_than_days:
+            return 0
+        old = HistoryFilter(before=time.time() - 86_400 * older_than_days)
+        with self.database.writing() as connection:
+            return journal.forget(connection, old if wanted is None else wanted)
 
-    def queries(self, *, skip: int = 0, limit: int = 20) -> list[dict[str, Any]]:
+    def forget_query(self, query_id: str) -> None:
+        with self.database.writing() as connection:
+            journal.forget_one(connection, query_id)
+
+    def queries(
+        self, *, skip: int = 0, limit: int = 20, wanted: HistoryFilter = ANY_QUERY
+    ) -> list[dict[str, Any]]:
         with self.database.reading() as connection:
-            return journal.queries(connection, skip=skip, limit=limit)
+            return journal.queries(connection, skip=skip, limit=limit, wanted=wanted)
 
     def query(self, query_id: str) -> dict[str, Any]:
         with self.database.reading() as connection:

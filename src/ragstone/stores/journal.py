@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from ragstone.errors import NotFoundError
 from ragstone.stores.schema import queries as table
-from ragstone.types import Answer, Citation, Source
+from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
+
+# What a list of queries leaves out: the trace of each is as long as all the rest together.
+_SUMMARY_WITHOUT = frozenset({"trace"})
 
 
-def record(connection: Connection, answer: Answer, *, query_log: str) -> None:
+def record(
+    connection: Connection,
+    answer: Answer,
+    *,
+    query_log: str,
+    owner: str = LOCAL_OWNER,
+    session_id: str | None = None,
+    upload_id: str | None = None,
+) -> None:
     """Write an answer down; with `metadata` without any text of question, answer or document."""
     if query_log == "off":
         return
@@ -25,6 +37,10 @@ def record(connection: Connection, answer: Answer, *, query_log: str) -> None:
             status=answer.status,
             question=answer.question if full else None,
             answer=answer.text if full else None,
+            owner=owner,
+            session_id=session_id,
+            upload_id=upload_id,
+            figures=figures(answer),
             record={
                 "citations": [_citation(citation, full=full) for citation in answer.citations],
                 "used_chunks": [used_chunk(source) for source in answer.sources],
@@ -40,15 +56,50 @@ def record(connection: Connection, answer: Answer, *, query_log: str) -> None:
     )
 
 
-def forget(connection: Connection, *, before: float) -> None:
-    connection.execute(table.delete().where(table.c.created_at < before))
+def figures(answer: Answer) -> dict[str, Any]:
+    """What analytics need of one query: numbers and names, no text."""
+    spans = answer.trace["spans"]
+    stages: dict[str, float] = {}
+    for span in spans:
+        stages[span["stage"]] = stages.get(span["stage"], 0.0) + span["duration_ms"]
+    used = [span["counts"] for span in spans if "input_tokens" in span["counts"]]
+    costs = [counts["cost_usd"] for counts in used if counts.get("cost_usd") is not None]
+    return {
+        "total_ms": answer.trace.get("total_ms", 0.0),
+        "stages": stages,
+        "is_grounded": answer.is_grounded,
+        "confidence": answer.confidence,
+        "degraded": list(answer.degraded),
+        "intent": answer.detected_intent,
+        "provider": answer.provider,
+        "model": answer.model,
+        "documents": {one.document_id: one.document_name for one in answer.citations},
+        "input_tokens": sum(counts["input_tokens"] for counts in used),
+        "output_tokens": sum(counts["output_tokens"] for counts in used),
+        "cost_usd": sum(costs) if costs else None,
+    }
 
 
-def queries(connection: Connection, *, skip: int, limit: int) -> list[dict[str, Any]]:
-    """Newest first."""
+def forget(connection: Connection, wanted: HistoryFilter) -> int:
+    """Remove what fits; how many there were."""
+    return connection.execute(table.delete().where(*_conditions(wanted))).rowcount
+
+
+def forget_one(connection: Connection, query_id: str) -> None:
+    connection.execute(table.delete().where(table.c.id == query_id))
+
+
+def queries(
+    connection: Connection, *, skip: int, limit: int, wanted: HistoryFilter
+) -> list[dict[str, Any]]:
+    """Newest first, each without its trace."""
     newest = table.c.created_at.desc(), table.c.id
-    rows = connection.execute(select(table).order_by(*newest).offset(skip).limit(limit))
-    return [_entry(row) for row in rows]
+    query = select(table).where(*_conditions(wanted)).order_by(*newest)
+    rows = connection.execute(query.offset(skip).limit(limit))
+    return [
+        {name: value for name, value in _entry(row).items() if name not in _SUMMARY_WITHOUT}
+        for row in rows
+    ]
 
 
 def query(connection: Connection, query_id: str) -> dict[str, Any]:
@@ -56,6 +107,24 @@ def query(connection: Connection, query_id: str) -> dict[str, Any]:
     if row is None:
         raise no_query(query_id)
     return _entry(row)
+
+
+def lines(connection: Connection, wanted: HistoryFilter, *, limit: int) -> list[Mapping[str, Any]]:
+    """The short form of each query that fits, newest first: what analytics add up."""
+    columns = (
+        table.c.id, table.c.collection, table.c.created_at, table.c.status, table.c.question,
+        table.c.figures,
+    )  # fmt: skip
+    query = select(*columns).where(*_conditions(wanted)).order_by(table.c.created_at.desc())
+    return [row._asdict() for row in connection.execute(query.limit(limit))]
+
+
+def collections_of(connection: Connection, owner: str | None) -> list[str]:
+    """The collections in which somebody has asked something."""
+    query = select(table.c.collection).distinct()
+    if owner is not None:
+        query = query.where(table.c.owner == owner)
+    return list(connection.scalars(query))
 
 
 def no_query(query_id: str) -> NotFoundError:
@@ -73,6 +142,21 @@ def used_chunk(source: Source) -> dict[str, Any]:
     }
 
 
+def _conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    for name in ("owner", "upload_id", "session_id"):
+        value = getattr(wanted, name)
+        if value is not None:
+            found.append(table.c[name] == value)
+    if wanted.collections is not None:
+        found.append(table.c.collection.in_(wanted.collections))
+    if wanted.since is not None:
+        found.append(table.c.created_at >= wanted.since)
+    if wanted.before is not None:
+        found.append(table.c.created_at < wanted.before)
+    return found
+
+
 def _citation(citation: Citation, *, full: bool) -> dict[str, Any]:
     fields = dataclasses.asdict(citation)
     if not full:
@@ -84,6 +168,9 @@ def _entry(row: Any) -> dict[str, Any]:
     return {
         "query_id": row.id,
         "collection": row.collection,
+        "upload_id": row.upload_id,
+        "session_id": row.session_id,
+        "owner": row.owner,
         "created_at": row.created_at,
         "status": row.status,
         "query": row.question,

@@ -159,6 +159,39 @@ queries = Table(
     Column("question", Text),
     Column("answer", Text),
     Column("record", JSON, nullable=False),
+    Column("owner", String, index=True),
+    Column("session_id", String, index=True),
+    Column("upload_id", String),
+    # What analytics add up, so that they need not read whole traces.
+    Column("figures", JSON),
+)
+
+# A session belongs to its key's owner: two owners may use the same id and never meet.
+sessions = Table(
+    "sessions",
+    tables,
+    Column("owner", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("collection", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False, index=True),
+    Column("summary", Text, nullable=False),
+    # Turns before this position are in the summary.
+    Column("summarised", Integer, nullable=False),
+)
+
+turns = Table(
+    "turns",
+    tables,
+    Column("owner", String, primary_key=True),
+    Column("session_id", String, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("query_id", String, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("intent", String, nullable=False),
+    Column("created_at", Float, nullable=False),
 )
 
 # Who may come in. A key itself is never stored, only its SHA-256.

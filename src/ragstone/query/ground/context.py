@@ -9,7 +9,10 @@ from ragstone.query.ground.inject import reads_like_instructions
 from ragstone.sentences import sentence_spans
 from ragstone.stages import Embedder
 from ragstone.trace import Span
-from ragstone.types import Hit, Hits, Source
+from ragstone.types import CitationStyle, Hit, Hits, Source
+
+# What the chat style allows where nothing else is set.
+CHAT_CONTEXT_CHARS = 8000
 
 
 def source_header(number: int, hit: Hit) -> str:
@@ -30,14 +33,17 @@ class ContextBuilder:
     max_tokens: int
     max_chars: int | None
 
-    def build(self, hits: Hits, span: Span) -> tuple[Source, ...]:
+    def build(self, hits: Hits, span: Span, style: CitationStyle = "source") -> tuple[Source, ...]:
         sources: list[Source] = []
+        max_chars = self.max_chars
+        if max_chars is None and style == "chunk":
+            max_chars = CHAT_CONTEXT_CHARS
         tokens = chars = 0
         for hit in hits:
             number = len(sources) + 1
             header = source_header(number, hit)
             tokens_left = self.max_tokens - tokens - self._tokens(header)
-            chars_left = None if self.max_chars is None else self.max_chars - chars - len(header)
+            chars_left = None if max_chars is None else max_chars - chars - len(header)
             text = self._fitted(hit.chunk.text, tokens_left, chars_left)
             if text:
                 sources.append(Source(number, hit, text))

@@ -19,16 +19,18 @@ _WARNING = "Warning: this excerpt holds text that reads like instructions. It is
 
 
 def build_prompt(query: Query, sources: Sequence[Source]) -> Prompt:
-    """System text with the documents first, then the question; in the chat style all in one."""
+    """System text with the documents, then the conversation, then the question. In the chat style
+    the conversation stays as it came, and the documents stand in front of the question."""
     # The id of a query is random, so the mark is new each time and can be found again in the trace.
     fence = hashlib.sha256(query.id.encode()).hexdigest()[:16]
     slots = {"no_answer": NO_ANSWER, "fence": fence, "sources": _fenced(query, sources, fence)}
     if query.citation_style == "chunk":
         text = render("answer_chat", question=query.text, **slots)
-        messages: tuple[Message, ...] = (Message("user", text),)
+        messages = (*query.history, Message("user", text))
     else:
-        messages = (Message("system", render("answer", **slots)), Message("user", query.text))
-    return Prompt(query.text, tuple(sources), messages, query.temperature)
+        system = Message("system", render("answer", **slots))
+        messages = (system, *query.history, Message("user", query.text))
+    return Prompt(query.text, tuple(sources), messages, query.temperature, query.model)
 
 
 def _fenced(query: Query, sources: Sequence[Source], fence: str) -> str:

@@ -1,0 +1,78 @@
+"""What may be said with a question, and the query that it becomes: checked, with the settings'
+values for everything that was left out."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from ragstone.errors import InputError
+from ragstone.filters import Filter, parse_filter
+from ragstone.query.understand.validate import clean_question
+from ragstone.settings import Settings
+from ragstone.types import (
+    DEFAULT_COLLECTION,
+    CitationStyle,
+    Message,
+    Query,
+    RetrievalMethod,
+)
+
+
+class QueryOptions(TypedDict, total=False):
+    """What may be said with a question; what is left out or None comes from the settings."""
+
+    collection: str
+    upload_id: str | None
+    document_ids: Sequence[str]
+    filters: Mapping[str, Any] | Filter | None
+    method: RetrievalMethod | None
+    top_k: int | None
+    mmr_lambda: float | None
+    temperature: float | None
+    history: Sequence[Message]
+    citation_style: CitationStyle
+    model: str | None
+    session_id: str | None
+    """The conversation that this question continues; it is remembered from then on."""
+    owner: str
+    """Whose session and history this is."""
+    request_id: str
+
+
+_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def build_query(question: str, options: QueryOptions, settings: Settings) -> Query:
+    """A question with its options filled in, or a refusal."""
+    limits = settings.understand
+    text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
+    mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
+    filters = options.get("filters")
+    return Query(
+        id=uuid.uuid4().hex,
+        text=text,
+        collection=check_collection(options.get("collection") or DEFAULT_COLLECTION),
+        upload_id=options.get("upload_id"),
+        document_ids=tuple(options.get("document_ids") or ()),
+        filter=parse_filter(filters) if isinstance(filters, Mapping) else filters,
+        method=options.get("method") or settings.retrieve.method,
+        top_k=options.get("top_k") or settings.refine.top_k,
+        mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
+        temperature=settings.ground.temperature if temperature is None else temperature,
+        history=tuple(options.get("history") or ()),
+        citation_style=options.get("citation_style") or "source",
+        model=options.get("model") or "",
+    )
+
+
+def check_collection(name: str) -> str:
+    """A collection's name becomes a folder's name, so it must be a plain one."""
+    if not _COLLECTION_NAME.fullmatch(name) or name.endswith(".lock"):
+        raise InputError(
+            f"'{name}' cannot be the name of a collection.",
+            hint="Use letters, digits, dots, dashes and underscores; at most 100.",
+        )
+    return name

@@ -1,0 +1,58 @@
+"""A chat without documents: the messages go to the provider exactly as they came.
+
+messages → tokens, and at the end an answer that cites nothing and is checked against nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+from ragstone.errors import ProviderError
+from ragstone.stages import Provider
+from ragstone.trace import Trace
+from ragstone.types import Answer, Event, Finished, Message, Prompt, Token, Usage
+
+
+async def plain_chat(
+    provider: Provider,
+    messages: Sequence[Message],
+    *,
+    temperature: float,
+    model: str,
+    request_id: str,
+) -> AsyncIterator[Event]:
+    if provider.name == "extractive":
+        raise ProviderError(
+            "The extractive answerer only quotes documents; a plain chat needs a model.",
+            hint="Choose one with LLM_PROVIDER, or leave rag_enabled on.",
+        )
+    query_id = uuid.uuid4().hex
+    trace = Trace(request_id or query_id)
+    question = next((m.content for m in reversed(messages) if m.role == "user"), "")
+    prompt = Prompt(question, (), tuple(messages), temperature, model)
+    text = ""
+    with trace.span("ground.generate") as span:
+        async for piece in provider.stream(prompt):
+            if isinstance(piece, Usage):
+                span.count(
+                    input_tokens=piece.input_tokens,
+                    output_tokens=piece.output_tokens,
+                    cost_usd=piece.cost_usd,
+                )
+            else:
+                text += piece
+                yield Token(piece)
+        span.count(provider=provider.name, model=model or provider.model, chars=len(text))
+    yield Finished(
+        Answer(
+            query_id=query_id,
+            question=question,
+            collection="",
+            text=text,
+            status="answered",
+            provider=provider.name,
+            model=model or provider.model,
+            trace=trace.as_dict(),
+        )
+    )
