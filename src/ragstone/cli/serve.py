@@ -23,7 +23,7 @@ def serve(
     preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
-    """Serve the HTTP API until Ctrl-C. Interactive documentation is at /docs.
+    """Serve the page and the HTTP API until Ctrl-C. Interactive documentation is at /docs.
 
     Examples:
 
@@ -41,7 +41,9 @@ def serve(
     engine = options.open_engine(loaded)
     address = f"http://{server.host}:{listener.getsockname()[1]}"
     err().print(f"Ragstone listens on [bold]{address}[/] · documentation at {address}/docs")
-    config_ = uvicorn.Config(create_app(engine), log_level="warning", access_log=False)
+    config_ = uvicorn.Config(
+        create_app(engine, loaded.listing), log_level="warning", access_log=False
+    )
     # uvicorn ends in good order on both signals and then raises them again for whoever started it;
     # a server that was asked to stop and did has not failed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

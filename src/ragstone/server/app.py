@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
@@ -12,16 +12,30 @@ from ragstone.engine import Engine
 from ragstone.server import errors
 from ragstone.server.auth import caller_of
 from ragstone.server.limits import BodyLimit, RequestId
-from ragstone.server.routes import check, documents, explain, health, query
+from ragstone.server.routes import (
+    check,
+    documents,
+    explain,
+    explore,
+    health,
+    page,
+    parts,
+    query,
+    settings,
+)
+from ragstone.settings import Setting
 from ragstone.stores.keys import KeyRing
 
 # Doors that ask who is there. A new one belongs here; those below are open to everybody.
-DOORS = (query, explain, check, documents)
-OPEN_DOORS = (health,)
+DOORS = (query, explain, check, documents, explore, parts, settings)
+OPEN_DOORS = (health, page)
 
 
-def create_app(engine: Engine) -> FastAPI:
-    """All doors, with the engine behind them; it is closed when the server stops."""
+def create_app(engine: Engine, listing: Sequence[Setting] = ()) -> FastAPI:
+    """All doors, with the engine behind them; it is closed when the server stops.
+
+    `listing` says who set each setting, for those who ask.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -35,6 +49,7 @@ def create_app(engine: Engine) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.engine = engine
+    app.state.listing = tuple(listing)
     app.state.keys = KeyRing(engine.catalog)
     for door in DOORS:
         app.include_router(door.router, dependencies=[Depends(caller_of)])

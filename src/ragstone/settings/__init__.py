@@ -4,6 +4,7 @@ from ragstone.settings.layers import (
     LoadedSettings,
     Setting,
     allowed_values,
+    effective,
     load_settings,
     preset_values,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Settings",
     "UnderstandSettings",
     "allowed_values",
+    "effective",
     "load_settings",
     "preset_values",
 ]

@@ -68,6 +68,19 @@ def load_settings(
     return LoadedSettings(settings, tuple(_listing(settings, merged)), unused)
 
 
+def effective(settings: Settings) -> tuple[Setting, ...]:
+    """Every value of a ready-made tree, where nobody wrote down who set it."""
+    from_preset = preset_values(settings.preset)
+    defaults = Settings()
+    merged: _Layer = {}
+    for one in _listing(settings, {}):
+        if one.path in from_preset and one.value == from_preset[one.path]:
+            merged[one.path] = (one.value, f"preset {settings.preset}")
+        elif one.value != next(d.value for d in _listing(defaults, {}) if d.path == one.path):
+            merged[one.path] = (one.value, "program")
+    return tuple(_listing(settings, merged))
+
+
 def preset_values(preset: str) -> dict[str, Any]:
     """What a preset sets, by path."""
     return {path: value for path, (value, _) in _from_preset(preset).items()}

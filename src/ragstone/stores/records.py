@@ -24,7 +24,7 @@ from ragstone.stores.schema import (
     upload_files,
     uploads,
 )
-from ragstone.types import IngestedFile
+from ragstone.types import Document, IngestedFile
 
 INSIDE = "!/"
 """Between a file and the place of a document inside it."""
@@ -94,6 +94,15 @@ class SqlIntakeRecords:
                 rows.chunk(row).contextual_text: rows.vector(row.embedding)
                 for row in connection.execute(query)
             }
+
+    def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:
+        query = (
+            select(*rows.without_text, rows.any_source)
+            .where(documents.c.collection == collection, documents.c.name == name)
+            .order_by(documents.c.created_at.desc(), documents.c.id)
+        )
+        with self._catalog.reading() as connection:
+            return [(rows.document(row), row.retired_at) for row in connection.execute(query)]
 
     def keep_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None:
         with self._catalog.transaction() as connection:

@@ -1,0 +1,172 @@
+"""For those who look closer: the candidates of a search, two presets side by side, and the
+chunks that a past query's stages saw."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragstone.server.auth import CallerDep
+from ragstone.server.routes.query import engine_of, readable_query
+from ragstone.server.schemas import Problem, QueryReply
+from ragstone.server.variants import Variants
+from ragstone.types import DEFAULT_COLLECTION, Chunk, Hit
+
+router = APIRouter(prefix="/v1", tags=["explore"])
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    404: {"model": Problem, "description": "Nothing has that id."},
+    422: {"model": Problem, "description": "The request cannot be used."},
+}
+_PRESET = Literal["minimal", "classic", "balanced", "careful"]
+
+
+class Passage(BaseModel):
+    """A chunk as a person wants to see it."""
+
+    chunk_id: str
+    document_id: str
+    document_name: str
+    page: int | None
+    heading_path: list[str]
+    start: int
+    end: int
+    text: str
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self:
+        return cls(
+            chunk_id=chunk.id,
+            document_id=chunk.document_id,
+            document_name=chunk.document_name,
+            page=chunk.page,
+            heading_path=list(chunk.heading_path),
+            start=chunk.start,
+            end=chunk.end,
+            text=chunk.text,
+        )
+
+
+class Candidate(Passage):
+    score: float
+    scores: dict[str, Any]
+
+    @classmethod
+    def of_hit(cls, hit: Hit) -> Self:
+        passage = Passage.of(hit.chunk).model_dump()
+        return cls(**passage, score=hit.score, scores=dataclasses.asdict(hit.scores))
+
+
+class CandidatesReply(BaseModel):
+    """Every candidate with its scores, and what the filter is set to."""
+
+    query: str
+    min_similarity: float
+    min_chunks: int
+    candidates: list[Candidate]
+
+
+class CompareRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"query": "When does the dome open?", "presets": ["minimal", "balanced"]}]
+        },
+    )
+
+    query: str
+    presets: tuple[_PRESET, _PRESET]
+    collection: str = DEFAULT_COLLECTION
+
+
+class PresetAnswer(BaseModel):
+    preset: str
+    settings: dict[str, Any] = Field(description="What this side sets and the other does not.")
+    answer: QueryReply
+    passages: list[Passage] = Field(description="Every chunk that one of its stages saw.")
+
+
+class CompareReply(BaseModel):
+    sides: list[PresetAnswer]
+
+
+def variants_of(request: Request) -> Variants:
+    state = request.app.state
+    if not hasattr(state, "variants"):
+        state.variants = Variants(engine_of(request), getattr(state, "listing", ()))
+    variants: Variants = state.variants
+    return variants
+
+
+@router.get("/candidates", responses=_PROBLEMS)
+async def candidates(
+    request: Request,
+    caller: CallerDep,
+    query: Annotated[str, Query(description="The question, searched for as it stands.")],
+    collection: str = DEFAULT_COLLECTION,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> CandidatesReply:
+    """What the search finds before anything is filtered: for choosing a similarity threshold."""
+    caller.require_read(collection)
+    refine = engine_of(request).settings.refine
+    hits = await variants_of(request).unrefined().search(query, collection=collection, top_k=limit)
+    return CandidatesReply(
+        query=query,
+        min_similarity=refine.min_similarity,
+        min_chunks=refine.min_chunks,
+        candidates=[Candidate.of_hit(hit) for hit in hits],
+    )
+
+
+@router.post("/compare", responses=_PROBLEMS)
+async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> CompareReply:
+    """One question under two presets, answered side by side."""
+    caller.require_read(body.collection)
+    variants = variants_of(request)
+    engines = [variants.of_preset(preset) for preset in body.presets]
+    answers = await asyncio.gather(
+        *(
+            engine.ask(body.query, collection=body.collection, request_id=request.state.request_id)
+            for engine in engines
+        )
+    )
+    flat = [_flat(engine.settings.model_dump(mode="json")) for engine in engines]
+    sides = []
+    for number, (preset, answer) in enumerate(zip(body.presets, answers, strict=True)):
+        other = flat[1 - number]
+        own = {path: value for path, value in flat[number].items() if other[path] != value}
+        sides.append(
+            PresetAnswer(
+                preset=preset,
+                settings=own,
+                answer=QueryReply.of(answer, with_trace=True),
+                passages=_passages(request, answer.trace["waterfall"]),
+            )
+        )
+    return CompareReply(sides=sides)
+
+
+@router.get("/queries/{query_id}/chunks", responses=_PROBLEMS)
+async def chunks_of_query(query_id: str, request: Request, caller: CallerDep) -> list[Passage]:
+    """Every chunk that a stage of a past query saw and that is still there."""
+    entry = readable_query(engine_of(request), caller, query_id)
+    return _passages(request, entry["trace"]["waterfall"])
+
+
+def _passages(request: Request, waterfall: dict[str, Any]) -> list[Passage]:
+    keys = (int(key) for key in waterfall["ids"])
+    return [Passage.of(chunk) for chunk in engine_of(request).catalog.chunks(keys).values()]
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

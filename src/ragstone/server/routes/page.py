@@ -1,0 +1,74 @@
+"""The page at `/` and its files: HTML, modules, stylesheet, and pdf.js for those who open a PDF."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+
+from ragstone.errors import NotFoundError
+
+router = APIRouter(include_in_schema=False)
+
+_FOLDER = Path(str(resources.files("ragstone.server") / "ui"))
+# By suffix and not by the machine's own table, which may know .mjs as anything.
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".ttf": "font/ttf",
+    ".pfb": "application/octet-stream",
+}
+# Nothing inline, nothing from elsewhere, no markup made from strings (trusted types): a document
+# or a model that writes HTML can only ever be shown as text.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "worker-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types ragstone",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    # Asked for again each time, answered with 304 while unchanged: an update shows at once.
+    "Cache-Control": "no-cache",
+}
+
+
+@router.get("/")
+async def page(request: Request) -> Response:
+    return _file(request, "index.html")
+
+
+@router.get("/ui/{path:path}")
+async def part(request: Request, path: str) -> Response:
+    return _file(request, path)
+
+
+def _file(request: Request, path: str) -> Response:
+    wanted = (_FOLDER / path).resolve()
+    media_type = _MEDIA_TYPES.get(wanted.suffix)
+    if media_type is None or not wanted.is_relative_to(_FOLDER.resolve()) or not wanted.is_file():
+        raise NotFoundError(f"The page has no file '{path}'.", hint="Open / to see the page.")
+    reply = FileResponse(wanted, media_type=media_type, headers=_HEADERS, stat_result=wanted.stat())
+    if request.headers.get("if-none-match") == reply.headers["etag"]:
+        return Response(status_code=304, headers=_HEADERS | {"ETag": reply.headers["etag"]})
+    return reply

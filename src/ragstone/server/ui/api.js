@@ -1,0 +1,119 @@
+// Talking to the server: JSON, server-sent events over fetch (so that the key can go along),
+// and failures as sentences. The key stays in this tab's session storage and nowhere else.
+
+const KEY = "ragstone.key";
+
+export class Problem extends Error {
+  constructor(message, { hint = "", status = 0, requestId = "" } = {}) {
+    super(message);
+    this.hint = hint;
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+export const key = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (value) => sessionStorage.setItem(KEY, value),
+  forget: () => sessionStorage.removeItem(KEY),
+};
+
+export function headers(more = {}) {
+  return key.get() ? { Authorization: `Bearer ${key.get()}`, ...more } : more;
+}
+
+export async function problemOf(status, text, requestId = "") {
+  try {
+    const said = JSON.parse(text);
+    return new Problem(said.detail || said.title, { hint: said.hint ?? "", status, requestId: said.request_id ?? requestId });
+  } catch {
+    return new Problem(`The server answered with status ${status}.`, { status, requestId });
+  }
+}
+
+const GONE = () => new Problem("The server cannot be reached.", { hint: "Is it still running? Your question is kept here; try again." });
+
+async function send(method, path, { body, accept, signal, keepalive } = {}) {
+  let reply;
+  try {
+    reply = await fetch(path, {
+      method,
+      signal,
+      keepalive,
+      headers: headers({ ...(body ? { "Content-Type": "application/json" } : {}), ...(accept ? { Accept: accept } : {}) }),
+      body: body ? JSON.stringify(body) : undefined,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw GONE();
+  }
+  if (reply.ok) return reply;
+  const problem = await problemOf(reply.status, await reply.text().catch(() => ""), reply.headers.get("X-Request-ID") ?? "");
+  if (problem.status === 401) document.dispatchEvent(new CustomEvent("ragstone:key-wanted", { detail: problem }));
+  throw problem;
+}
+
+export async function get(path, params = {}, options = {}) {
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  const reply = await send("GET", query.size ? `${path}?${query}` : path, options);
+  return reply.json();
+}
+
+export async function bytes(path, options = {}) {
+  return (await send("GET", path, options)).arrayBuffer();
+}
+
+export async function post(path, body, options = {}) {
+  return (await send("POST", path, { body, ...options })).json();
+}
+
+export async function remove(path, options = {}) {
+  await send("DELETE", path, options);
+}
+
+/** The events of a stream; a connection that breaks off before `done` or `error` is a Problem. */
+export async function* events(method, path, options = {}) {
+  const reply = await send(method, path, { ...options, accept: "text/event-stream" });
+  if (!(reply.headers.get("Content-Type") ?? "").startsWith("text/event-stream")) {
+    yield { ...(await reply.json()), type: "done" };
+    return;
+  }
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  let ended = false;
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      waiting += value.replaceAll("\r\n", "\n");
+      let cut;
+      while ((cut = waiting.indexOf("\n\n")) >= 0) {
+        const event = parse(waiting.slice(0, cut));
+        waiting = waiting.slice(cut + 2);
+        if (event) {
+          ended ||= event.type === "done" || event.type === "error";
+          yield event;
+        }
+      }
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || options.signal?.aborted) throw new DOMException("stopped", "AbortError");
+    if (error instanceof Problem) throw error;
+    if (!(error instanceof TypeError)) throw error;
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+  if (!ended) throw new Problem("The connection to the server broke off before the answer was complete.", { hint: "What has arrived is shown, unchecked. Try again when the server is back." });
+}
+
+function parse(block) {
+  let kind = "";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event:")) kind = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
+  }
+  if (!data.length || data[0] === "[DONE]") return null;
+  const parsed = JSON.parse(data.join("\n"));
+  return kind && !parsed.type ? { type: kind, ...parsed } : parsed;
+}

@@ -1,0 +1,97 @@
+// The frame: which area is shown, which collection is meant, how it looks.
+
+import * as api from "./api.js";
+import { el, replace } from "./dom.js";
+import { closeSource } from "./source.js";
+
+const AREAS = {
+  ask: () => import("./ask.js"),
+  documents: () => import("./documents.js"),
+  compare: () => import("./compare.js"),
+  why: () => import("./why.js"),
+  insight: () => import("./insight.js"),
+  settings: () => import("./settings.js"),
+};
+const main = document.getElementById("main");
+const picker = document.getElementById("collection");
+const banner = document.getElementById("banner");
+const built = new Map();
+let shown = "";
+
+/** What the areas share. */
+export const shared = {
+  get collection() {
+    return picker.value || "default";
+  },
+  set collection(name) {
+    if (![...picker.options].some((option) => option.value === name)) picker.append(el("option", { value: name }, name));
+    picker.value = name;
+    remember();
+  },
+  refreshCollections,
+  get collections() {
+    return [...picker.options].map((option) => option.value);
+  },
+};
+
+function remember() {
+  sessionStorage.setItem("ragstone.collection", picker.value);
+  document.dispatchEvent(new CustomEvent("ragstone:collection", { detail: picker.value }));
+}
+
+async function refreshCollections() {
+  const wanted = picker.value || sessionStorage.getItem("ragstone.collection") || "default";
+  let names = [];
+  try {
+    names = (await api.get("/v1/collections")).map((one) => (typeof one === "string" ? one : one.name));
+  } catch (error) {
+    if (error.status !== 404) names = shared.collections;
+  }
+  const all = [...new Set(["default", ...names, wanted])];
+  replace(picker, all.map((name) => el("option", { value: name }, name)));
+  // A first visit opens what is there rather than an empty default.
+  const isKnown = names.includes(wanted) || wanted !== "default";
+  picker.value = isKnown || names.length === 0 ? wanted : names[0];
+}
+
+async function route() {
+  const [, name = "ask", ...rest] = location.hash.split("/");
+  const area = AREAS[name] ? name : "ask";
+  const moved = area !== shown;
+  shown = area;
+  for (const link of document.querySelectorAll("[data-area]")) {
+    if (link.dataset.area === area) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (moved) closeSource();
+  if (!built.has(area)) {
+    const module = await AREAS[area]();
+    built.set(area, module.create(shared));
+  }
+  if (shown !== area) return;
+  const { root, title, enter } = built.get(area);
+  for (const child of main.children) child.hidden = child !== root;
+  if (!root.isConnected) main.append(root);
+  root.hidden = false;
+  document.title = `${title} · Ragstone`;
+  await enter?.(rest.map(decodeURIComponent));
+  if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
+}
+
+function wantKey(event) {
+  replace(banner, el("div", { class: "notice warn" },
+    el("p", {}, el("strong", {}, event.detail.message), " Enter it under ", el("a", { href: "#/settings" }, "Settings"), "; it stays in this tab.")));
+}
+
+export function applyTheme(theme) {
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+applyTheme(localStorage.getItem("ragstone.theme"));
+document.addEventListener("ragstone:key-wanted", wantKey);
+document.addEventListener("ragstone:key", async () => { replace(banner); await refreshCollections(); remember(); });
+picker.addEventListener("change", remember);
+window.addEventListener("hashchange", route);
+refreshCollections().then(remember);
+route();

@@ -1,0 +1,160 @@
+// Documents: what the collection holds, adding to it, versions, tags, taking out.
+
+import * as api from "./api.js";
+import { announce, baseName, confirmFirst, el, empty, failure, plural, replace, toast, when } from "./dom.js";
+import { openSource } from "./source.js";
+import { upload } from "./upload.js";
+
+const KINDS = {
+  "application/pdf": "PDF", "text/markdown": "Markdown", "text/plain": "Text", "text/html": "HTML", "text/csv": "Table",
+  "message/rfc822": "Mail", "application/json": "JSON",
+};
+
+export function create(shared) {
+  const list = el("div", {});
+  const queue = el("ul", { class: "queue", "aria-label": "Uploads" });
+  const files = el("input", { id: "files", type: "file", multiple: true, class: "unseen", onchange: () => { send([...files.files]); files.value = ""; } });
+  const tags = el("input", { id: "tags", type: "text", placeholder: "contract, 2026", autocomplete: "off" });
+  const target = el("input", { id: "target", type: "text", list: "collections", autocomplete: "off", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}" });
+  const known = el("datalist", { id: "collections" });
+  const find = el("input", { id: "find", type: "search", placeholder: "Find by name or tag", oninput: () => draw() });
+  const tagBar = el("div", { class: "row tags", role: "group", "aria-label": "Filter by tag" });
+  const zone = el("div", { class: "drop" },
+    el("p", {}, el("strong", {}, "Drop files here"), " or ", el("label", { for: "files", class: "button primary" }, "choose files"), files),
+    el("p", { class: "muted" }, "Office files, PDF, HTML, mail, Markdown, text, tables, code, and archives of these."),
+    el("div", { class: "row middle" },
+      el("div", { class: "stack" }, el("label", { for: "target" }, "Into collection"), target, known),
+      el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags)));
+  const root = el("section", { class: "area documents" },
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" })),
+    zone, queue,
+    el("div", { class: "row bar" }, el("label", { for: "find", class: "unseen" }, "Find documents"), find, tagBar),
+    list);
+  let held = [];
+  let chosenTag = "";
+  const leaving = new Map();
+
+  const drag = (on) => (event) => { event.preventDefault(); zone.classList.toggle("over", on); };
+  root.addEventListener("dragenter", drag(true));
+  root.addEventListener("dragover", drag(true));
+  root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) drag(false)(event); });
+  root.addEventListener("drop", (event) => { drag(false)(event); send([...event.dataTransfer.files]); });
+  document.addEventListener("ragstone:collection", () => { if (!root.hidden && root.isConnected) load(); });
+  // What was taken out and not taken back goes, even when the page is left at once.
+  window.addEventListener("pagehide", () => { for (const id of leaving.keys()) api.remove(`/v1/documents/${id}`, { keepalive: true }).catch(() => {}); });
+
+  async function load() {
+    target.value = shared.collection;
+    replace(known, shared.collections.map((name) => el("option", { value: name })));
+    try {
+      held = await api.get("/v1/documents", { collection: shared.collection, limit: 1000 });
+      draw();
+    } catch (error) {
+      replace(list, failure(error, load));
+    }
+  }
+
+  function draw() {
+    const here = held.filter((one) => !leaving.has(one.id));
+    const wanted = find.value.trim().toLowerCase();
+    const all = [...new Set(here.flatMap((one) => one.metadata.tags ?? []))].sort();
+    if (!all.includes(chosenTag)) chosenTag = "";
+    replace(tagBar, all.map((tag) => el("button", { type: "button", class: "tag", "aria-pressed": String(tag === chosenTag),
+      onclick: () => { chosenTag = tag === chosenTag ? "" : tag; draw(); } }, tag)));
+    const fit = here.filter((one) => (!chosenTag || one.metadata.tags?.includes(chosenTag))
+      && (!wanted || [one.name, ...(one.metadata.tags ?? [])].some((text) => text.toLowerCase().includes(wanted))));
+    const failed = here.filter((one) => one.status === "failed").length;
+    root.querySelector(".count").textContent = `${plural(here.length - failed, "document")}${failed ? `, ${failed} could not be read` : ""} in “${shared.collection}”`;
+    find.parentElement.hidden = here.length === 0;
+    if (!here.length) {
+      replace(list, empty("No documents yet", "Drop some files above, or try Ragstone with the papers of a small invented observatory: contracts, manuals, minutes.",
+        el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Add the sample documents")));
+      return;
+    }
+    replace(list, fit.length ? table(fit) : el("p", { class: "muted" }, "Nothing fits."));
+  }
+
+  function table(documents) {
+    return el("div", { class: "scroll", role: "region", "aria-label": "Documents", tabindex: "0" }, el("table", {},
+      el("thead", {}, el("tr", {}, ["Name", "Kind", "Passages", "Tags", "Added", ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, "Actions"))))),
+      el("tbody", {}, documents.map(row))));
+  }
+
+  function row(one) {
+    const place = { document_id: one.id, document_name: one.name, start: 0, end: 0 };
+    const folder = one.name.slice(0, one.name.length - baseName(one.name).length);
+    const under = el("tr", { class: "under", hidden: true }, el("td", { colspan: "6" }));
+    const versions = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => toggleVersions(one, versions, under) }, "Versions");
+    const failed = one.status === "failed";
+    return [el("tr", { class: failed ? "failed" : "" },
+      el("th", { scope: "row" },
+        failed ? el("span", { class: "name" }, one.name)
+          : el("button", { type: "button", class: "link name", onclick: (event) => openSource(place, event.currentTarget) }, el("span", { class: "muted" }, folder), baseName(one.name)),
+        failed && el("p", { class: "reason" }, `Could not be read: ${one.error}`)),
+      el("td", {}, KINDS[one.media_type] ?? one.media_type.split("/").pop()),
+      el("td", { class: "number" }, failed ? "–" : one.chunk_count.toLocaleString()),
+      el("td", {}, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag))),
+      el("td", { class: "muted" }, when(one.created_at)),
+      el("td", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => take(one) }, "Delete"))), under];
+  }
+
+  async function toggleVersions(one, button, under) {
+    const open = under.hidden;
+    button.setAttribute("aria-expanded", String(open));
+    under.hidden = !open;
+    if (!open) return;
+    try {
+      const found = await api.get(`/v1/documents/${one.id}/versions`);
+      replace(under.firstChild, el("ul", { class: "versions" }, found.map((version, index) => el("li", {},
+        el("button", { type: "button", class: "link", onclick: (event) => openSource({ document_id: version.id, document_name: version.name, start: 0, end: 0 }, event.currentTarget) },
+          `Version ${found.length - index}`),
+        ` ${when(version.created_at)}, ${version.sha256.slice(0, 10)} `,
+        version.retired_at ? el("span", { class: "muted" }, `replaced ${when(version.retired_at)}; readable until it expires`) : el("span", { class: "verdict verdict-supported" }, "current")))));
+    } catch (error) {
+      replace(under.firstChild, failure(error));
+    }
+  }
+
+  async function take(one) {
+    if (!await confirmFirst("Delete this document?", `“${one.name}” and everything made from it will be removed: its text, its passages and the file itself.`, "Delete")) return;
+    leaving.set(one.id, one);
+    draw();
+    announce(`${one.name} is deleted.`);
+    const back = await toast(`“${baseName(one.name)}” is deleted.`, { action: "Undo", seconds: 6 });
+    if (!leaving.delete(one.id)) return;
+    if (!back) {
+      try {
+        await api.remove(`/v1/documents/${one.id}`);
+        held = held.filter((other) => other.id !== one.id);
+      } catch (error) {
+        toast(`“${baseName(one.name)}” could not be deleted: ${error.message}`, { kind: "bad" });
+      }
+    }
+    draw();
+  }
+
+  async function samples(button) {
+    button.disabled = true;
+    button.textContent = "Reading the samples…";
+    try {
+      const added = await api.post("/v1/samples", { collection: shared.collection });
+      announce(`${plural(added.documents, "sample document")} added.`);
+      await shared.refreshCollections();
+    } catch (error) {
+      toast(error.message, { kind: "bad" });
+    }
+    await load();
+  }
+
+  async function send(chosen) {
+    if (!chosen.length) return;
+    const collection = target.value.trim() || shared.collection;
+    if (!target.checkValidity()) { toast("A collection's name has letters, digits, dots, dashes and underscores only.", { kind: "bad" }); target.focus(); return; }
+    await upload(chosen, { collection, tags: tags.value }, queue);
+    await shared.refreshCollections();
+    shared.collection = collection;
+    await load();
+  }
+
+  return { root, title: "Documents", enter: load };
+}

@@ -1,0 +1,92 @@
+// Building the page from nodes. Text is only ever set as text: nothing here reads markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** el("button", {class: "quiet", type: "button", onclick: f}, "Stop", otherNode) */
+export function el(tag, props = {}, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function svg(tag, props = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), props, children);
+}
+
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.setAttribute("class", value);
+    else if (name === "value" && "value" in node && node.namespaceURI !== SVG) node.value = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** Offsets of the server count code points; those of JavaScript count UTF-16 units. */
+export class Points {
+  constructor(text) {
+    this.points = Array.from(text);
+  }
+  slice(start, end) {
+    return this.points.slice(start, end).join("");
+  }
+  get length() {
+    return this.points.length;
+  }
+}
+
+export function announce(text) {
+  const region = document.getElementById("announcer");
+  // The same sentence twice would not be read out again.
+  region.textContent = "";
+  requestAnimationFrame(() => { region.textContent = text; });
+}
+
+/** A passing notice, with an action where one is given. Resolves to true when the action was taken. */
+export function toast(text, { action = "", seconds = 6, kind = "" } = {}) {
+  return new Promise((resolve) => {
+    const done = (taken) => { clearTimeout(timer); node.remove(); resolve(taken); };
+    const button = action && el("button", { class: "link", type: "button", onclick: () => done(true) }, action);
+    const close = el("button", { class: "icon", type: "button", "aria-label": "Close notice", onclick: () => done(false) }, "×");
+    const node = el("div", { class: `toast ${kind}`, role: kind === "bad" ? "alert" : "status" }, el("span", {}, text), button, close);
+    const timer = setTimeout(() => done(false), seconds * 1000);
+    document.getElementById("toasts").append(node);
+  });
+}
+
+export function confirmFirst(title, text, action) {
+  return new Promise((resolve) => {
+    const answer = (yes) => { dialog.close(); dialog.remove(); resolve(yes); };
+    const dialog = el("dialog", { class: "dialog", "aria-labelledby": "dialog-title" },
+      el("h2", { id: "dialog-title" }, title),
+      el("p", {}, text),
+      el("div", { class: "row end" },
+        el("button", { type: "button", class: "quiet", onclick: () => answer(false) }, "Cancel"),
+        el("button", { type: "button", class: "bad", onclick: () => answer(true) }, action)));
+    dialog.addEventListener("cancel", (event) => { event.preventDefault(); answer(false); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+export function failure(error, again) {
+  return el("div", { class: "notice bad", role: "alert" },
+    el("p", {}, el("strong", {}, error.message || "Something went wrong."), error.hint ? ` ${error.hint}` : ""),
+    again && el("button", { type: "button", class: "quiet", onclick: again }, "Try again"));
+}
+
+export function empty(title, text, ...actions) {
+  return el("div", { class: "empty" }, el("h2", {}, title), el("p", {}, text), el("div", { class: "row middle" }, ...actions));
+}
+
+export const ms = (value) => value >= 1000 ? `${(value / 1000).toFixed(2)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
+export const percent = (value) => `${Math.round(value * 100)} %`;
+export const when = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`;
+export const baseName = (name) => name.split("/").pop();

@@ -1,0 +1,85 @@
+// Settings: what is in force and who set it; the key of this tab; how the page looks.
+
+import * as api from "./api.js";
+import { applyTheme } from "./app.js";
+import { announce, el, failure, replace, toast } from "./dom.js";
+
+export function create() {
+  const out = el("div", { class: "stack wide" });
+  const root = el("section", { class: "area settings" },
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Settings"), el("span", { class: "muted about" })),
+    el("div", { class: "grid2" }, keyCard(() => load()), themeCard()), out);
+
+  async function load() {
+    try {
+      const found = await api.get("/v1/settings");
+      root.querySelector(".about").textContent = `Ragstone ${found.version} · preset ${found.preset} · ${found.provider}${found.model ? ` · ${found.model}` : ""} · ${found.embedder}`;
+      replace(out, listing(found));
+    } catch (error) {
+      replace(out, failure(error, load));
+    }
+  }
+
+  return { root, title: "Settings", enter: load };
+}
+
+function keyCard(changed) {
+  const says = el("p", { class: "muted", role: "status" });
+  const input = el("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", placeholder: "Paste the key" });
+  const tell = () => { says.textContent = api.key.get() ? "A key is in use in this tab. It is forgotten when the tab is closed." : "No key is set. On this machine none may be needed."; };
+  const use = (value) => {
+    if (value) api.key.set(value); else api.key.forget();
+    input.value = "";
+    tell();
+    announce(value ? "The key is in use." : "The key is forgotten.");
+    document.dispatchEvent(new CustomEvent("ragstone:key"));
+    changed();
+  };
+  tell();
+  return el("form", { class: "card", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) use(input.value.trim()); else input.focus(); } },
+    el("h2", {}, "Key"),
+    el("label", { for: "key", class: "label" }, "Kept in this tab only, never on disk"),
+    el("div", { class: "row" }, el("div", { class: "grow" }, input), el("button", { type: "submit", class: "primary" }, "Use"), el("button", { type: "button", class: "quiet", onclick: () => use("") }, "Forget")),
+    says);
+}
+
+function themeCard() {
+  const now = localStorage.getItem("ragstone.theme") ?? "system";
+  const choose = (theme) => { localStorage.setItem("ragstone.theme", theme); applyTheme(theme); toast(`The page is ${theme === "system" ? "as the system has it" : theme}.`, { seconds: 2 }); };
+  return el("fieldset", { class: "card" }, el("legend", {}, "Appearance"),
+    el("div", { class: "row" }, [["system", "As the system"], ["light", "Light"], ["dark", "Dark"]].map(([value, label]) => el("label", { class: "choice" },
+      el("input", { type: "radio", name: "theme", value, checked: value === now, onchange: () => choose(value) }), label))));
+}
+
+function listing(found) {
+  const only = el("input", { id: "only-set", type: "checkbox", onchange: () => draw() });
+  const find = el("input", { id: "find-setting", type: "search", placeholder: "Find a setting", oninput: () => draw() });
+  const tables = el("div", { class: "stack wide" });
+  const draw = () => {
+    const wanted = find.value.trim().toLowerCase();
+    const fit = found.settings.filter((one) => (!only.checked || one.origin !== "default")
+      && (!wanted || [one.name, one.description, ...one.variables].some((text) => text.toLowerCase().includes(wanted))));
+    const sections = Map.groupBy ? Map.groupBy(fit, section) : fit.reduce((map, one) => map.set(section(one), [...(map.get(section(one)) ?? []), one]), new Map());
+    replace(tables, fit.length ? [...sections].map(([name, settings]) => sectionTable(name, settings)) : el("p", { class: "muted" }, "Nothing fits."));
+  };
+  draw();
+  return [el("div", { class: "row bar" }, el("label", { for: "find-setting", class: "unseen" }, "Find a setting"), find, el("label", { class: "choice" }, only, "Only what a preset, file, variable or flag has set")),
+    tables];
+}
+
+const section = (one) => (one.name.includes(".") ? one.name.split(".")[0] : "general");
+
+function sectionTable(name, settings) {
+  return el("section", {}, el("h2", { class: "section" }, name),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Settings: ${name}` }, el("table", { class: "settings-table" },
+      el("thead", {}, el("tr", {}, ["Setting", "Value", "Origin", "What it does"].map((title) => el("th", { scope: "col" }, title)))),
+      el("tbody", {}, settings.map((one) => el("tr", { "data-setting": one.name },
+        el("th", { scope: "row" }, el("code", {}, one.name)),
+        el("td", {}, el("code", { class: "value" }, shown(one.value))),
+        el("td", {}, el("span", { class: `origin origin-${one.origin.split(" ")[0].replace(/[^a-z]/gi, "")}` }, one.origin)),
+        el("td", {}, one.description, el("span", { class: "small muted variables" }, `Allowed: ${one.allowed}. Set with ${one.variables.join(", ")}.`))))))));
+}
+
+function shown(value) {
+  return value === null ? "none" : value === "" ? "empty" : String(value);
+}

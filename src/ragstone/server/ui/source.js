@@ -1,0 +1,120 @@
+// The source beside the answer: the page of a PDF with its lines marked, or the text with the span.
+
+import * as api from "./api.js";
+import { Points, announce, baseName, el, failure, replace } from "./dom.js";
+import { verdictOf } from "./words.js";
+
+const AROUND = 2500;
+const panel = document.getElementById("source");
+let returnTo = null;
+let latest = 0;
+
+export function closeSource() {
+  if (panel.hidden) return;
+  latest += 1;
+  panel.hidden = true;
+  document.body.classList.remove("with-source");
+  panel.replaceChildren();
+  if (returnTo?.isConnected) returnTo.focus();
+  returnTo = null;
+}
+
+/** `place` needs document_id, document_name, start and end; page, number, snippet and verdict help. */
+export async function openSource(place, opener, { view = "" } = {}) {
+  const mine = ++latest;
+  if (opener) returnTo = opener;
+  const body = el("div", { class: "source-body", tabindex: "0", "aria-label": "The source" }, el("p", { class: "waiting" }, "Opening…"));
+  const tabs = el("div", { class: "row tabs" });
+  const title = el("h2", { id: "source-title", tabindex: "-1" }, place.number ? `${place.number} · ` : "", baseName(place.document_name));
+  replace(panel,
+    el("div", { class: "source-head" },
+      el("div", {}, title,
+        el("p", { class: "muted" }, [place.document_name, place.page ? `page ${place.page}` : "", place.verdict ? verdictOf(place.verdict).label.toLowerCase() : ""].filter(Boolean).join(" · "))),
+      el("button", { type: "button", class: "icon", "aria-label": "Close the source", onclick: closeSource }, "×")),
+    tabs, body);
+  panel.hidden = false;
+  document.body.classList.add("with-source");
+  title.focus();
+  const go = (wanted) => openSource(place, null, { view: wanted });
+  try {
+    const passage = await api.get(`/v1/documents/${place.document_id}/text`, { start: place.start, end: place.end, around: AROUND });
+    if (mine !== latest) return;
+    const isPdf = passage.media_type === "application/pdf";
+    const asPage = isPdf && view !== "text";
+    replace(tabs,
+      isPdf && tab("Page", asPage, () => go("page")),
+      tab("Text", !asPage, () => go("text")),
+      el("button", { type: "button", class: "link push", onclick: () => download(place) }, "Download original"));
+    if (asPage) {
+      await showPdf(place, body, () => mine === latest).catch((error) => {
+        if (mine !== latest) return;
+        showText(passage, place, body);
+        body.prepend(failure(Object.assign(error, { hint: "The text is shown instead." })));
+      });
+    } else showText(passage, place, body);
+    announce(`${baseName(place.document_name)} is open beside the answer.`);
+  } catch (error) {
+    if (mine === latest) replace(body, failure(error, () => go(view)));
+  }
+}
+
+function tab(label, on, go) {
+  return el("button", { type: "button", class: "tab", "aria-pressed": String(on), onclick: go }, label);
+}
+
+function showText(passage, place, body) {
+  const points = new Points(passage.text);
+  const [from, to] = [place.start - passage.start, place.end - passage.start];
+  const mark = el("mark", { class: "span" }, points.slice(from, to));
+  const more = passage.start > 0 || passage.end < passage.length;
+  replace(body,
+    el("div", { class: "text" }, passage.start > 0 && "… ", points.slice(0, from), mark, points.slice(to, points.length), passage.end < passage.length && " …"),
+    more && el("button", { type: "button", class: "quiet", onclick: () => whole(place, body) }, "Show the whole document"));
+  mark.scrollIntoView({ block: "center" });
+}
+
+async function whole(place, body) {
+  try {
+    showText(await api.get(`/v1/documents/${place.document_id}/text`), place, body);
+  } catch (error) {
+    body.prepend(failure(error));
+  }
+}
+
+async function showPdf(place, body, isCurrent) {
+  const [{ renderPage }, lines] = await Promise.all([
+    import("./pdf.js"),
+    api.get(`/v1/documents/${place.document_id}/lines`, { start: place.start, end: place.end }),
+  ]);
+  if (!isCurrent()) return;
+  const first = lines[0]?.page ?? place.page ?? 1;
+  const view = el("div", { class: "pdf" });
+  const where = el("span", { class: "muted", role: "status" });
+  const turn = async (page) => {
+    const { count } = await renderPage(place.document_id, page, view, lines, place.snippet ?? "");
+    where.textContent = `Page ${page} of ${count}`;
+    back.disabled = page <= 1;
+    on.disabled = page >= count;
+    back.onclick = () => turn(page - 1);
+    on.onclick = () => turn(page + 1);
+  };
+  const back = el("button", { type: "button", class: "quiet", "aria-label": "Previous page" }, "‹");
+  const on = el("button", { type: "button", class: "quiet", "aria-label": "Next page" }, "›");
+  replace(body, el("div", { class: "row middle pager" }, back, where, on), view);
+  await turn(first);
+}
+
+async function download(place) {
+  try {
+    const url = URL.createObjectURL(new Blob([await api.bytes(`/v1/documents/${place.document_id}/original`)]));
+    const link = el("a", { href: url, download: baseName(place.document_name) });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  } catch (error) {
+    panel.querySelector(".source-body").prepend(failure(error));
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !panel.hidden && !document.querySelector("dialog[open]")) closeSource();
+});

@@ -1,0 +1,73 @@
+// The threshold explorer: which chunks stay at a similarity threshold, and where the scores lie.
+
+import * as api from "./api.js";
+import { shortened } from "./answer.js";
+import { passageName } from "./compare.js";
+import { el, failure, plural, replace, svg } from "./dom.js";
+import { openSource } from "./source.js";
+
+const WIDTH = 640;
+const HEIGHT = 120;
+
+export function thresholdExplorer(shared) {
+  const input = el("input", { id: "threshold-question", type: "text", autocomplete: "off", placeholder: "A question to search with", maxlength: "1000" });
+  const out = el("div", { class: "stack wide" });
+  const form = el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); load(); } },
+    el("div", { class: "stack grow" }, el("label", { for: input.id }, "Question"), input),
+    el("button", { type: "submit", class: "primary" }, "Search"));
+
+  async function load() {
+    const query = input.value.trim();
+    if (!query) { input.focus(); return; }
+    replace(out, el("p", { class: "muted", role: "status" }, "Searching…"));
+    try {
+      draw(await api.get("/v1/candidates", { query, collection: shared.collection, limit: 100 }));
+    } catch (error) {
+      replace(out, failure(error, load));
+    }
+  }
+
+  function draw(found) {
+    const hits = found.candidates.map((one) => ({ ...one, similarity: one.scores.similarity ?? 0 })).sort((a, b) => b.similarity - a.similarity);
+    if (!hits.length) { replace(out, el("p", { class: "muted" }, "Nothing was found in this collection.")); return; }
+    const slider = el("input", { id: "threshold", type: "range", min: "0", max: "1", step: "0.01", value: String(found.min_similarity), oninput: () => update() });
+    const value = el("output", { for: "threshold", class: "threshold-value" });
+    const says = el("p", { role: "status" });
+    const rule = svg("line", { y1: 0, y2: HEIGHT - 18, class: "rule" });
+    const dots = hits.map((hit, index) => svg("circle", { cx: hit.similarity * WIDTH, cy: 22 + ((index * 37) % (HEIGHT - 52)), r: 5, class: "dot" }, svg("title", {}, `${passageName(hit)}: ${hit.similarity.toFixed(3)}`)));
+    const rows = hits.map((hit) => el("li", { class: "candidate" },
+      el("span", { class: "number" }, hit.similarity.toFixed(3)),
+      el("span", {}, el("button", { type: "button", class: "link", onclick: (event) => openSource(hit, event.currentTarget) }, passageName(hit)),
+        el("span", { class: "snippet" }, shortened(hit.text, 150))),
+      el("span", { class: "state" })));
+
+    function update() {
+      const threshold = Number(slider.value);
+      const passing = hits.filter((hit) => hit.similarity >= threshold).length;
+      const floor = passing < found.min_chunks;
+      value.textContent = threshold.toFixed(2);
+      rule.setAttribute("x1", threshold * WIDTH);
+      rule.setAttribute("x2", threshold * WIDTH);
+      hits.forEach((hit, index) => {
+        const state = hit.similarity >= threshold ? "stays" : floor && index < found.min_chunks ? "floor" : "goes";
+        dots[index].setAttribute("class", `dot ${state}`);
+        rows[index].className = `candidate ${state}`;
+        rows[index].lastChild.textContent = { stays: "stays", floor: "kept by the floor", goes: "goes" }[state];
+      });
+      says.textContent = `At ${threshold.toFixed(2)}, ${passing} of ${plural(hits.length, "candidate")} stay${passing === 1 ? "s" : ""}.${floor ? ` Fewer than ${found.min_chunks}: the best ${Math.min(found.min_chunks, hits.length)} are kept all the same.` : ""}`;
+    }
+
+    replace(out,
+      el("div", { class: "row" }, el("label", { for: "threshold" }, "Similarity threshold"), value, el("span", { class: "muted push" }, `In force: ${found.min_similarity}`)),
+      slider,
+      svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot strip", role: "img", "aria-label": `Similarities from ${hits.at(-1).similarity.toFixed(2)} to ${hits[0].similarity.toFixed(2)}` },
+        svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 18, y2: HEIGHT - 18, class: "axis" }),
+        [0, 0.2, 0.4, 0.6, 0.8, 1].map((tick) => svg("text", { x: Math.min(WIDTH - 14, tick * WIDTH), y: HEIGHT - 4, class: "tick" }, String(tick))),
+        rule, dots),
+      says,
+      el("ol", { class: "candidates" }, rows));
+    update();
+  }
+
+  return { node: el("div", { class: "card" }, el("h2", {}, "Threshold explorer"), el("p", { class: "muted" }, "Move the threshold and see at once which chunks stay and where the scores lie."), form, out), input };
+}

@@ -1,0 +1,81 @@
+// Sending files: bytes on their way, then what became of each, as the server reads them.
+
+import * as api from "./api.js";
+import { announce, el, plural, replace } from "./dom.js";
+
+const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged, nothing to do", removed: "Removed" };
+
+export async function upload(files, { collection, tags }, queue) {
+  const rows = files.map((file) => row(file));
+  queue.prepend(...rows.map((one) => one.node));
+  const failAll = (problem) => { for (const one of rows) if (!one.ended) one.fail(problem.message, problem.hint); };
+  let begun;
+  try {
+    begun = await sendAll(files, { collection, tags }, rows);
+    for (const one of rows) one.say("Reading…");
+    for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
+      if (event.type === "file") settle(rows, event, queue);
+    }
+  } catch (problem) {
+    failAll(problem);
+    announce(problem.message);
+    return;
+  }
+  for (const one of rows) if (!one.ended) one.fail("The server read nothing from it.", "");
+  const failed = rows.filter((one) => one.failed).length;
+  announce(`${plural(rows.length - failed, "file")} read${failed ? `, ${failed} failed` : ""}.`);
+}
+
+function settle(rows, event, queue) {
+  let mine = rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))
+    ?? rows.find((one) => !one.ended && event.name.startsWith(one.name));
+  if (!mine) {
+    mine = row({ name: event.name, size: 0 });
+    rows.push(mine);
+    queue.prepend(mine.node);
+  }
+  if (event.outcome === "failed") mine.fail(event.error ?? "It could not be read.", event.hint ?? "");
+  else mine.end(`${OUTCOMES[event.outcome] ?? event.outcome}${event.chunk_count ? `, ${plural(event.chunk_count, "passage")}` : ""}`);
+}
+
+function row(file) {
+  const bar = el("progress", { max: "1", value: "0", "aria-label": `Progress of ${file.name}` });
+  const says = el("span", { class: "says" }, "Waiting…");
+  const close = el("button", { type: "button", class: "icon", "aria-label": `Hide ${file.name}`, onclick: () => node.remove() }, "×");
+  const node = el("li", { class: "file" }, el("span", { class: "name" }, file.name), bar, says);
+  const self = {
+    node, name: file.name, ended: false, failed: false,
+    sent(share) { bar.value = share * 0.5; says.textContent = share < 1 ? `Sending ${Math.round(share * 100)} %` : "Sent"; },
+    say(text) { bar.value = 0.6; says.textContent = text; },
+    end(text) { self.ended = true; bar.remove(); node.classList.add("done"); says.textContent = text; node.append(close); },
+    fail(reason, hint) { self.ended = self.failed = true; bar.remove(); node.classList.add("failed"); replace(says, el("strong", {}, reason), hint ? ` ${hint}` : ""); node.append(close); },
+  };
+  return self;
+}
+
+/** fetch cannot tell how much was sent; XMLHttpRequest can. */
+function sendAll(files, { collection, tags }, rows) {
+  const form = new FormData();
+  form.append("collection", collection);
+  if (tags.trim()) form.append("tags", tags);
+  for (const file of files) form.append("files", file, file.name);
+  const total = files.reduce((sum, file) => sum + file.size, 0) || 1;
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", "/v1/documents?wait=false");
+    for (const [name, value] of Object.entries(api.headers())) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => {
+      let sent = (event.loaded / event.total) * total;
+      files.forEach((file, index) => {
+        rows[index].sent(file.size ? Math.min(1, Math.max(0, sent / file.size)) : 1);
+        sent -= file.size;
+      });
+    };
+    request.onload = async () => {
+      if (request.status < 300) resolve(JSON.parse(request.responseText));
+      else reject(await api.problemOf(request.status, request.responseText));
+    };
+    request.onerror = () => reject(new api.Problem("The server cannot be reached.", { hint: "The files were not sent; try again." }));
+    request.send(form);
+  });
+}

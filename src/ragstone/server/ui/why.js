@@ -1,0 +1,157 @@
+// Why: the waterfall of a query. Stages with their times, each chunk's way, and why not this one.
+
+import * as api from "./api.js";
+import { shortened } from "./answer.js";
+import { passageName } from "./compare.js";
+import { announce, baseName, el, empty, failure, ms, percent, replace, when } from "./dom.js";
+import { openSource } from "./source.js";
+import { stage } from "./words.js";
+
+const ROWS = 25;
+
+export function create(shared) {
+  const picker = el("select", { id: "why-query", onchange: () => { if (picker.value) location.hash = `#/why/${picker.value}`; } });
+  const out = el("div", { class: "stack wide" });
+  const root = el("section", { class: "area wide why" },
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Why"), el("span", { class: "muted" }, "How a question went through the stages")),
+    el("div", { class: "stack" }, el("label", { for: "why-query" }, "Query"), picker),
+    out);
+  let current = "";
+
+  async function enter([id]) {
+    let recent = [];
+    try {
+      recent = await api.get("/v1/queries", { limit: 50 });
+      recent = recent.items ?? recent.queries ?? recent;
+    } catch (error) {
+      replace(out, failure(error, () => enter([id])));
+      return;
+    }
+    if (!recent.length && !id) {
+      picker.parentElement.hidden = true;
+      replace(out, empty("No query yet", "Ask something first; its way through the stages is shown here.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
+      return;
+    }
+    picker.parentElement.hidden = false;
+    const wanted = id ?? recent[0].query_id;
+    const listed = recent.some((one) => one.query_id === wanted) ? recent : [{ query_id: wanted, query: wanted, created_at: 0 }, ...recent];
+    replace(picker, listed.map((one) => el("option", { value: one.query_id }, `${one.query ?? "(text not logged)"}${one.created_at ? ` · ${when(one.created_at)}` : ""}`)));
+    picker.value = wanted;
+    await show(wanted);
+  }
+
+  async function show(id) {
+    current = id;
+    replace(out, el("p", { class: "muted", role: "status" }, "Reading the trace…"));
+    try {
+      const [entry, passages] = await Promise.all([api.get(`/v1/queries/${id}`), api.get(`/v1/queries/${id}/chunks`)]);
+      if (current !== id) return;
+      const detail = el("div", { class: "card detail", hidden: true, tabindex: "-1" });
+      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, (chunk) => explain(id, chunk, detail)), whyNot(entry, (chunk) => explain(id, chunk, detail)), detail);
+    } catch (error) {
+      replace(out, failure(error, () => show(id)));
+    }
+  }
+
+  async function explain(id, chunkId, detail) {
+    try {
+      const found = await api.get(`/v1/queries/${id}/explain`, { chunk_id: chunkId });
+      replace(detail, el("h2", {}, `${baseName(found.document_name)}, chunk ${chunkId.split(":").pop()}`),
+        el("p", { class: "lead verdict-text" }, found.verdict),
+        el("ol", { class: "steps" }, found.steps.map((step) => el("li", { class: `step step-${step.outcome}` },
+          el("span", { class: "step-stage" }, stage(step.stage)),
+          el("span", { class: "step-outcome" }, step.outcome, step.rank ? `, rank ${step.rank}` : "", step.score !== null ? `, score ${step.score}` : ""),
+          step.reason && el("span", { class: "muted" }, step.reason)))));
+      announce(found.verdict);
+    } catch (error) {
+      replace(detail, failure(error));
+    }
+    detail.hidden = false;
+    detail.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    detail.focus({ preventScroll: true });
+  }
+
+  return { root, title: "Why", enter };
+}
+
+function head(entry) {
+  return el("div", { class: "card" },
+    el("h2", {}, entry.query ?? "The text of this query was not logged"),
+    entry.answer && el("p", { class: "muted" }, shortened(entry.answer.replace(/\s*\[Source \d+\]/g, ""), 320)),
+    el("dl", { class: "facts" }, [
+      ["Status", entry.status], ["Confidence", percent(entry.confidence ?? 0)], ["Groundedness", percent(entry.groundedness_score ?? 0)],
+      ["Total", ms(entry.trace.total_ms)], ["Written by", [entry.provider, entry.model].filter(Boolean).join(" · ")], ["Request", entry.trace.request_id],
+    ].map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))));
+}
+
+function timeline(trace) {
+  const total = Math.max(trace.total_ms, 0.001);
+  return el("div", { class: "card" }, el("h2", {}, "Stages and their times"),
+    el("ol", { class: "timeline" }, trace.spans.map((span) => {
+      const bar = el("i", { class: span.error ? "bad" : "" });
+      bar.style.left = `${(span.started_ms / total) * 100}%`;
+      bar.style.width = `${Math.max(0.4, (span.duration_ms / total) * 100)}%`;
+      const counts = Object.entries(span.counts).filter(([, value]) => !Array.isArray(value) && typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ");
+      return el("li", {},
+        el("span", { class: "span-name" }, stage(span.stage)),
+        el("span", { class: "track", "aria-hidden": "true" }, bar),
+        el("span", { class: "number" }, ms(span.duration_ms)),
+        el("span", { class: "counts muted" }, counts, span.notes.map((note) => el("em", {}, ` ${note}`)), span.error && el("strong", { class: "verdict-contradicted" }, ` ${span.error}`)));
+    })));
+}
+
+/** A table: one row per chunk, one column per stage. */
+function ways(entry, passages, explain) {
+  const { stages, ids } = entry.trace.waterfall;
+  if (!stages.length) return el("div", { class: "card" }, el("p", { class: "muted" }, "Nothing was searched for this query."));
+  const byId = new Map(passages.map((one) => [one.chunk_id, one]));
+  const keys = Object.keys(ids);
+  const far = (key) => stages.reduce((count, one) => count + (one.lines[key]?.kept ? 1 : 0), 0);
+  const last = (key) => stages.toReversed().map((one) => one.lines[key]?.rank).find((rank) => rank) ?? 9999;
+  keys.sort((a, b) => far(b) - far(a) || last(a) - last(b));
+  const body = el("tbody", {});
+  const more = el("button", { type: "button", class: "quiet", onclick: () => { draw(keys.length); more.hidden = true; } }, `Show all ${keys.length}`);
+  more.hidden = keys.length <= ROWS;
+  const draw = (count) => replace(body, keys.slice(0, count).map((key) => {
+    const passage = byId.get(ids[key]);
+    return el("tr", {},
+      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: "Why?", onclick: () => explain(ids[key]) }, passage ? passageName(passage) : ids[key]),
+        passage && el("p", { class: "muted small" }, shortened(passage.text, 90))),
+      stages.map((one) => cell(one, one.lines[key])),
+      el("td", {}, passage && el("button", { type: "button", class: "link", "aria-label": `Open ${passageName(passage)}`, onclick: (event) => openSource(passage, event.currentTarget) }, "Open")));
+  }));
+  draw(ROWS);
+  return el("div", { class: "card" }, el("h2", {}, "Every chunk’s way"),
+    el("p", { class: "muted" }, "The rank after each stage, with the score below. Choose a chunk to read why it was kept or dropped."),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Chunks by stage" }, el("table", { class: "ways" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Chunk"), stages.map((one) => el("th", { scope: "col" }, stage(one.stage))), el("th", { scope: "col" }, el("span", { class: "unseen" }, "Open")))),
+      body)),
+    more);
+}
+
+function cell(one, line) {
+  if (!line) return el("td", { class: "way absent" }, el("span", { "aria-label": "not here" }, "–"));
+  const score = one.stage === "refine.filter" && line.similarity !== undefined ? line.similarity : line.score;
+  return el("td", { class: `way ${line.kept ? "kept" : "dropped"}` },
+    line.kept ? String(line.rank ?? "✓") : el("span", {}, "✕", el("span", { class: "unseen" }, " dropped")),
+    el("span", { class: "small muted" }, typeof score === "number" ? score.toFixed(3) : ""));
+}
+
+/** Any chunk at all: choose a document, then one of its chunks. */
+function whyNot(entry, explain) {
+  const chunks = el("select", { id: "why-chunk", disabled: true });
+  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value) }, "Why not this one?");
+  const documents = el("select", { id: "why-document", onchange: async () => {
+    const found = documents.value ? await api.get(`/v1/documents/${documents.value}/chunks`, { limit: 1000 }).catch(() => []) : [];
+    replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shortened(one.text, 80)}`)));
+    chunks.disabled = ask.disabled = !found.length;
+  } }, el("option", { value: "" }, "Choose a document"));
+  api.get("/v1/documents", { collection: entry.collection, limit: 1000 }).then((found) => {
+    documents.append(...found.filter((one) => one.status === "indexed").map((one) => el("option", { value: one.id }, one.name)));
+  }).catch(() => {});
+  return el("div", { class: "card" }, el("h2", {}, "Why not this one?"),
+    el("p", { class: "muted" }, "Take any chunk of the collection, found or not."),
+    el("div", { class: "row" },
+      el("div", { class: "stack grow" }, el("label", { for: "why-document" }, "Document"), documents),
+      el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask));
+}

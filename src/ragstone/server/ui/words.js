@@ -1,0 +1,79 @@
+// What the engine's figures and names mean, each in a sentence.
+
+import { percent, plural } from "./dom.js";
+
+export const VERDICTS = {
+  supported: { mark: "✓", label: "Supported", text: "The cited source says this." },
+  partial: { mark: "◐", label: "Partly supported", text: "The cited source says a part of this." },
+  misattributed: { mark: "⇄", label: "Other source", text: "Another source supports this; the citation was put right." },
+  contradicted: { mark: "✕", label: "Contradicted", text: "The source disagrees with this." },
+  unsupported: { mark: "?", label: "Unsupported", text: "No source supports this." },
+};
+
+export function verdictOf(name) {
+  return VERDICTS[name] ?? { mark: "·", label: name, text: "" };
+}
+
+const SMALL_TALK = new Set(["greeting", "gratitude", "farewell", "chitchat", "help"]);
+
+export const isSmallTalk = (answer) => SMALL_TALK.has(answer.detected_intent);
+
+/** How sure, and why, in a sentence. */
+export function confidence(answer) {
+  if (isSmallTalk(answer)) return { level: "none", label: "No search", text: "This needed no documents, so none were searched." };
+  if (answer.status === "abstained") {
+    const read = answer.metadata?.chunks_used ?? 0;
+    return {
+      level: "none",
+      label: "No answer",
+      text: read
+        ? `The ${plural(read, "passage")} that came closest do not hold the answer, so none is given.`
+        : "Nothing in this collection comes close to the question, so no answer is given.",
+    };
+  }
+  const value = answer.confidence;
+  const claims = answer.claims.length;
+  const good = answer.claims.filter((claim) => claim.verdict === "supported").length;
+  const backed = claims ? (good === claims ? (claims === 1 ? "its sentence is backed by its source" : `all ${claims} sentences are backed by their sources`)
+    : `${good} of ${claims} sentences are backed by their sources`) : "no sentence could be checked";
+  const level = value >= 0.6 ? "high" : value >= 0.35 ? "medium" : "low";
+  const about = { high: "the cited text is close to the question", medium: "the cited text covers a part of the question", low: "the cited text is far from the question: check it before you rely on it" }[level];
+  return { level, label: `${level[0].toUpperCase()}${level.slice(1)} confidence, ${percent(value)}`, text: `${backed[0].toUpperCase()}${backed.slice(1)}, and ${about}.` };
+}
+
+export function claimsSummary(claims) {
+  const counts = {};
+  for (const claim of claims) counts[claim.verdict] = (counts[claim.verdict] ?? 0) + 1;
+  return Object.keys(VERDICTS).filter((name) => counts[name]).map((name) => ({ name, count: counts[name], ...VERDICTS[name] }));
+}
+
+const DEGRADED = {
+  without_llm_steps: "The model for inner steps failed, so the question was searched as it stands.",
+  without_refine_step: "A step that refines the hits failed and was left out.",
+  without_rerank: "The reranker is not available, so the order of the search was kept.",
+  semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
+  keyword_only: "Search by meaning failed; only keywords were searched.",
+  extractive_answer: "The language model did not answer, so sentences of the sources are quoted.",
+  without_context: "No search worked; this was written without your documents.",
+};
+
+export const degraded = (name) => DEGRADED[name] ?? `A part did without: ${name.replaceAll("_", " ")}.`;
+
+const STAGES = {
+  understand: "Understand the question",
+  embed: "Embed the question",
+  "retrieve.semantic": "Search by meaning",
+  "retrieve.keyword": "Search by keyword",
+  fuse: "Fuse the lists",
+  read: "Read the chunks",
+  "refine.filter": "Similarity filter",
+  "refine.rerank": "Rerank",
+  "refine.deduplicate": "Drop duplicates",
+  "refine.select": "Select (MMR)",
+  "ground.context": "Fill the context",
+  "ground.generate": "Write the answer",
+  "ground.cite": "Cite",
+  "check.ground": "Check every claim",
+};
+
+export const stage = (name) => STAGES[name] ?? name.replaceAll(".", " · ").replaceAll("_", " ");
