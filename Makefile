@@ -32,8 +32,9 @@ lint: $(DEV) ## Check format and style
 types: $(DEV) ## Check the types, strictly
 	$(BIN)/mypy
 
-tools: ## Fetch the Qdrant server that the tests start (they skip without it)
+tools: ## Fetch the Qdrant server and the browser that the tests start (they skip without)
 	@$(PYTHON) scripts/fetch_qdrant.py
+	@$(PYTHON) scripts/fetch_chromium.py
 
 tests: $(DEV) tools ## Run the tests with coverage
 	$(BIN)/coverage erase

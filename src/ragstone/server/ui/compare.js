@@ -12,10 +12,10 @@ const PRESETS = ["minimal", "classic", "balanced", "careful"];
 
 export function create(shared) {
   const input = el("input", { id: "compare-question", type: "text", autocomplete: "off", placeholder: "A question for both", maxlength: "1000", required: true });
-  const left = choice("compare-left", "minimal");
+  const left = choice("compare-left", "classic");
   const right = choice("compare-right", "balanced");
   const go = el("button", { type: "submit", class: "primary" }, "Compare");
-  const out = el("div", { "aria-live": "off" });
+  const out = el("div", { class: "stack wide" });
   const form = el("form", { class: "card", onsubmit: (event) => { event.preventDefault(); run(); } },
     el("div", { class: "row" },
       el("div", { class: "stack grow" }, el("label", { for: input.id }, "Question"), el("div", { class: "field plain" }, input)),

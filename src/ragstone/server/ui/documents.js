@@ -89,13 +89,13 @@ export function create(shared) {
     return [el("tr", { class: failed ? "failed" : "" },
       el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, one.name)
-          : el("button", { type: "button", class: "link name", onclick: (event) => openSource(place, event.currentTarget) }, el("span", { class: "muted" }, folder), baseName(one.name)),
+          : el("button", { type: "button", class: "link name", onclick: (event) => openSource(place, event.currentTarget) }, el("span", {}, el("span", { class: "muted" }, folder), baseName(one.name))),
         failed && el("p", { class: "reason" }, `Could not be read: ${one.error}`)),
       el("td", {}, KINDS[one.media_type] ?? one.media_type.split("/").pop()),
       el("td", { class: "number" }, failed ? "–" : one.chunk_count.toLocaleString()),
       el("td", {}, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag))),
-      el("td", { class: "muted" }, when(one.created_at)),
-      el("td", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => take(one) }, "Delete"))), under];
+      el("td", { class: "muted date" }, when(one.created_at)),
+      el("td", {}, el("div", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => take(one) }, "Delete")))), under];
   }
 
   async function toggleVersions(one, button, under) {

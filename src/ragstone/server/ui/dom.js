@@ -87,6 +87,6 @@ export function empty(title, text, ...actions) {
 
 export const ms = (value) => value >= 1000 ? `${(value / 1000).toFixed(2)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
 export const percent = (value) => `${Math.round(value * 100)} %`;
-export const when = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+export const when = (seconds) => new Date(seconds * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(new Date(seconds * 1000).getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" }) });
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`;
 export const baseName = (name) => name.split("/").pop();

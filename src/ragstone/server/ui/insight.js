@@ -42,7 +42,7 @@ async function history(out, skip) {
           el("td", { class: one.status === "abstained" ? "muted" : "" }, one.status === "abstained" ? "no answer" : shortened((one.answer ?? "").replace(/\s*\[Source \d+\]/g, ""), 130)),
           el("td", { class: "number" }, one.status === "abstained" ? "–" : percent(one.confidence ?? 0)),
           el("td", { class: "number" }, one.trace?.total_ms !== undefined ? ms(one.trace.total_ms) : one.total_ms !== undefined ? ms(one.total_ms) : ""),
-          el("td", { class: "muted" }, when(one.created_at)),
+          el("td", { class: "muted date" }, when(one.created_at)),
           el("td", {}, el("a", { href: `#/why/${one.query_id}` }, "Why?"))))))),
       el("div", { class: "row" },
         el("button", { type: "button", class: "quiet", disabled: skip === 0, onclick: () => turn(skip - PAGE) }, "Newer"),

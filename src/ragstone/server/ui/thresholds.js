@@ -7,7 +7,8 @@ import { el, failure, plural, replace, svg } from "./dom.js";
 import { openSource } from "./source.js";
 
 const WIDTH = 640;
-const HEIGHT = 120;
+const HEIGHT = 130;
+const BIN = 0.0125;
 
 export function thresholdExplorer(shared) {
   const input = el("input", { id: "threshold-question", type: "text", autocomplete: "off", placeholder: "A question to search with", maxlength: "1000" });
@@ -34,7 +35,11 @@ export function thresholdExplorer(shared) {
     const value = el("output", { for: "threshold", class: "threshold-value" });
     const says = el("p", { role: "status" });
     const rule = svg("line", { y1: 0, y2: HEIGHT - 18, class: "rule" });
-    const dots = hits.map((hit, index) => svg("circle", { cx: hit.similarity * WIDTH, cy: 22 + ((index * 37) % (HEIGHT - 52)), r: 5, class: "dot" }, svg("title", {}, `${passageName(hit)}: ${hit.similarity.toFixed(3)}`)));
+    // Dots stand on one another, so that the heap shows where most of the scores lie.
+    const heap = new Map();
+    const heights = hits.map((hit) => { const bin = Math.round(hit.similarity / BIN); heap.set(bin, (heap.get(bin) ?? 0) + 1); return heap.get(bin); });
+    const tall = Math.min(8, (HEIGHT - 28) / Math.max(...heights));
+    const dots = hits.map((hit, index) => svg("circle", { cx: Math.round(hit.similarity / BIN) * BIN * WIDTH, cy: HEIGHT - 22 - (heights[index] - 0.5) * tall, r: 3.4, class: "dot" }, svg("title", {}, `${passageName(hit)}: ${hit.similarity.toFixed(3)}`)));
     const rows = hits.map((hit) => el("li", { class: "candidate" },
       el("span", { class: "number" }, hit.similarity.toFixed(3)),
       el("span", {}, el("button", { type: "button", class: "link", onclick: (event) => openSource(hit, event.currentTarget) }, passageName(hit)),
@@ -60,9 +65,9 @@ export function thresholdExplorer(shared) {
     replace(out,
       el("div", { class: "row" }, el("label", { for: "threshold" }, "Similarity threshold"), value, el("span", { class: "muted push" }, `In force: ${found.min_similarity}`)),
       slider,
-      svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot strip", role: "img", "aria-label": `Similarities from ${hits.at(-1).similarity.toFixed(2)} to ${hits[0].similarity.toFixed(2)}` },
+      svg("svg", { viewBox: `-6 0 ${WIDTH + 12} ${HEIGHT}`, class: "plot strip", role: "img", "aria-label": `Similarities from ${hits.at(-1).similarity.toFixed(2)} to ${hits[0].similarity.toFixed(2)}` },
         svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 18, y2: HEIGHT - 18, class: "axis" }),
-        [0, 0.2, 0.4, 0.6, 0.8, 1].map((tick) => svg("text", { x: Math.min(WIDTH - 14, tick * WIDTH), y: HEIGHT - 4, class: "tick" }, String(tick))),
+        [0, 0.2, 0.4, 0.6, 0.8, 1].map((tick) => svg("text", { x: tick * WIDTH, y: HEIGHT - 4, class: "tick middle" }, String(tick))),
         rule, dots),
       says,
       el("ol", { class: "candidates" }, rows));

@@ -115,8 +115,7 @@ function ways(entry, passages, explain) {
   const draw = (count) => replace(body, keys.slice(0, count).map((key) => {
     const passage = byId.get(ids[key]);
     return el("tr", {},
-      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: "Why?", onclick: () => explain(ids[key]) }, passage ? passageName(passage) : ids[key]),
-        passage && el("p", { class: "muted small" }, shortened(passage.text, 90))),
+      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: passage ? shortened(passage.text, 300) : "", onclick: () => explain(ids[key]) }, passage ? passageName(passage) : ids[key])),
       stages.map((one) => cell(one, one.lines[key])),
       el("td", {}, passage && el("button", { type: "button", class: "link", "aria-label": `Open ${passageName(passage)}`, onclick: (event) => openSource(passage, event.currentTarget) }, "Open")));
   }));

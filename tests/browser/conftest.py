@@ -1,0 +1,118 @@
+"""One browser and one server per file of tests; a page that must not complain in its console."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from ragstone.engine import Engine
+from ragstone.models.embedder import OnnxEmbedder
+
+from ..conftest import SAMPLES, settings_in
+from ..server.conftest import serve
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+expect.set_options(timeout=15_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM is None:
+        skip = pytest.mark.skip(reason="no Chromium is installed: make tools")
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory, embedder: OnnxEmbedder) -> Path:
+    """A data directory with the sample documents, to be copied."""
+    directory = tmp_path_factory.mktemp("filled") / "data"
+    engine = Engine(settings_in(directory), embedder=embedder)
+    asyncio.run(engine.ingest([SAMPLES], metadata={"tags": ["sample"]}))
+    engine.close()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def address(
+    filled: Path, embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A server of this file's own on the sample documents."""
+    directory = tmp_path_factory.mktemp("served") / "data"
+    shutil.copytree(filled, directory)
+    yield from serve(Engine(settings_in(directory), embedder=embedder))
+
+
+# Module by module: while the driver runs, its event loop occupies the thread that other tests
+# want for theirs. For the same reason the server is there before the browser.
+@pytest.fixture(scope="module")
+def browser(address: str) -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the page says in its console or throws; must be empty at the end of a test."""
+    return []
+
+
+@pytest.fixture
+def open_page(browser: Browser, complaints: list[str]) -> Iterator[Callable[..., Page]]:
+    contexts = []
+
+    def opened(**options: object) -> Page:
+        context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 860}, "locale": "en-GB", **options}  # type: ignore[arg-type]
+        )
+        contexts.append(context)
+        page = context.new_page()
+
+        def heard(message: ConsoleMessage) -> None:
+            if message.type == "error" and "404" not in message.text:
+                complaints.append(message.text)
+
+        page.on("console", heard)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page], address: str) -> Page:
+    """A fresh tab on the page."""
+    page = open_page()
+    page.goto(address)
+    return page
+
+
+def ask(page: Page, question: str) -> None:
+    """Type a question and wait for the checked answer."""
+    page.get_by_role("combobox", name="Your question").fill(question)
+    page.keyboard.press("Enter")
+    turn = page.locator(".turn").last
+    expect(turn.get_by_role("heading", name=question)).to_be_visible()
+    expect(turn).to_have_attribute("aria-busy", "false")
+
+
+def go(page: Page, area: str) -> None:
+    """Open an area by its link."""
+    page.get_by_role("navigation", name="Areas").get_by_role("link", name=area).click()
+    expect(page.get_by_role("heading", level=1, name=area)).to_be_visible()

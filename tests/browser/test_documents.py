@@ -1,0 +1,156 @@
+"""Documents: adding by drop and by choice, progress, failures with reasons, versions, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from ragstone.engine import Engine
+from ragstone.models.embedder import OnnxEmbedder
+
+from ..conftest import settings_in
+from ..server.conftest import serve
+from .conftest import ask, go
+
+DROP = """([name, text]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], name, {type: "text/plain"}));
+    const zone = document.querySelector(".documents .drop");
+    const options = {dataTransfer: data, bubbles: true, cancelable: true};
+    for (const kind of ["dragenter", "dragover", "drop"])
+        zone.dispatchEvent(new DragEvent(kind, options));
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty server: the documents come through the page."""
+    directory = tmp_path_factory.mktemp("empty") / "data"
+    yield from serve(Engine(settings_in(directory), embedder=embedder))
+
+
+def into(page: Page, collection: str) -> None:
+    """Each test has a collection of its own."""
+    go(page, "Documents")
+    page.get_by_label("Into collection").fill(collection)
+
+
+def choose(page: Page, *files: dict[str, object]) -> None:
+    page.locator("#files").set_input_files(list(files))
+
+
+def file(name: str, content: bytes) -> dict[str, object]:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("row").filter(has_text=name).first
+
+
+def test_an_empty_collection_offers_the_samples_and_they_can_be_asked(page: Page) -> None:
+    expect(page.get_by_role("heading", name="There is nothing to ask yet")).to_be_visible()
+    page.get_by_role("link", name="Add documents").click()
+    page.get_by_role("button", name="Add the sample documents").click()
+    expect(page.locator(".count")).to_contain_text("13 documents", timeout=60_000)
+    expect(row(page, "lease-of-the-ridge.pdf")).to_contain_text("PDF")
+    expect(row(page, "lease-of-the-ridge.pdf")).to_contain_text("sample")
+    go(page, "Ask")
+    ask(page, "How much notice do we have to give if we want to end the café contract?")
+    expect(page.locator(".answer")).to_contain_text("three months' written notice")
+
+
+def test_a_dropped_file_is_read_and_can_be_asked(page: Page) -> None:
+    into(page, "dropped")
+    page.get_by_label("Tags, separated by commas").fill("gate, 2026")
+    page.evaluate(DROP, ["gate.txt", "The code of the garden gate is 8812."])
+    expect(page.locator(".file")).to_contain_text("Added, 1 passage")
+    expect(row(page, "gate.txt")).to_contain_text("2026")
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("dropped")
+    go(page, "Ask")
+    ask(page, "What is the code of the garden gate?")
+    expect(page.locator(".answer")).to_contain_text("8812")
+
+
+def test_a_file_that_fails_says_why_and_does_not_fail_the_others(page: Page) -> None:
+    into(page, "mixed")
+    choose(
+        page, file("good.md", b"# Rules\n\nThe door is green."), file("broken.pdf", b"%PDF-1.7 x")
+    )
+    good = page.locator(".file").filter(has_text="good.md")
+    bad = page.locator(".file").filter(has_text="broken.pdf")
+    expect(good).to_contain_text("Added")
+    expect(bad).to_contain_text("The PDF is damaged and cannot be opened.")
+    expect(bad).to_contain_text("Try to save it anew")
+    expect(row(page, "broken.pdf")).to_contain_text("Could not be read: The PDF is damaged")
+    expect(page.locator(".count")).to_contain_text("1 document, 1 could not be read")
+
+
+def test_a_changed_file_is_a_new_version_and_the_old_one_stays_readable(page: Page) -> None:
+    into(page, "versions")
+    choose(page, file("plan.txt", b"The meeting is on Monday."))
+    expect(page.locator(".file").first).to_contain_text("Added")
+    choose(page, file("plan.txt", b"The meeting is on Thursday."))
+    expect(page.locator(".file").first).to_contain_text("New version")
+    row(page, "plan.txt").get_by_role("button", name="Versions").click()
+    versions = page.locator(".versions li")
+    expect(versions).to_have_count(2)
+    expect(versions.first).to_contain_text("current")
+    expect(versions.last).to_contain_text("replaced")
+    versions.last.get_by_role("button", name="Version 1").click()
+    expect(page.locator("#source .text")).to_contain_text("Monday")
+
+
+def test_documents_are_found_by_name_and_tag(page: Page) -> None:
+    into(page, "tagged")
+    page.get_by_label("Tags, separated by commas").fill("blue")
+    choose(page, file("sky.txt", b"The sky is blue."))
+    expect(page.locator(".file").first).to_contain_text("Added")
+    page.get_by_label("Tags, separated by commas").fill("green")
+    choose(page, file("tree.txt", b"The tree is green."))
+    expect(row(page, "tree.txt")).to_be_visible()
+    page.get_by_role("group", name="Filter by tag").get_by_role("button", name="blue").click()
+    expect(row(page, "tree.txt")).to_be_hidden()
+    expect(row(page, "sky.txt")).to_be_visible()
+    page.get_by_role("group", name="Filter by tag").get_by_role("button", name="blue").click()
+    page.get_by_label("Find documents").fill("tree")
+    expect(row(page, "sky.txt")).to_be_hidden()
+
+
+def test_a_deletion_is_confirmed_can_be_undone_and_is_complete(page: Page) -> None:
+    into(page, "deleted")
+    choose(page, file("secret.txt", b"The vault code is 4711."))
+    expect(row(page, "secret.txt")).to_be_visible()
+    delete = page.get_by_role("button", name="Delete secret.txt")
+    delete.click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(row(page, "secret.txt")).to_be_visible()
+    delete.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No documents yet")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(row(page, "secret.txt")).to_be_visible()
+    delete.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    with page.expect_response(lambda reply: reply.request.method == "DELETE") as gone:
+        page.locator(".toast").last.get_by_role("button", name="Close notice").click()
+    assert gone.value.status == 204
+    expect(page.get_by_text("No documents yet")).to_be_visible()
+
+
+def test_a_name_that_no_collection_can_have_is_refused(page: Page) -> None:
+    into(page, "no/such name")
+    choose(page, file("a.txt", b"The gate is green."))
+    expect(page.locator(".toast")).to_contain_text("letters, digits")
+
+
+def test_an_upload_that_the_server_refuses_says_so(
+    page: Page, complaints: list[str], tmp_path: Path
+) -> None:
+    into(page, "refused")
+    page.route("**/v1/documents?wait=false", lambda route: route.abort())
+    choose(page, file("a.txt", b"The gate is green."))
+    expect(page.locator(".file.failed")).to_contain_text("The server cannot be reached.")
+    complaints.clear()  # the browser itself notes the failed request

@@ -1,0 +1,149 @@
+"""Manners: accessible, by keyboard alone, on a phone, small, quick, under a strict policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import ask, go
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
+AREAS = ("Ask", "Documents", "Compare", "Why", "Insight", "Settings")
+NOTICE = "How much notice do we have to give if we want to end the café contract?"
+ROAD = "Who pays for repairs of the access road?"
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core calls serious or critical."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in {"serious", "critical"}
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_area_has_a_serious_violation(
+    open_page: Callable[..., Page], address: str, scheme: str
+) -> None:
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
+    page.goto(address)
+    ask(page, ROAD)
+    page.locator(".answer .chip").first.click()
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    assert violations(page) == []
+    for area in AREAS[1:]:
+        go(page, area)
+        if area == "Documents":
+            expect(page.locator("tbody tr").first).to_be_visible()
+        if area == "Compare":
+            page.get_by_label("Question", exact=True).fill(NOTICE)
+            page.get_by_role("button", name="Compare").click()
+            expect(page.locator(".side").first).to_be_visible()
+        if area == "Why":
+            expect(page.locator(".ways tbody tr").first).to_be_visible()
+        if area == "Insight":
+            page.locator("#threshold-question").fill(NOTICE)
+            page.get_by_role("button", name="Search", exact=True).click()
+            expect(page.locator(".candidate").first).to_be_visible()
+            expect(page.locator(".history tbody tr").first).to_be_visible()
+        if area == "Settings":
+            expect(page.locator("[data-setting]").first).to_be_visible()
+        assert violations(page) == [], area
+
+
+def test_the_page_is_small_and_painted_at_once(
+    open_page: Callable[..., Page], address: str
+) -> None:
+    page = open_page()
+    received: dict[str, int] = {}
+
+    def heard(request: object) -> None:
+        sizes = request.sizes()  # type: ignore[attr-defined]
+        total = sizes["responseBodySize"] + sizes["responseHeadersSize"]
+        received[request.url] = total  # type: ignore[attr-defined]
+
+    page.on("requestfinished", heard)
+    page.goto(address)
+    ask(page, NOTICE)
+    for area in AREAS:
+        go(page, area)
+    page.wait_for_load_state("networkidle")
+    files = {url: size for url, size in received.items() if "/ui/" in url or url == f"{address}/"}
+    assert not any("vendor" in url for url in files), "pdf.js is for those who open a PDF"
+    assert 20_000 < sum(files.values()) < 300_000
+    assert all(url.startswith(address) for url in received), "nothing comes from elsewhere"
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert painted < 1000
+
+
+def test_the_whole_way_works_by_keyboard_alone(page: Page) -> None:
+    expect(page.locator(".welcome")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    reach(page, "#question")
+    page.keyboard.type(ROAD)
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("#announcer")).to_contain_text("The answer is complete")
+    reach(page, ".answer .chip", backwards=True)
+    expect(page.get_by_role("tooltip")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator("#source-title")).to_be_focused()
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('.answer .chip')")
+    reach(page, "a[href^='#/why/']")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=ROAD)).to_be_visible()
+
+
+def reach(page: Page, selector: str, *, backwards: bool = False) -> None:
+    """Press Tab until the element has the focus."""
+    for _ in range(60):
+        if page.evaluate("one => document.activeElement.matches(one)", selector):
+            return
+        page.keyboard.press("Shift+Tab" if backwards else "Tab")
+    pytest.fail(f"{selector} cannot be reached by keyboard")
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(
+    open_page: Callable[..., Page], address: str
+) -> None:
+    page = open_page(viewport={"width": 375, "height": 740}, has_touch=True, is_mobile=True)
+    page.goto(address)
+    ask(page, ROAD)
+    page.locator(".answer .chip").first.tap()
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    box = page.locator("#source").bounding_box()
+    assert box is not None
+    assert (box["width"], box["height"]) == (375, 740)
+    page.get_by_role("button", name="Close the source").tap()
+    for area in AREAS:
+        go(page, area)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, area
+
+
+def test_the_policy_is_strict_and_holds(page: Page, complaints: list[str]) -> None:
+    reply = page.request.get(page.url)
+    policy = reply.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'",
+                 "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):  # fmt: skip
+        assert part in policy
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    # Markup from a string is refused by the browser itself.
+    refused = page.evaluate(
+        """() => {
+            try { document.body.insertAdjacentHTML("beforeend", "<b>x</b>"); return false; }
+            catch (error) { return error instanceof TypeError; }
+        }"""
+    )
+    assert refused
+    complaints.clear()  # the browser notes the refusal
