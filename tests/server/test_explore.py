@@ -12,6 +12,8 @@ from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.server.app import create_app
 from ragstone.settings import load_settings
+from ragstone.stores.keys import KeyRing
+from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
 
@@ -110,9 +112,46 @@ def test_settings_are_told_with_their_origin_and_without_secrets(
     assert "very-secret" not in reply.text
 
 
-def test_a_reader_is_not_told_where_things_stand(client: httpx.Client, tmp_path: Path) -> None:
+def test_settings_handed_over_ready_made_still_tell_what_the_preset_set(
+    client: httpx.Client,
+) -> None:
     told = client.get("/v1/settings").json()
     origins = {one["name"]: one["origin"] for one in told["settings"]}
     assert origins["data.directory"] == "program"
     assert origins["refine.min_similarity"] == "preset balanced"
     assert origins["retrieve.bm25_k1"] == "default"
+
+
+def test_a_reader_sees_its_collection_alone_and_not_where_things_stand(
+    tmp_path: Path,
+) -> None:
+    from fastapi.testclient import TestClient
+
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+    app = create_app(engine)
+    with TestClient(app) as client:
+        reply = client.post(
+            "/v1/documents",
+            json={"name": "b.txt", "text": "The code is 8812.", "collection": "beta"},
+        )
+        document = reply.json()["documents"][0]["id"]
+        asked = client.post(
+            "/v1/query", json={"query": "What is the code?", "collection": "beta"}
+        ).json()
+        secret, _ = KeyRing(engine.catalog).create(
+            "ann", role="reader", collections=["alpha"], expires_in_s=None
+        )
+        app.state.keys = KeyRing(engine.catalog)
+        client.headers["Authorization"] = f"Bearer {secret}"
+        where = {"query": "What is the code?", "collection": "beta"}
+        assert client.get("/v1/candidates", params=where).status_code == 403
+        both = {**where, "presets": ["minimal", "classic"]}
+        assert client.post("/v1/compare", json=both).status_code == 403
+        assert client.post("/v1/samples", json={"collection": "alpha"}).status_code == 403
+        for part in ("text", "chunks", "versions"):
+            assert client.get(f"/v1/documents/{document}/{part}").status_code == 404
+        assert client.get(f"/v1/queries/{asked['query_id']}/chunks").status_code == 404
+        told = [one["name"] for one in client.get("/v1/settings").json()["settings"]]
+        assert "refine.top_k" in told
+        assert "data.directory" not in told
+        assert client.get("/").status_code == 200

@@ -130,7 +130,12 @@ async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> 
     engines = [variants.of_preset(preset) for preset in body.presets]
     answers = await asyncio.gather(
         *(
-            engine.ask(body.query, collection=body.collection, request_id=request.state.request_id)
+            engine.ask(
+                body.query,
+                collection=body.collection,
+                request_id=request.state.request_id,
+                owner=caller.owner,
+            )
             for engine in engines
         )
     )
