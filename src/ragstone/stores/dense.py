@@ -73,9 +73,10 @@ class DenseIndex:
             rows = np.concatenate([np.arange(s.start, s.stop) for s in spans] or [_NO_ROWS])
         if self._alive is not None:
             rows = rows[self._alive[rows]]
-        if len(rows) == len(self._keys):
-            return rows, self._file.vectors @ vector
-        return rows, self._file.vectors[rows] @ vector
+        vectors = self._file.vectors
+        # Row by row and not `@`: a product of this size wakes the BLAS threads, which then spin
+        # (4,000 rows on two cores: 2.9 CPU ms against 0.4).
+        return rows, np.vecdot(vectors if len(rows) == len(vectors) else vectors[rows], vector)
 
     def _coded(
         self, codes: Codes, vector: Vectors, *, limit: int, spans: Sequence[range] | None
