@@ -36,7 +36,13 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     pace.count(IngestedFile("b", "unchanged", "2", 90))
     pace._begun -= 2
     line = pace.line(2, 4)
-    assert line.startswith("2 of 4 files · 0.5 documents/s · 5 chunks/s · about 2 s left")
+    assert line.startswith("2 of 4 files · 1 documents, 0.5/s · 5 chunks/s · about 2 s left")
+
+
+def test_before_the_first_file_ends_no_time_is_guessed() -> None:
+    pace = Pace()
+    pace.count(IngestedFile("all.zip/a.txt", "added", "d", 3))
+    assert "left" not in pace.line(0, 1)
 
 
 def test_a_watched_folder_is_followed_until_it_is_stopped(tmp_path: Path) -> None:

@@ -169,11 +169,13 @@ class Pace:
         return True
 
     def line(self, done: int, total: int) -> str:
-        left = self._seconds() / max(1, done) * (total - done)
-        return (
-            f"{done} of {total} files · {self._documents / self._seconds():.1f} documents/s · "
-            f"{self.rate()} · about {left:.0f} s left"
+        said = (
+            f"{done} of {total} files · {self._documents} documents, "
+            f"{self._documents / self._seconds():.1f}/s · {self.rate()}"
         )
+        if not done:  # the first is an archive, say: how much it holds is not known before its end
+            return said
+        return f"{said} · about {self._seconds() / done * (total - done):.0f} s left"
 
 
 def _print(report: IngestReport, *, json: bool) -> None:
