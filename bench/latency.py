@@ -31,6 +31,7 @@ from ragstone.settings import load_settings
 
 PRESETS = ("minimal", "classic", "balanced")
 WARM = 100
+REPORT = Path(__file__).parent / "out" / "latency.json"
 
 
 def store(size: int, data: Path) -> Path:
@@ -69,7 +70,11 @@ async def measure(home: Path, preset: str, questions: list[str]) -> None:
             for span in trace.spans:
                 stages[span.stage].append(span.cpu_ms)
     engine.close()
+    figures = json.loads(REPORT.read_text()) if REPORT.is_file() else {}
     p50, p95, p99 = np.percentile(spent, [50, 95, 99])
+    figures[preset] = {"p50": p50, "p95": p95, "p99": p99}
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps(figures, indent=2))
     by_stage = ", ".join(f"{stage} {np.median(ms):.2f}" for stage, ms in stages.items())
     print(
         f"| {preset} | {p50:.1f} | {p95:.1f} | {p99:.1f} | {np.mean(spent):.1f} | {by_stage} |",

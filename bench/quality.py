@@ -103,12 +103,23 @@ def _fill(engine: Engine, one: RetrievalSet) -> None:
     engine.index.refresh("default")
 
 
+def with_models(engine: Engine, models: Path, embedder: OnnxEmbedder) -> Engine:
+    """The same engine, opened again with the pulled models in its directory."""
+    link = engine.settings.data.directory / "models"
+    link.unlink(missing_ok=True)
+    link.symlink_to(models.resolve())
+    engine.close()
+    return Engine(engine.settings, embedder=embedder)
+
+
 async def run(
     one: RetrievalSet, embedder: KnownEmbedder, places: list[int], system: dict[str, Any]
 ) -> tuple[Scores, float]:
     """The metrics of every question, and the CPU milliseconds of one search, without embedding."""
-    flags = {name: value for name, value in system.items() if name != "method"}
+    flags = {name: value for name, value in system.items() if name not in ("method", "models")}
     engine = engine_for(one, embedder, **flags)
+    if "models" in system:
+        engine = with_models(engine, system["models"], embedder)
     embedder.known = dict(zip(one.queries, one.query_vectors, strict=True))
     rows = []
     begun = time.process_time()
@@ -193,12 +204,14 @@ async def main() -> None:
     parser.add_argument("--queries", type=int, default=300, help="most questions of a set")
     parser.add_argument("--sets", nargs="*", help="only these sets")
     parser.add_argument("--peers", action="store_true")
-    parser.add_argument("--careful", action="store_true", help="with the cross-encoder: slow")
+    parser.add_argument(
+        "--careful", type=Path, metavar="MODELS", help="with the cross-encoder there: slow"
+    )
     options = parser.parse_args()
     embedder = KnownEmbedder()
     systems = dict(SYSTEMS)
     if options.careful:
-        systems["careful"] = {"preset": "careful"}
+        systems["careful"] = {"preset": "careful", "models": options.careful}
     results: dict[str, dict[str, Scores]] = {}
     spent: dict[str, list[float]] = {}
     for name in options.sets or available(options.data):
@@ -217,6 +230,19 @@ async def main() -> None:
     out = HERE / "out"
     out.mkdir(exist_ok=True)
     (out / f"quality-{options.half}.md").write_text(table + "\n")
+    means = {
+        system: dict(
+            zip(
+                METRICS,
+                np.mean(
+                    [found[system].mean(axis=0) for found in results.values()], axis=0
+                ).tolist(),
+                strict=True,
+            )
+        )
+        for system in systems
+    }
+    (out / f"quality-{options.half}.json").write_text(json.dumps(means, indent=2))
 
 
 if __name__ == "__main__":
