@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import hashlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -36,6 +37,7 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.settings import load_settings
 from ragstone.types import IngestReport
 
+_RATES = re.compile(r"([\d.]+) kB/s.* ([\d.]+) kB per CPU s")
 QUESTIONS = (
     "How does the scheduler choose a node for a pod?",
     "What is a headless service?",
@@ -184,7 +186,8 @@ def ingest(engine: Engine, folder: Path) -> IngestReport:
     return asyncio.run(engine.ingest([folder]))
 
 
-def ragstone(folder: Path, files: list[Path], *, model: bool) -> None:
+def ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, float]:
+    """All of it for Ragstone; its kilobytes per second and per CPU second."""
     embedder = OnnxEmbedder() if model else RandomEmbedder()
     embedder.embed(["warm"])
     with tempfile.TemporaryDirectory() as data:
@@ -231,6 +234,7 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> None:
             )
             asyncio.run(questions_meanwhile(engine, folder))
         engine.close()
+    return size / first.wall / 1000, size / first.cpu / 1000
 
 
 def chunk_count(engine: Engine) -> int:
@@ -254,12 +258,23 @@ def main() -> None:
         files = sample(options.folder, options.files, folder)
         size = sum(path.stat().st_size for path in files)
         print(f"{len(files)} files, {size / 1e6:.1f} MB, {os.cpu_count()} cores", flush=True)
+        peers: dict[str, re.Match[str]] = {}
         if options.peers:
             for peer in ("txtai", "haystack", "llamaindex"):
                 script = Path(__file__).with_name("ingest_peers.py")
                 command = [options.peers, script, peer, folder, options.weights]
-                subprocess.run([str(part) for part in command], check=False)
-        ragstone(folder, files, model=not options.no_model)
+                done = subprocess.run(
+                    [str(part) for part in command], check=False, stdout=subprocess.PIPE, text=True
+                )
+                print(done.stdout.strip() or f"{peer}: failed", flush=True)
+                peers |= {peer: rates} if (rates := _RATES.search(done.stdout)) else {}
+        ours = ragstone(folder, files, model=not options.no_model)
+        for peer, rates in peers.items():
+            clock, cpu = (float(rate) for rate in rates.groups())
+            print(
+                f"ragstone against {peer}: {ours[0] / clock:.2f} times as many bytes per second, "
+                f"{ours[1] / cpu:.2f} times per CPU second"
+            )
     pool._idle.stop()  # noqa: SLF001  so that their memory is not counted in what follows
 
 
