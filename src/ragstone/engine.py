@@ -128,7 +128,7 @@ class Engine:
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         query = await self._with_history(query, options, trace)
-        found = await compare(self._pipeline, query, trace)
+        found = await compare(self._pipeline.line, query, trace)
         await self._remember(found.enhanced, options)
         return found
 

@@ -9,6 +9,7 @@
     ├── StoreError             the data directory, catalog or index cannot be used
     │   └── StoreBusyError     another process is writing; try again
     ├── ProviderError          a model or service did not answer
+    │   └── UnusableReplyError it answered, but not in the form that was asked for
     └── NotFoundError          nothing has that id
 
 "No evidence" and "ungrounded" are answers, not errors.
@@ -65,6 +66,12 @@ class ProviderError(RagstoneError):
     """A model or outside service that did not answer."""
 
     retryable = True
+
+
+class UnusableReplyError(ProviderError):
+    """A model that answered, but not with what it was asked for."""
+
+    retryable = False
 
 
 class NotFoundError(RagstoneError):

@@ -159,6 +159,12 @@ class Source:
     number: int
     hit: Hit
     text: str
+    excerpt: str = ""
+    """What of the text stands in the prompt, where sentences were dropped to shorten it."""
+
+    @property
+    def shown(self) -> str:
+        return self.excerpt or self.text
 
     @property
     def start(self) -> int:
@@ -289,9 +295,11 @@ class SourcesFound:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Event: a piece of the answer, as it is written, not yet checked."""
+    """Event: a piece of the answer, as it is written."""
 
     text: str
+    verified: bool = False
+    """Whether it was checked before it went out (`HOLD_UNVERIFIED`)."""
 
 
 @dataclass(frozen=True, slots=True)

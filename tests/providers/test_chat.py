@@ -165,7 +165,9 @@ def test_a_local_model_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> N
         assert "models pull" in refused.value.hint
 
 
-@pytest.mark.parametrize("behaviour", ["down", "500", "slow", "cut", "empty", "invalid"])
+@pytest.mark.parametrize(
+    "behaviour", ["down", "500", "slow", "cut", "empty", "invalid", "nonsense"]
+)
 async def test_the_next_rung_answers_within_the_time_out(
     behaviour: str, stand_in: StandIn, tmp_path: Path
 ) -> None:

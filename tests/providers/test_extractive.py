@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.providers.extractive import (
-    ExtractiveProvider,
-    RememberedVectors,
-    candidates,
-    choose,
-    in_reading_order,
-    quoted,
-    shipped_weights,
-)
+from ragstone.models.remember import RememberedVectors
+from ragstone.providers.extractive import ExtractiveProvider, quoted
+from ragstone.query.ground.choose import SentenceChooser, choose, in_reading_order
+from ragstone.query.ground.choose.features import candidates
+from ragstone.query.ground.choose.model import shipped_weights
 from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
 
 
@@ -30,7 +26,7 @@ def source(text: str, number: int = 1, *, headings: tuple[str, ...] = ()) -> Sou
 
 
 async def said(question: str, sources: Sequence[Source], embedder: OnnxEmbedder) -> str:
-    provider = ExtractiveProvider(embedder)
+    provider = ExtractiveProvider(SentenceChooser(embedder))
     return "".join([p async for p in provider.stream(Prompt(question, tuple(sources), ()))])
 
 

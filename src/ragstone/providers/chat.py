@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Protocol
 
-from ragstone.errors import ProviderError
+from ragstone.errors import UnusableReplyError
 from ragstone.providers.calls import Failure, Pieces, Policy, answered
 from ragstone.settings import Settings
 from ragstone.types import Message, Prompt, Usage
@@ -94,7 +94,9 @@ def json_in(text: str) -> str:
         except ValueError:
             continue
         return json.dumps(value, ensure_ascii=False)
-    raise ProviderError("The model was asked for JSON and gave none.", hint="Try a larger model.")
+    raise UnusableReplyError(
+        "The model was asked for JSON and gave none.", hint="Try a larger model."
+    )
 
 
 @cache

@@ -7,7 +7,11 @@ from functools import cache
 
 from ragstone.models.remember import RememberedVectors
 from ragstone.plugins import PartContext, find
+from ragstone.query.check.conclude import Concluder
+from ragstone.query.check.correct import CorrectiveLoop
+from ragstone.query.ground.choose import SentenceChooser
 from ragstone.query.ground.context import ContextBuilder
+from ragstone.query.ground.generate import Generator
 from ragstone.query.ladder import Ladder
 from ragstone.query.pipeline import Pipeline
 from ragstone.query.refine.filter import SimilarityFilter
@@ -23,9 +27,19 @@ from ragstone.stages import Catalog, Chat, Provider, Refiner, Retriever
 
 def assemble(
     context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder
-) -> Pipeline:
+) -> CorrectiveLoop:
+    """The straight line, and the corrective loop around it."""
+    line = _line(context, catalog, provider, ladder)
+    iterations = context.settings.check.max_iterations
+    return CorrectiveLoop(line, iterations, _chat(provider), ladder)
+
+
+def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder) -> Pipeline:
     settings = context.settings
     recent = RememberedVectors(context.embedder)
+    quoting: Provider = (
+        provider if provider.name == "extractive" else find("provider", "extractive")(context)
+    )
     hybrid = HybridRetriever(catalog, context.index, recent, settings.retrieve, ladder)
     ground = settings.ground
     return Pipeline(
@@ -35,13 +49,19 @@ def assemble(
             catalog, context.embedder, hybrid, ground.max_context_tokens
         ),
         refiners=_refiners(replace(context, provider=provider), catalog),
-        context=ContextBuilder(
-            context.embedder, ground.max_context_tokens, ground.max_context_chars
-        ),
-        provider=provider,
+        context=ContextBuilder(recent, ground, catalog),
+        # One chooser for both: what was chosen when the evidence was graded is quoted.
+        chooser=getattr(quoting, "chooser", None) or SentenceChooser(recent),
+        generator=Generator(provider, None if quoting is provider else quoting, ladder, recent),
+        concluder=Concluder(recent, _chat(provider), ladder, settings.provider.timeout_s),
         ladder=ladder,
-        fallback=None if provider.name == "extractive" else find("provider", "extractive")(context),
+        conflict_notice=settings.check.conflict_notice,
+        hold_unverified=settings.check.hold_unverified,
     )
+
+
+def _chat(provider: Provider) -> Chat | None:
+    return provider if isinstance(provider, Chat) else None
 
 
 def _service(context: PartContext) -> Retriever | None:
@@ -77,5 +97,4 @@ def _understander(
             cache=settings.data.directory / "cache",
         )
 
-    chat = provider if isinstance(provider, Chat) else None
-    return Understander(recent, exemplars, settings.understand, chat, ladder)
+    return Understander(recent, exemplars, settings.understand, _chat(provider), ladder)

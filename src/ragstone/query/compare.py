@@ -48,7 +48,8 @@ async def _evidence(pipeline: Pipeline, query: Query, trace: Trace) -> tuple[Hit
 
 async def _answer(pipeline: Pipeline, understood: Understood, hits: Hits, trace: Trace) -> Answer:
     answer: Answer | None = None
-    async for event in pipeline.written(understood, hits, trace):
+    evidence = pipeline.graded(understood.query, hits, trace)
+    async for event in pipeline.write(understood, evidence, trace):
         if isinstance(event, Finished):
             answer = event.answer
     assert answer is not None, "a stream always ends with Finished"

@@ -1,35 +1,28 @@
-"""The way of a question, stated once: understand → retrieve → refine → ground → cite → check.
+"""The way of a question, stated once: understand → retrieve → refine → ground → check.
 
 One async generator that every door drains: `ask` keeps the last event, a stream forwards them all.
+The corrective loop (`check/correct.py`) takes the same steps, some of them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 
-from ragstone.query.check.confidence import confidence
-from ragstone.query.check.ground import GROUNDED, groundedness
-from ragstone.query.check.review import Review, review
-from ragstone.query.ground.cite import short_answers
+from ragstone.query.check.conclude import Concluder
+from ragstone.query.check.conflict import find_conflict
+from ragstone.query.check.evidence import Evidence
+from ragstone.query.ground.choose import SentenceChooser
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ground.generate import Draft, Generator
+from ragstone.query.ground.hold import SentenceHold
 from ragstone.query.ground.markers import Notation
 from ragstone.query.ground.prompt import build_prompt
 from ragstone.query.ladder import Ladder, Rung
 from ragstone.query.understand.understander import Understander, Understood
-from ragstone.stages import Provider, Refiner, Retriever
+from ragstone.stages import Refiner, Retriever
 from ragstone.trace import Trace
-from ragstone.types import (
-    NO_ANSWER,
-    Answer,
-    Event,
-    Finished,
-    Hits,
-    Query,
-    SourcesFound,
-    Token,
-)
+from ragstone.types import Answer, Event, Finished, Hits, Query, SourcesFound, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +34,22 @@ class Pipeline:
     sequential: Retriever
     refiners: Sequence[Refiner]
     context: ContextBuilder
-    provider: Provider
+    chooser: SentenceChooser
+    generator: Generator
+    concluder: Concluder
     ladder: Ladder
-    fallback: Provider | None = None
-    """Writes the answer when the provider cannot."""
+    conflict_notice: bool = True
+    hold_unverified: bool = False
+
+    async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
+        understood = await self.understander.understand(query, trace)
+        if understood.reply is not None:
+            for event in reply_events(understood, understood.reply, trace):
+                yield event
+            return
+        evidence = await self.gather(understood.query, trace)
+        async for event in self.write(understood, evidence, trace):
+            yield event
 
     async def search(self, query: Query, trace: Trace) -> Hits:
         """The evidence alone: retrieve, then refine. A summary reads its document in order."""
@@ -68,7 +73,29 @@ class Pipeline:
                 trace.waterfall.passed(span.stage, before, hits, span.counts)
         return hits[: query.top_k]
 
-    async def _evidence(self, query: Query, trace: Trace) -> Hits:
+    async def gather(self, query: Query, trace: Trace) -> Evidence:
+        """Search, make sources of the hits, and grade them."""
+        return self.graded(query, await self._found(query, trace), trace)
+
+    def graded(self, query: Query, hits: Hits, trace: Trace) -> Evidence:
+        """Hits as sources, with how probable it is that they hold the answer."""
+        with trace.span("ground.context") as span:
+            sources = self.context.build(
+                hits, span, style=query.citation_style, question=query.text
+            )
+            read = tuple(source.hit for source in sources)
+            trace.waterfall.passed(span.stage, hits, read, span.counts)
+        with trace.span("check.evidence") as span:
+            probability = 0.0
+            try:
+                probability = self.chooser.choose(query.text, sources).probability
+            except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
+                span.note(f"The evidence could not be graded ({type(error).__name__}).")
+            evidence = Evidence(query, sources, probability)
+            span.count(grade=evidence.grade, probability=round(probability, 4))
+        return evidence
+
+    async def _found(self, query: Query, trace: Trace) -> Hits:
         """`search`, but when no search works the answer goes on without documents."""
         try:
             return await self.search(query, trace)
@@ -77,100 +104,54 @@ class Pipeline:
                 self.ladder.step_down("without_context", trace, span, error)
             return ()
 
-    async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
-        understood = await self.understander.understand(query, trace)
-        if understood.reply is not None:
-            yield SourcesFound(())
-            yield Token(understood.reply)
-            yield Finished(answered_at_once(understood, understood.reply, trace))
-            return
-        hits = await self._evidence(understood.query, trace)
-        async for event in self.written(understood, hits, trace):
-            yield event
-
-    async def written(
-        self, understood: Understood, hits: Hits, trace: Trace
+    async def write(
+        self, understood: Understood, evidence: Evidence, trace: Trace
     ) -> AsyncIterator[Event]:
-        """The second half: an answer from these hits, written, cited and checked."""
-        query = understood.query
-        with trace.span("ground.context") as span:
-            sources = self.context.build(hits, span, query.citation_style)
-            read = tuple(source.hit for source in sources)
-            trace.waterfall.passed(span.stage, hits, read, span.counts)
+        """Ground and check: sources, tokens as they come, and the finished answer."""
+        query, sources = understood.query, evidence.sources
         yield SourcesFound(sources)
         notation = Notation(sources, query.citation_style)
-        prompt = build_prompt(query, sources)
-        draft = Draft(self.provider)
-        async for piece in self._generator.write(prompt, notation, trace):
+        hold = SentenceHold(notation, self.context.embedder) if self.hold_unverified else None
+        draft = Draft(self.generator.provider)
+        prompt = build_prompt(query, sources, order=self.context.options.order)
+        async for piece in self.generator.write(prompt, notation, trace):
             if isinstance(piece, Draft):
                 draft = piece
-            else:
-                yield Token(piece)
-        answer = self._checked(query, draft, notation, trace)
-        detected = understood.detected
-        yield Finished(
-            replace(
-                answer,
-                detected_intent=detected.intent,
-                intent_confidence=round(detected.confidence, 4),
-                route=query.route,
-            )
-        )
+            elif ready := hold.feed(piece) if hold else piece:
+                yield Token(ready, verified=hold is not None)
+        for rest in self._last_words(query, draft, notation, hold, trace):
+            yield rest
+        yield Finished(await self.concluder.conclude(understood, evidence, draft, trace))
 
-    @property
-    def _generator(self) -> Generator:
-        return Generator(self.provider, self.fallback, self.ladder)
-
-    def _checked(self, query: Query, draft: Draft, notation: Notation, trace: Trace) -> Answer:
-        text = draft.text.strip()
-        abstained = not text or NO_ANSWER in text
-        sources = tuple(notation.sources)
-        checked = Review(text or NO_ANSWER)
-        if not abstained:
-            with trace.span("check.ground") as span:
-                checked = review(text, notation, self.context.embedder)
-                span.count(
-                    claims=len(checked.claims),
-                    citations=len(checked.citations),
-                    attributed=checked.attributed,
-                    repaired=checked.repaired,
-                    groundedness_score=round(groundedness(checked.claims), 4),
-                )
-        score = groundedness(checked.claims)
-        citations, claims = checked.citations, checked.claims
-        return Answer(
-            query_id=query.id,
-            question=query.asked or query.text,
-            collection=query.collection,
-            text=checked.text,
-            status="abstained" if abstained else "answered",
-            citations=citations,
-            claims=claims,
-            sources=sources,
-            is_grounded=score > GROUNDED,
-            groundedness_score=round(score, 4),
-            confidence=0.0 if abstained else confidence(query.text, citations, sources, score),
-            citation_precision=round(checked.precision, 4),
-            citation_recall=round(checked.recall, 4),
-            highlights=tuple(short_answers(query.text, checked.said, checked.text)),
-            degraded=tuple(trace.degraded),
-            notes=tuple(trace.notes()),
-            provider=draft.provider.name,
-            model=_model(query, draft, self.provider),
-            chunks_retrieved=_retrieved(trace),
-            trace=trace.as_dict(),
-        )
+    def _last_words(
+        self, query: Query, draft: Draft, notation: Notation, hold: SentenceHold | None,
+        trace: Trace,
+    ) -> Iterator[Token]:  # fmt: skip
+        """What was held back and may go out, and what another source says otherwise."""
+        if hold is not None:
+            if rest := hold.close():
+                yield Token(rest, verified=True)
+            draft.text = hold.released
+            if hold.withheld:
+                with trace.span("ground.hold") as span:
+                    span.count(sentences_withheld=len(hold.withheld))
+                    span.note(f"{len(hold.withheld)} sentences that no source supports were left "
+                              "out.")  # fmt: skip
+        if self.conflict_notice:
+            with trace.span("check.conflict") as span:
+                conflict = find_conflict(query.text, draft.text, notation)
+                span.count(conflicts=int(conflict is not None))
+            if conflict is not None:
+                notice = conflict.notice(notation)
+                draft.text += notice
+                yield Token(notice, verified=True)
 
 
-def _model(query: Query, draft: Draft, provider: Provider) -> str:
-    """The model that wrote: the one asked for, unless another provider had to step in."""
-    asked = query.model if draft.provider is provider else ""
-    return asked or draft.provider.model
-
-
-def _retrieved(trace: Trace) -> int:
-    found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage == "fuse")
-    return int(next(found, 0))
+def reply_events(understood: Understood, reply: str, trace: Trace) -> Iterator[Event]:
+    """The events of what needs no documents."""
+    yield SourcesFound(())
+    yield Token(reply, verified=True)
+    yield Finished(answered_at_once(understood, reply, trace))
 
 
 def answered_at_once(understood: Understood, reply: str, trace: Trace) -> Answer:

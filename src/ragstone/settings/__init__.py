@@ -10,6 +10,7 @@ from ragstone.settings.layers import (
 )
 from ragstone.settings.tree import (
     PRESETS,
+    GroundSettings,
     IndexSettings,
     IngestSettings,
     JournalSettings,
@@ -21,6 +22,7 @@ from ragstone.settings.tree import (
 
 __all__ = [
     "PRESETS",
+    "GroundSettings",
     "IndexSettings",
     "IngestSettings",
     "JournalSettings",

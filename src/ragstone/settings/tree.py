@@ -212,8 +212,44 @@ class GroundSettings(Section):
         ge=64,
         le=10_000_000,
     )
+    merge_neighbours: bool = _setting(
+        False, "Hits that follow each other in a document become one source."
+    )
+    neighbours: int = _setting(
+        0, "Chunks before and after each hit that are read with it, as one source.", ge=0, le=20
+    )
+    order: Literal["best_first", "edges"] = _setting(
+        "best_first",
+        "Order of the sources in the prompt; edges puts the best ones first and last, "
+        "for models that overlook the middle.",
+    )
+    compression_ratio: float = _setting(
+        1.0,
+        "Share of the sources' text that is kept, by how much each sentence matters.",
+        "COMPRESSION_RATIO",
+        ge=0.05,
+        le=1,
+    )
     temperature: float = _setting(
         0.1, "Sampling temperature of the model.", "RAG_TEMPERATURE", ge=0, le=2
+    )
+
+
+class CheckSettings(Section):
+    max_iterations: int = _setting(
+        2,
+        "Most further searches when the evidence is poor or the answer is not grounded.",
+        "MAX_ITERATIONS",
+        ge=0,
+        le=10,
+    )
+    conflict_notice: bool = _setting(
+        True, "Say so in the answer when two sources disagree on the point asked."
+    )
+    hold_unverified: bool = _setting(
+        False,
+        "Stream only sentences that were checked; those that no source supports are left out.",
+        "HOLD_UNVERIFIED",
     )
 
 
@@ -321,6 +357,7 @@ class Settings(Section):
     retrieve: RetrieveSettings = RetrieveSettings()
     refine: RefineSettings = RefineSettings()
     ground: GroundSettings = GroundSettings()
+    check: CheckSettings = CheckSettings()
     provider: ProviderSettings = ProviderSettings()
     memory: MemorySettings = MemorySettings()
     journal: JournalSettings = JournalSettings()
@@ -330,6 +367,5 @@ class Settings(Section):
 # Names of the design documents that belong to parts this version does not have. They are
 # accepted, so that an existing environment file works as it is, and listed as unused.
 NOT_USED_YET = (
-    "MAX_ITERATIONS", "COMPRESSION_RATIO", "OPENAI_TEMPERATURE",
-    "GOOGLE_TEMPERATURE",
+    "OPENAI_TEMPERATURE", "GOOGLE_TEMPERATURE",
 )  # fmt: skip

@@ -63,9 +63,9 @@ def test_any_figures_can_be_read(text: str) -> None:
 
 
 def test_the_first_word_is_a_name_only_when_it_is_known() -> None:
-    assert names("Rollo led them.") == []
-    assert names("Rollo led them.", frozenset({"Rollo"})) == ["Rollo"]
-    assert names("Eleanor Morrow gave it.") == ["Eleanor", "Morrow"]
+    assert names("Rollo led them.") == ()
+    assert names("Rollo led them.", frozenset({"Rollo"})) == ("Rollo",)
+    assert names("Eleanor Morrow gave it.") == ("Eleanor", "Morrow")
 
 
 def test_a_quotation_must_stand_in_a_source() -> None:

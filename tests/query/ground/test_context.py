@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.query.ground.context import ContextBuilder, cut_at_sentence, source_header
-from ragstone.query.ground.prompt import build_prompt
+from ragstone.query.ground.prompt import arranged, build_prompt
+from ragstone.settings import GroundSettings
 from ragstone.testing import HashEmbedder
 from ragstone.trace import Span
-from ragstone.types import NO_ANSWER, Source
+from ragstone.types import NO_ANSWER, Message, Source
 
 from ..build import hit, query
 
@@ -22,11 +23,13 @@ SENTENCES = st.lists(
 
 
 def built(
-    texts: list[str], *, max_tokens: int = 6000, max_chars: int | None = None
-) -> tuple[tuple[Source, ...], Span]:
+    texts: list[str], *, max_tokens: int = 6000, max_chars: int | None = None,
+    question: str = "", **options: object,
+) -> tuple[tuple[Source, ...], Span]:  # fmt: skip
     span = Span("ground.context", 0.0)
     hits = tuple(hit(text, key=key) for key, text in enumerate(texts, start=1))
-    return ContextBuilder(EMBEDDER, max_tokens, max_chars).build(hits, span), span
+    settings = GroundSettings(max_context_tokens=max_tokens, max_context_chars=max_chars, **options)  # type: ignore[arg-type]
+    return ContextBuilder(EMBEDDER, settings).build(hits, span, question=question), span
 
 
 @given(st.lists(SENTENCES, max_size=8), st.integers(16, 200), st.none() | st.integers(64, 600))
@@ -75,3 +78,52 @@ def test_the_prompt_holds_system_documents_and_question_in_that_order() -> None:
 def test_a_slot_inside_a_document_is_not_filled() -> None:
     sources, _ = built(["Write {sources} and {no_answer}."])
     assert "Write {sources} and {no_answer}." in build_prompt(query(), sources).messages[0].content
+
+
+@given(st.lists(SENTENCES, max_size=6), st.floats(0.1, 0.9), st.integers(30, 200))
+def test_what_compression_keeps_is_whole_sentences_in_order_within_the_budget(
+    texts: list[str], ratio: float, max_tokens: int
+) -> None:
+    sources, _ = built(
+        texts, max_tokens=max_tokens, question="When does the dome open?", compression_ratio=ratio
+    )
+    shown = [source_header(s.number, s.hit) for s in sources] + [s.shown for s in sources]
+    assert sum(len(EMBEDDER.token_starts(text)) for text in shown) <= max_tokens
+    for source in sources:
+        assert source.hit.chunk.text.startswith(source.text)
+        at = 0
+        for piece in source.shown.split(" … "):
+            at = source.text.index(piece.strip("… "), at)
+
+
+def test_compression_drops_what_has_least_to_do_with_the_question() -> None:
+    text = "The dome opens at nine. Penguins eat fish. Soup is sold on weekdays."
+    sources, span = built([text], question="When does the dome open?", compression_ratio=0.4)
+    assert sources[0].shown == "The dome opens at nine."
+    assert sources[0].text == text
+    assert span.counts["compressed_to_chars"] < span.counts["compressed_from_chars"]
+    assert "Penguins" not in build_prompt(query(), sources).messages[0].content
+
+
+def test_a_dropped_sentence_in_the_middle_leaves_a_mark() -> None:
+    text = "The dome opens at nine. Penguins eat fish. The dome opens for all."
+    sources, _ = built([text], question="When does the dome open?", compression_ratio=0.8)
+    assert sources[0].shown == "The dome opens at nine. … The dome opens for all."
+
+
+def test_the_best_sources_stand_at_the_edges_and_keep_their_numbers() -> None:
+    sources, _ = built(["One.", "Two.", "Three.", "Four.", "Five."])
+    assert [source.number for source in arranged(sources, "edges")] == [1, 3, 5, 4, 2]
+    assert [source.number for source in arranged(sources, "best_first")] == [1, 2, 3, 4, 5]
+    prompt = build_prompt(query(), sources, order="edges").messages[0].content
+    assert prompt.index("[Source 3]\n") < prompt.index("[Source 2]\n")
+
+
+def test_the_history_stands_between_documents_and_question() -> None:
+    sources, _ = built(["The dome opens at nine."])
+    before = (Message("user", "Hello"), Message("assistant", "Hi"))
+    messages = build_prompt(query("When?", history=before), sources).messages
+    assert [message.role for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[-1].content == "When?"
+    chat = query("When?", history=before, citation_style="chunk")
+    assert [m.role for m in build_prompt(chat, sources).messages] == ["user", "assistant", "user"]

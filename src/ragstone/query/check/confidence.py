@@ -1,24 +1,31 @@
-"""One number from 0 to 1 for an answer: how far its evidence is about the question.
+"""One number from 0 to 1 for an answer: how probable it is that it is right.
 
-The product of groundedness and of how much of the question the cited text takes up. It orders
-answers; it is not yet a calibrated probability.
+How probable it is that the sources hold the answer (the sentence chooser's word, calibrated by
+Platt's method on one half of the question sets; `bench/fit_confidence.py` writes the two constants
+and `bench/grounding.py` prints the reliability on the other half), times how far they carry it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import tomllib
+from functools import cache
+from importlib import resources
 
-from ragstone.query.refine.filter import similarity
-from ragstone.stores.analyze import terms
-from ragstone.types import Citation, Source
+
+@cache
+def _constants() -> tuple[float, float]:
+    text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
+    table = tomllib.loads(text)["confidence"]
+    return float(table["slope"]), float(table["offset"])
 
 
-def confidence(
-    question: str, citations: Sequence[Citation], sources: Sequence[Source], grounded: float
-) -> float:
-    wanted = set(terms(question))
-    cited = set(terms(" ".join(citation.snippet for citation in citations)))
-    covered = len(wanted & cited) / len(wanted) if wanted else 0.0
-    used = {citation.number for citation in citations}
-    similar = max((similarity(s.hit) for s in sources if s.number in used), default=0.0)
-    return round(grounded * min(1.0, max(0.0, 0.5 * covered + 0.5 * similar)), 4)
+def calibrated(probability: float) -> float:
+    """The sentence chooser's probability as a share of right answers."""
+    slope, offset = _constants()
+    bounded = min(max(probability, 1e-6), 1 - 1e-6)
+    return 1 / (1 + math.exp(-(slope * math.log(bounded / (1 - bounded)) + offset)))
+
+
+def confidence(probability: float, grounded: float) -> float:
+    return round(calibrated(probability) * min(max(grounded, 0.0), 1.0), 4)

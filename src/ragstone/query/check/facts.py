@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ragstone.query.check.overlap import words
 from ragstone.query.check.polarity import Disagreement, polarity_disagreements
@@ -122,7 +123,8 @@ _ABOUT = re.compile(
 )
 
 
-def dates(text: str) -> list[Date]:
+@lru_cache(maxsize=4096)
+def dates(text: str) -> tuple[Date, ...]:
     found = []
     for match in _DATE.finditer(text):
         parts = {key[0]: value for key, value in match.groupdict().items() if value}
@@ -132,13 +134,14 @@ def dates(text: str) -> list[Date]:
         found.append(
             Date(int(year) if year else None, number, int(day) if day else None, match[0].strip())
         )
-    return found
+    return tuple(found)
 
 
-def quantities(text: str) -> list[Quantity]:
+@lru_cache(maxsize=4096)
+def quantities(text: str) -> tuple[Quantity, ...]:
     """Every number that is not part of a date."""
     masked = _DATE.sub(lambda match: " " * len(match[0]), text)
-    return [quantity for match in _QUANTITY.finditer(masked) if (quantity := _quantity(match))]
+    return tuple(quantity for match in _QUANTITY.finditer(masked) if (quantity := _quantity(match)))
 
 
 def _quantity(match: re.Match[str]) -> Quantity | None:
@@ -168,7 +171,8 @@ _NOT_NAMES = frozenset(
 )
 
 
-def names(text: str, known: frozenset[str] = frozenset()) -> list[str]:
+@lru_cache(maxsize=4096)
+def names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Capitalised words and words with digits or inner capitals.
 
     The first word of a sentence is one only when it is `known` to be, or another follows it.
@@ -186,7 +190,7 @@ def names(text: str, known: frozenset[str] = frozenset()) -> list[str]:
         if first and not follows and plain and word not in known:
             continue
         found.append(word)
-    return found
+    return tuple(found)
 
 
 def disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:

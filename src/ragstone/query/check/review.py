@@ -6,7 +6,7 @@ answers; `Engine.check` for anybody else's, and there nothing is put right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.query.check.ground import CITED_FROM, Checker, Judgement, claim_of, groundedness
@@ -24,6 +24,8 @@ class Review:
     claims: tuple[Claim, ...] = ()
     citations: tuple[Citation, ...] = ()
     said: tuple[Statement, ...] = ()
+    claim_of_citation: tuple[int, ...] = ()
+    """For each citation the place of its claim."""
     attributed: int = 0
     """Sentences that came without a marker and got one."""
     repaired: int = 0
@@ -55,24 +57,26 @@ def review(text: str, notation: Notation, embedder: Embedder | None) -> Review:
     changes |= {place: () for place, one in enumerate(said) if place not in judged and one.numbers}
     fixed = remarked(text, said, changes, notation) if changes else text
     final = statements(fixed, notation) if changes else said
+    cited = list(_citations(judged.values(), notation))
     return Review(
         text=fixed,
         claims=tuple(claim_of(one, final[place]) for place, one in judged.items()),
-        citations=tuple(_citations(judged.values(), notation)),
+        citations=tuple(citation for _, citation in cited),
+        claim_of_citation=tuple(at for at, _ in cited),
         said=tuple(final),
         attributed=sum(not said[place].numbers and bool(new) for place, new in changes.items()),
         repaired=sum(one.repaired and bool(one.statement.named) for one in judged.values()),
     )
 
 
-def _citations(judged: Iterable[Judgement], notation: Notation) -> list[Citation]:
-    found = []
-    for one in judged:
+def _citations(judged: Iterable[Judgement], notation: Notation) -> Iterator[tuple[int, Citation]]:
+    """Every citation with the place of its claim."""
+    for at, one in enumerate(judged):
         for number in one.numbers:
             support = one.supports[number]
-            found.append(citation(notation.sources[number - 1], (support.start, support.end),
-                                  one.verdict_on(number)))  # fmt: skip
-    return found
+            source = notation.sources[number - 1]
+            span = support.start, support.end
+            yield at, citation(source, span, one.verdict_on(number))
 
 
 def grounding(

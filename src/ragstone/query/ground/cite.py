@@ -25,6 +25,10 @@ _SMALL_TALK = re.compile(
 )
 
 
+# Stands before what another source says otherwise; it is about the sources and cites none.
+CONFLICT_NOTICE = "The sources do not agree on this."
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A sentence of an answer, where it stands, and the sources that it names."""
@@ -45,7 +49,8 @@ class Statement:
     def is_claim(self) -> bool:
         """Whether it says something that a document could support."""
         enough = len(terms(self.text)) >= _FEWEST_TERMS or any(c.isdigit() for c in self.text)
-        return enough and not self.text.endswith("?") and not _SMALL_TALK.match(self.text)
+        aside = self.text == CONFLICT_NOTICE or bool(_SMALL_TALK.match(self.text))
+        return enough and not self.text.endswith("?") and not aside
 
 
 def statements(answer: str, notation: Notation) -> list[Statement]:

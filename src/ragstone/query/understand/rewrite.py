@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from ragstone.errors import ProviderError
+from ragstone.errors import UnusableReplyError
 from ragstone.prompts import render
 from ragstone.stages import Chat
 from ragstone.types import Expansion, Intent, Message
@@ -85,7 +85,7 @@ async def ask_json(chat: Chat, prompt: str, shape: type[BaseModel]) -> Mapping[s
     try:
         shape.model_validate(value := read_json(reply))
     except (ValueError, ValidationError) as error:
-        raise ProviderError(
+        raise UnusableReplyError(
             f"The model's reply is not the {shape.__name__} that was asked for.",
             hint="A larger model, or one with structured output, keeps to the format.",
         ) from error

@@ -1,7 +1,7 @@
 """The two linear models behind an extractive answer, read from `weights.toml`.
 
 `rank`: which of the sentences answers; `answer`: how probable it is that the first of them does.
-`scripts/fit_extractive.py` writes the weights and says in the file what they were fitted on.
+`bench/fit_extractive.py` writes the weights and says in the file what they were fitted on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.providers.extractive.features import CHEAP, FEATURES
+from ragstone.query.ground.choose.features import CHEAP, FEATURES
 from ragstone.stages import Vectors
 
 # What the answer model sees beside the features of the best sentence.

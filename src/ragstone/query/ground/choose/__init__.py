@@ -1,36 +1,33 @@
-"""The answerer that needs no model server: it quotes the sentences that answer the question.
+"""Which sentences of the sources answer a question, and how probable it is that they do.
 
-It never writes a word that is not in a source, and says so when no sentence is likely to answer.
-The same question over the same documents gives the same answer.
+question and sources → a choice. The extractive answerer quotes it; for every other provider its
+probability says what the evidence is worth, before and after the answer is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
-from ragstone.models.remember import RememberedVectors
-from ragstone.plugins import PartContext
-from ragstone.providers.extractive.features import (
+from ragstone.query.ground.choose.features import (
     Candidate,
     candidates,
     cheap_features,
     meaning_features,
     take_apart,
 )
-from ragstone.providers.extractive.model import Weights, probability, shares, shipped_weights
-from ragstone.query.ground.markers import neutral
-from ragstone.query.ground.tables import in_words
+from ragstone.query.ground.choose.model import Weights, probability, shares, shipped_weights
 from ragstone.stages import Embedder, Vectors
-from ragstone.types import NO_ANSWER, Prompt, Source
+from ragstone.types import Source
 
 MOST_SENTENCES = 3
 # Sentences whose meaning is looked at; the cheap features put the answer among the first 8 for
-# 97 of 100 questions (scripts/fit_extractive.py prints it).
+# 97 of 100 questions (bench/fit_extractive.py prints it).
 SENTENCES_EMBEDDED = 8
+_CHOICES_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +39,22 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractiveProvider:
-    """Quotes the best sentences of the first sources, each with its marker."""
+class SentenceChooser:
+    """Chooses, and remembers the last choices: the evidence is graded before it is quoted."""
 
-    name: ClassVar[str] = "extractive"
     embedder: Embedder
     weights: Weights = field(default_factory=shipped_weights)
+    _kept: OrderedDict[tuple[str, ...], Choice] = field(default_factory=OrderedDict)
 
-    @property
-    def model(self) -> str:
-        return self.embedder.name
-
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
-        choice = choose(prompt.question, prompt.sources, self.embedder, self.weights)
-        if choice.probability < self.weights.threshold:
-            yield NO_ANSWER
-            return
-        for number, sentence in enumerate(choice.sentences):
-            yield f"{' ' if number else ''}{quoted(sentence)} [Source {sentence.source.number}]"
+    def choose(self, question: str, sources: Sequence[Source]) -> Choice:
+        key = (question, *(f"{source.hit.chunk.id}\0{source.text}" for source in sources))
+        choice = self._kept.get(key)
+        if choice is None:
+            choice = choose(question, sources, self.embedder, self.weights)
+            self._kept[key] = choice
+            while len(self._kept) > _CHOICES_KEPT:
+                self._kept.popitem(last=False)
+        return choice
 
 
 def choose(
@@ -96,28 +91,15 @@ def in_reading_order(picked: Sequence[Candidate]) -> list[Candidate]:
     ordered: list[Candidate] = []
     for number in numbers:
         of_source = sorted((o for o in picked if o.source.number == number), key=lambda o: o.start)
+        said = ""
         for one in of_source:
-            previous = ordered[-1] if ordered else None
-            follows = previous is not None and previous.source.number == number
-            if one.points_back and one.before and not (follows and previous.text == one.before):  # type: ignore[union-attr]
+            if one.points_back and one.before and one.before != said:
                 ordered.append(_before(one))
             ordered.append(one)
+            said = one.text
     return ordered
 
 
 def _before(one: Candidate) -> Candidate:
     start = one.source.text.rindex(one.before, 0, one.start)
     return replace(one, start=start, end=start + len(one.before), before="", after=one.text)
-
-
-def quoted(one: Candidate) -> str:
-    """A sentence on one line; the row of a table as its cells under their headings.
-
-    What looks like a marker inside a document must not become one.
-    """
-    text = in_words(one.header, one.text) if one.header else " ".join(one.text.split())
-    return neutral(text)
-
-
-def build(context: PartContext) -> ExtractiveProvider:
-    return ExtractiveProvider(RememberedVectors(context.embedder))

@@ -1,6 +1,6 @@
 """Fit the weights of the extractive answerer and say how well they do on the other half.
 
-    python scripts/fit_extractive.py --data ../shared/data [--share 0.5] [--write]
+    python bench/fit_extractive.py --data ../shared/data [--share 0.5] [--write]
 
 Questions are split in two by the title of their passage (squad2-dev-half and xquad share titles)
 or by their id; one half fits, the other is reported. Off-corpus questions are those of the other
@@ -23,8 +23,8 @@ import numpy as np
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.providers.extractive import MOST_SENTENCES, SENTENCES_EMBEDDED
-from ragstone.providers.extractive.features import (
+from ragstone.query.ground.choose import MOST_SENTENCES, SENTENCES_EMBEDDED
+from ragstone.query.ground.choose.features import (
     CHEAP,
     FEATURES,
     candidates,
@@ -32,12 +32,12 @@ from ragstone.providers.extractive.features import (
     meaning_features,
     take_apart,
 )
-from ragstone.providers.extractive.model import OVERALL, answer_features, shares
+from ragstone.query.ground.choose.model import OVERALL, answer_features, shares
 from ragstone.settings import load_settings
 from ragstone.types import Hits, Source
 
 ROOT = Path(__file__).parent.parent
-WEIGHTS = ROOT / "src/ragstone/providers/extractive/weights.toml"
+WEIGHTS = ROOT / "src/ragstone/query/ground/choose/weights.toml"
 # More of the squad questions than of the others would only repeat what is learned.
 OTHER_SHARE = 0.4
 # An answer that is wrong costs more than none, but the bar must leave the answerable questions
@@ -325,7 +325,7 @@ def _file(cheap: Any, rank: Any, answer: Any, bias: float) -> str:
         return f"[{title}]\n{values}\n"
 
     return "\n".join([
-        "# Written by scripts/fit_extractive.py: do not edit. Fitted on one half of",
+        "# Written by bench/fit_extractive.py: do not edit. Fitted on one half of",
         "# squad2-dev-half, clapnq and xquad (en, de), split by title, with questions of other",
         "# sets as off-corpus ones; its report on the other half is in docs/concepts/ground.md.",
         f"bias = {bias:.5g}\nthreshold = {THRESHOLD}\nenough = {ENOUGH}\n",

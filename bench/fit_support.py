@@ -1,6 +1,6 @@
 """Fit the weights of the support score and say how well it does on the other half.
 
-    python scripts/fit_support.py --data ../shared/data [--write]
+    python bench/fit_support.py --data ../shared/data [--write]
 
 Claims are split in two by their text; one half of wice, climate-fever and scifact fits (each set
 as heavy as the others), the other is reported: AUROC of each signal and of the whole, and balanced
@@ -93,7 +93,7 @@ def main() -> None:
     if options.write:
         lines = [f"{n} = {w:.5g}" for n, w in zip(FEATURES, weights, strict=True)]
         WEIGHTS.write_text("\n".join([
-            "# Written by scripts/fit_support.py: do not edit. Fitted on one half of the claims of",
+            "# Written by bench/fit_support.py: do not edit. Fitted on one half of the claims of",
             "# wice, climate-fever and scifact; the report on the other: docs/concepts/check.md.",
             "[support]", f"bias = {bias:.5g}", *lines, "",
         ]), "utf-8")  # fmt: skip
