@@ -11,6 +11,7 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, SettingsError
+from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import PartContext, find
 from ragstone.providers.chat import ChatProvider, json_in, priced
 from ragstone.providers.local import gguf_file
@@ -165,9 +166,7 @@ def test_a_local_model_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> N
         assert "models pull" in refused.value.hint
 
 
-@pytest.mark.parametrize(
-    "behaviour", ["down", "500", "slow", "cut", "empty", "invalid", "nonsense"]
-)
+@pytest.mark.parametrize("behaviour", ["down", "500", "slow", "cut", "empty", "invalid"])
 async def test_the_next_rung_answers_within_the_time_out(
     behaviour: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
@@ -186,6 +185,28 @@ async def test_the_next_rung_answers_within_the_time_out(
     if answer.status == "answered":
         assert answer.provider == "extractive"
         assert answer.is_grounded
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize(
+    "talk",
+    ["Bananas grow in Ecuador.", "qwer tzui opas dfgh jkly xcvb", '{"tool": "weather", "args": [',
+     "the the the " * 40, "?!?! ---"],
+)  # fmt: skip
+async def test_who_talks_nonsense_loses_the_turn(
+    name: str, talk: str, stand_in: StandIn, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    stand_in.words = [talk]
+    made = provider(name, stand_in, tmp_path / "p")
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder, provider=made)
+    async with engine:
+        await engine.ingest([tmp_path / "gate.txt"])
+        answer = await engine.ask("What colour is the gate?")
+    assert answer.degraded == ("extractive_answer",)
+    assert answer.provider == "extractive"
+    assert answer.text == "The gate is green. [Source 1]"
+    assert answer.is_grounded
 
 
 async def test_a_good_provider_is_not_degraded(stand_in: StandIn, tmp_path: Path) -> None:
