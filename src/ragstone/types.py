@@ -377,6 +377,8 @@ class IngestReport:
     embedded_chunks: int = 0
     """How many chunks had to be embedded; those whose text was there before are not."""
     seconds: float = 0.0
+    peak_bytes: int = 0
+    """Most memory of this process and the parser processes, each at its own peak."""
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
         return tuple(file for file in self.files if file.outcome == outcome)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.cli.ingest import Pace, metadata_of
+from ragstone.cli.ingest import Pace, metadata_of, rates
 from ragstone.errors import SettingsError
-from ragstone.types import IngestedFile
+from ragstone.types import IngestedFile, IngestReport
 
 from .run import environment
 
@@ -37,6 +37,13 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     pace._begun -= 2
     line = pace.line(2, 4)
     assert line.startswith("2 of 4 files · 1 documents, 0.5/s · 5 chunks/s · about 2 s left")
+
+
+def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:
+    added = (IngestedFile("a", "added", "1", 10), IngestedFile("b", "updated", "2", 30))
+    report = IngestReport("c", added, embedded_chunks=20, seconds=4.0, peak_bytes=500_000_000)
+    assert rates(report) == " · 0.5 documents/s · 5.0 chunks/s · peak 500 MB"
+    assert rates(IngestReport("c", (IngestedFile("a", "unchanged"),), seconds=1.0)) == ""
 
 
 def test_before_the_first_file_ends_no_time_is_guessed() -> None:

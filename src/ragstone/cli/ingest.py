@@ -197,4 +197,17 @@ def print_report(report: IngestReport) -> None:
     out().print(
         f"[green]{len(report.files)} files[/]: {counts or 'none'} · {report.chunk_count} chunks "
         f"in '{report.collection}' · {report.embedded_chunks} embedded · {report.seconds:.1f} s"
+        f"{rates(report)}"
+    )
+
+
+def rates(report: IngestReport) -> str:
+    """How fast a run was, and how much memory it took; nothing when it had nothing to do."""
+    stored = len(report.of("added")) + len(report.of("updated"))
+    if not stored or not report.seconds:
+        return ""
+    return (
+        f" · {stored / report.seconds:.1f} documents/s · "
+        f"{report.embedded_chunks / report.seconds:.1f} chunks/s · "
+        f"peak {report.peak_bytes / 1e6:.0f} MB"
     )

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.frames import ReadPart, Request, SplitOptions
-from ragstone.ingest.pool import Event, ParserPool
+from ragstone.ingest.pool import Event, ParserPool, peak_bytes
 from ragstone.ingest.split import Chunking, SentenceSplitter
 from ragstone.ingest.write import FinishedFile, ReadDocument, Writer, bring_up_to_date
 from ragstone.settings import IngestSettings
@@ -105,6 +105,7 @@ class Ingestor:
             tuple(self._outcomes),
             embedded_chunks=self._embedding.embedded,
             seconds=time.monotonic() - begun,
+            peak_bytes=peak_bytes(),
         )
 
     def _report(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None:

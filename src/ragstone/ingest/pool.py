@@ -134,6 +134,9 @@ class _Process:
             return 0
         return int(statm.split()[1]) * resource.getpagesize()
 
+    def peak_bytes(self) -> int:
+        return _high_water(self._popen.pid)
+
     def _died(self) -> IngestError:
         code = self._popen.wait()
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -168,6 +171,10 @@ class _Idle:
         with self._lock:
             self._processes.append(process)
 
+    def peak_bytes(self) -> int:
+        with self._lock:
+            return sum(process.peak_bytes() for process in self._processes)
+
     def stop(self) -> None:
         with self._lock:
             while self._processes:
@@ -176,6 +183,20 @@ class _Idle:
 
 _idle = _Idle()
 atexit.register(_idle.stop)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process and those kept for the next run have ever used."""
+    return _high_water(os.getpid()) + _idle.peak_bytes()
+
+
+def _high_water(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM:"))
+    return sum(int(words[1]) * 1024 for words in lines)
 
 
 class ParserPool(Generic[Job]):
