@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -110,7 +110,9 @@ class Engine:
 
         return asyncio.run(asked())
 
-    async def stream(self, question: str, **options: Unpack[QueryOptions]) -> AsyncIterator[Event]:
+    async def stream(
+        self, question: str, **options: Unpack[QueryOptions]
+    ) -> AsyncGenerator[Event, None]:
         """The events of an answer as they happen: sources, tokens, and the finished answer.
 
         With a `session_id` the conversation so far goes along, and this turn is added to it.
@@ -139,7 +141,7 @@ class Engine:
         temperature: float | None = None,
         model: str | None = None,
         request_id: str = "",
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """A plain chat without documents: the provider gets the messages exactly as they are."""
         given = self.settings.ground.temperature if temperature is None else temperature
         async for event in plain_chat(

@@ -32,8 +32,9 @@ class StandIn:
     url: str = ""
 
     async def answer(self, request: Request) -> Response:
-        body = await request.json()
-        self.calls.append({"path": request.url.path, "body": body, "headers": request.headers})
+        body, raw = await request.json(), await request.body()
+        call = {"path": request.url.path, "body": body, "headers": request.headers, "raw": raw}
+        self.calls.append(call)
         behaviour = self.behaviours.pop(0) if self.behaviours else "well"
         if behaviour.isdigit():
             headers = {"retry-after": "0.05"} if behaviour == "429" else {}
@@ -116,12 +117,15 @@ def _ollama(words: list[str]) -> list[str]:
     return [*(line(word) for word in words), last]
 
 
+def application(stand_in: StandIn) -> Starlette:
+    return Starlette(routes=[Route("/{path:path}", stand_in.answer, methods=["POST"])])
+
+
 @asynccontextmanager
 async def served() -> AsyncIterator[StandIn]:
     stand_in = StandIn()
-    route = Route("/{path:path}", stand_in.answer, methods=["POST"])
     config = uvicorn.Config(
-        Starlette(routes=[route]), port=0, log_level="critical", lifespan="off",
+        application(stand_in), port=0, log_level="critical", lifespan="off",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 import httpx
 import pytest
 import uvicorn
+from starlette.types import ASGIApp
 
 from ragstone.engine import Engine
 from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..providers.stand_in import StandIn, application
 
 DOCUMENTS = {
     "gate.txt": "The gate is green. It was painted in 2020.",
@@ -36,19 +38,70 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def serve(engine: Engine) -> Iterator[str]:
+    yield from serve_application(create_app(engine))
+
+
+def serve_application(application: ASGIApp) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_level="critical", ws="none"))
+    config = uvicorn.Config(
+        application, log_level="critical", ws="none", timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listener.close()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 @pytest.fixture
 def client(address: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=address, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def model_server() -> Iterator[StandIn]:
+    """A model behind OpenAI's protocol on a loopback port."""
+    stand_in = StandIn()
+    for url in serve_application(application(stand_in)):
+        stand_in.url = url
+        yield stand_in
+
+
+@pytest.fixture
+def model(model_server: StandIn) -> StandIn:
+    """The same, behaving well and with nothing to remember."""
+    fresh = StandIn()
+    model_server.behaviours, model_server.words = fresh.behaviours, fresh.words
+    model_server.calls.clear()
+    model_server.cancelled = 0
+    return model_server
+
+
+@pytest.fixture(scope="session")
+def written_address(
+    tmp_path_factory: pytest.TempPathFactory, model_server: StandIn
+) -> Iterator[str]:
+    """A server whose answers are written by the model."""
+    folder = tmp_path_factory.mktemp("written")
+    settings = settings_in(
+        folder / "data",
+        **{"provider.name": "openai", "provider.base_url": f"{model_server.url}/v1",
+           "provider.max_retries": 0, "understand.intent_enabled": False},
+    )  # fmt: skip
+    (folder / "gate.txt").write_text(DOCUMENTS["gate.txt"])
+    engine = Engine(settings, embedder=HashEmbedder())
+    asyncio.run(engine.ingest([folder / "gate.txt"]))
+    yield from serve(engine)
+
+
+@pytest.fixture
+def written(written_address: str, model: StandIn) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=written_address, timeout=20) as client:
         yield client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,22 +13,30 @@ from ragstone.engine import Engine
 from ragstone.server import errors
 from ragstone.server.auth import caller_of
 from ragstone.server.limits import BodyLimit, RequestId
+from ragstone.server.retention import forget_in_time
 from ragstone.server.routes import (
+    analytics,
     check,
+    collections,
     documents,
     explain,
     explore,
     health,
+    history,
     page,
     parts,
     query,
+    sessions,
     settings,
 )
 from ragstone.settings import Setting
 from ragstone.stores.keys import KeyRing
 
 # Doors that ask who is there. A new one belongs here; those below are open to everybody.
-DOORS = (query, explain, check, documents, explore, parts, settings)
+DOORS = (
+    query, explain, history, analytics, sessions, check, collections, documents, explore, parts,
+    settings,
+)  # fmt: skip
 OPEN_DOORS = (health, page)
 
 
@@ -39,8 +48,12 @@ def create_app(engine: Engine, listing: Sequence[Setting] = ()) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        engine.close()
+        forgetting = asyncio.create_task(forget_in_time(engine))
+        try:
+            async with engine:
+                yield
+        finally:
+            forgetting.cancel()
 
     app = FastAPI(
         title="Ragstone",

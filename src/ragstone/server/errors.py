@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from ragstone.errors import (
@@ -40,6 +41,8 @@ _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
 )
 
 
+_UNFORESEEN, _SEE_LOG = "Something went wrong inside the server.", "The log says more."
+_CLIENT_CLOSED_REQUEST = 499
 _SEND_JSON = "Send a JSON object in UTF-8 with the header Content-Type: application/json."
 
 
@@ -54,25 +57,44 @@ class BodyTooLargeError(HTTPException):
         self.hint = f"Send less, or raise RAGSTONE_SERVER_MAX_{kind}_MB."
 
 
+class ClientGoneError(Exception):
+    """The client hung up before its reply was there."""
+
+
 def install(app: FastAPI) -> None:
     """Give every failure its problem document."""
     app.add_exception_handler(RagstoneError, _explained)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(ClientGoneError, _gone)
     app.add_exception_handler(Exception, _unexpected)
 
 
 def problem(request: Request, status: int, detail: str, hint: str = "") -> JSONResponse:
-    body = Problem(
+    body = _problem(request, status, detail, hint)
+    # RFC 9110 wants to be told how to come in.
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
+
+
+def problem_of(request: Request, error: RagstoneError | None) -> dict[str, Any]:
+    """The problem document of a failure after the reply has begun; None: an unforeseen one."""
+    if error is None:
+        body = _problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, _UNFORESEEN, _SEE_LOG)
+    else:
+        body = _problem(request, status_of(error), error.message, error.hint)
+    # `type` says what kind of event it is.
+    return body.model_dump(exclude={"type"})
+
+
+def _problem(request: Request, status: int, detail: str, hint: str) -> Problem:
+    return Problem(
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
         hint=hint,
         request_id=getattr(request.state, "request_id", ""),
     )
-    # RFC 9110 wants to be told how to come in.
-    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
-    return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
 def status_of(error: RagstoneError) -> HTTPStatus:
@@ -111,10 +133,14 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return problem(request, error.status_code, detail, hint)
 
 
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this; it is for whoever counts replies."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("unexpected failure", exc_info=error)
-    detail = "Something went wrong inside the server."
-    reply = problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail, "The log says more.")
+    reply = problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, _UNFORESEEN, _SEE_LOG)
     # This handler stands outside of the one that tags every other reply.
     reply.headers["X-Request-ID"] = getattr(request.state, "request_id", "")
     return reply

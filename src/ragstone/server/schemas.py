@@ -37,6 +37,9 @@ class QueryRequest(BaseModel):
     filters: dict[str, Any] | None = Field(
         None, description='Only what fits, e.g. {"year": {"gte": 2020}, "tags": "lease"}.'
     )
+    session_id: str | None = Field(
+        None, description="The conversation that this continues; it is remembered from then on."
+    )
 
 
 class CitationReply(BaseModel):
@@ -65,6 +68,41 @@ class UsedChunk(BaseModel):
     def of(cls, source: Source) -> Self:
         hit = source.hit
         return cls(chunk_id=hit.chunk.id, relevance_score=hit.score, retrieval_method=hit.method)
+
+
+class SourceReply(BaseModel):
+    """A passage that went into the prompt, as it stands in its document."""
+
+    number: int
+    document_id: str
+    document_name: str
+    page: int | None
+    heading_path: list[str]
+    chunk_id: str
+    chunk_index: int
+    start: int
+    end: int
+    snippet: str
+    relevance_score: float
+    retrieval_method: str
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        chunk = source.hit.chunk
+        return cls(
+            number=source.number,
+            document_id=chunk.document_id,
+            document_name=chunk.document_name,
+            page=chunk.page,
+            heading_path=list(chunk.heading_path),
+            chunk_id=chunk.id,
+            chunk_index=chunk.index,
+            start=source.start,
+            end=source.end,
+            snippet=source.text,
+            relevance_score=source.hit.score,
+            retrieval_method=source.hit.method,
+        )
 
 
 class ClaimReply(BaseModel):

@@ -175,5 +175,6 @@ def _entry(row: Any) -> dict[str, Any]:
         "status": row.status,
         "query": row.question,
         "answer": row.answer,
+        "total_ms": (row.figures or {}).get("total_ms"),
         **row.record,
     }

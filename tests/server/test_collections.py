@@ -1,0 +1,80 @@
+"""`/v1/collections` over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.testing import HashEmbedder
+
+from ..conftest import settings_in
+from .conftest import serve
+from .test_query import problem
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    for address in serve(Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())):
+        with httpx.Client(base_url=address, timeout=20) as client:
+            yield client
+
+
+def send(client: httpx.Client, collection: str, name: str, text: bytes) -> None:
+    reply = client.post(
+        "/v1/documents", files={"files": (name, text)}, params={"collection": collection}
+    )
+    assert reply.status_code == 201
+
+
+def test_a_collection_is_made_listed_and_counted(client: httpx.Client) -> None:
+    assert client.get("/v1/collections").json() == []
+    made = client.post("/v1/collections", json={"name": "house"})
+    assert made.status_code == 201
+    assert (made.json()["name"], made.json()["documents"], made.json()["chunks"]) == ("house", 0, 0)
+    send(client, "house", "a.txt", b"The gate is green.")
+    send(client, "house", "b.pdf", b"%PDF-1.7 broken")
+    send(client, "attic", "a.txt", b"The attic is dry.")
+    listed = client.get("/v1/collections").json()
+    assert [one["name"] for one in listed] == ["attic", "house"]
+    one = client.get("/v1/collections/house").json()
+    assert one == listed[1]
+    assert (one["documents"], one["failed"], one["chunks"]) == (1, 1, 1)
+
+
+def test_a_name_is_taken_once_and_must_be_plain(client: httpx.Client) -> None:
+    client.post("/v1/collections", json={"name": "house"})
+    problem(client.post("/v1/collections", json={"name": "house"}), 422)
+    for name in ("", "../up", "a/b", "x" * 101, "a b"):
+        problem(client.post("/v1/collections", json={"name": name}), 422)
+    problem(client.post("/v1/collections", json={"name": "a", "more": 1}), 422)
+
+
+def test_deletion_is_complete_and_leaves_the_others_alone(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    for collection in ("house", "attic"):
+        send(client, collection, "same.txt", b"The gate is green.")
+    send(client, "house", "own.txt", b"The cellar number is 8812.")
+    asked = {"query": "The cellar number?", "collection": "house", "session_id": "s"}
+    assert "8812" in client.post("/v1/query", json=asked).json()["answer"]
+    assert client.delete("/v1/collections/house").status_code == 204
+    problem(client.get("/v1/collections/house"), 404)
+    problem(client.delete("/v1/collections/house"), 404)
+    assert client.get("/v1/documents", params={"collection": "house"}).json() == []
+    assert client.get("/v1/queries", params={"collection": "house"}).json() == []
+    assert client.get("/v1/sessions").json() == []
+    again = {"query": "The cellar number?", "collection": "house"}
+    assert client.post("/v1/query", json=again).json()["used_chunks"] == []
+    kept = [path for path in (tmp_path / "data" / "originals").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in kept] == [b"The gate is green."]
+    left = [path for path in (tmp_path / "data" / "index" / "house").rglob("*") if path.is_file()]
+    assert not any(b"cellar" in path.read_bytes() for path in left)
+    other = {"query": "The gate is?", "collection": "attic"}
+    assert "green" in client.post("/v1/query", json=other).json()["answer"]
+    send(client, "house", "new.txt", b"The porch is blue.")
+    new = {"query": "The porch is?", "collection": "house"}
+    assert "blue" in client.post("/v1/query", json=new).json()["answer"]

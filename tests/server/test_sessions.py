@@ -1,0 +1,123 @@
+"""Sessions over real HTTP: remembered, continued, read, deleted; each its owner's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.stores.keys import KeyRing
+
+from ..conftest import settings_in
+from .conftest import serve
+from .test_query import problem
+
+REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 million euros.\n"
+
+
+def served(folder: Path, embedder: OnnxEmbedder) -> Iterator[tuple[Engine, httpx.Client]]:
+    engine = Engine(settings_in(folder / "data"), embedder=embedder)
+    for address in serve(engine):
+        with httpx.Client(base_url=address, timeout=20) as client:
+            yield engine, client
+
+
+@pytest.fixture
+def client(tmp_path: Path, embedder: OnnxEmbedder) -> Iterator[httpx.Client]:
+    for _, client in served(tmp_path, embedder):
+        client.post("/v1/documents", files={"files": ("report.txt", REPORT.encode())})
+        yield client
+
+
+def ask(client: httpx.Client, question: str, session_id: str, **more: str) -> dict[str, str]:
+    body = {"query": question, "session_id": session_id, **more}
+    reply = client.post("/v1/query", json=body)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
+def test_a_follow_up_is_resolved_from_the_session(client: httpx.Client) -> None:
+    assert "4 million" in ask(client, "What was the revenue in 2022?", "talk")["answer"]
+    follow_up = ask(client, "and in 2023?", "talk")
+    assert follow_up["detected_intent"] == "follow_up"
+    assert "5 million" in follow_up["answer"]
+    alone = ask(client, "and in 2023?", "another")
+    assert alone["detected_intent"] == "question"
+
+
+def test_a_session_survives_a_restart(tmp_path: Path, embedder: OnnxEmbedder) -> None:
+    for _, client in served(tmp_path, embedder):
+        client.post("/v1/documents", files={"files": ("report.txt", REPORT.encode())})
+        ask(client, "What was the revenue in 2022?", "talk")
+    for _, client in served(tmp_path, embedder):
+        assert "5 million" in ask(client, "and in 2023?", "talk")["answer"]
+
+
+def test_sessions_are_listed_read_and_deleted(client: httpx.Client) -> None:
+    first = ask(client, "What was the revenue in 2022?", "one")
+    ask(client, "and in 2023?", "one")
+    ask(client, "What was the revenue in 2023?", "two")
+    listed = client.get("/v1/sessions").json()
+    assert [one["session_id"] for one in listed] == ["two", "one"]
+    assert listed[1]["title"] == "What was the revenue in 2022?"
+    assert listed[1]["turn_count"] == 2
+    whole = client.get("/v1/sessions/one").json()
+    assert [turn["question"] for turn in whole["turns"]] == [
+        "What was the revenue in 2022?", "and in 2023?",
+    ]  # fmt: skip
+    assert whole["turns"][0]["query_id"] == first["query_id"]
+    assert client.delete("/v1/sessions/one").status_code == 204
+    problem(client.get("/v1/sessions/one"), 404)
+    problem(client.delete("/v1/sessions/one"), 404)
+    problem(client.get(f"/v1/queries/{first['query_id']}"), 404)
+    assert [one["session_id"] for one in client.get("/v1/sessions").json()] == ["two"]
+
+
+def test_a_session_stays_with_its_collection(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "talk")
+    body = {"query": "and in 2023?", "session_id": "talk", "collection": "other"}
+    assert "default" in problem(client.post("/v1/query", json=body), 422)["detail"]
+
+
+@pytest.mark.parametrize("session_id", ["a b", "x" * 129, "../up", "a\nb", "\u0000"])
+def test_a_session_id_is_a_plain_name(client: httpx.Client, session_id: str) -> None:
+    body = {"query": "What was the revenue?", "session_id": session_id}
+    problem(client.post("/v1/query", json=body), 422)
+
+
+def test_two_owners_with_the_same_session_id_never_meet(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    alice, bob = (key(engine, owner) for owner in ("alice", "bob"))
+    body = {"query": "What was the revenue in 2022?", "session_id": "talk"}
+    for address in serve(engine):
+        with httpx.Client(base_url=address, timeout=20) as client:
+            client.post("/v1/documents", files={"files": ("r.txt", REPORT.encode())}, headers=alice)
+            asked = client.post("/v1/query", json=body, headers=alice).json()
+            problem(client.get("/v1/sessions/talk", headers=bob), 404)
+            problem(client.delete("/v1/sessions/talk", headers=bob), 404)
+            assert client.get("/v1/sessions", headers=bob).json() == []
+            assert client.get("/v1/queries", headers=bob).json() == []
+            problem(client.get(f"/v1/queries/{asked['query_id']}", headers=bob), 404)
+            problem(client.get(f"/v1/queries/{asked['query_id']}/explain", headers=bob), 404)
+            problem(client.delete(f"/v1/queries/{asked['query_id']}", headers=bob), 404)
+            problem(client.delete("/v1/queries?owner=alice", headers=bob), 403)
+            assert client.get("/v1/analytics", headers=bob).json()["queries"]["total"] == 0
+            offered = client.get("/v1/suggestions?prefix=what", headers=bob).json()
+            assert offered == {"suggestions": []}
+            again = {**body, "query": "and in 2023?"}
+            reply = client.post("/v1/query", json=again, headers=bob).json()
+            assert reply["detected_intent"] == "question"
+            assert len(client.get("/v1/sessions/talk", headers=alice).json()["turns"]) == 1
+
+
+def key(engine: Engine, owner: str) -> dict[str, str]:
+    made = KeyRing(engine.catalog).create(
+        owner, role="writer", collections=["*"], expires_in_s=None
+    )
+    return {"Authorization": f"Bearer {made[0]}"}

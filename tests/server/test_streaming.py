@@ -1,0 +1,87 @@
+"""Events arrive while the answer is written, in their order; who goes away stops the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from ..providers.stand_in import StandIn
+from .events import events, stream
+from .test_query import problem
+
+QUESTION = {"query": "Is the gate green?"}
+
+
+def eventually(fact: Callable[[], bool], *, within_s: float = 5.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if fact():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_the_events_are_sources_tokens_claims_done(written: httpx.Client) -> None:
+    found = events(written, "/v1/query", QUESTION)
+    kinds = [event["type"] for event in found]
+    assert kinds[0] == "sources"
+    assert kinds[-2:] == ["claims", "done"]
+    assert set(kinds[1:-2]) == {"token"}
+    assert found[0]["sources"][0]["document_name"] == "gate.txt"
+    assert all(event["verified"] is False for event in found[1:-2])
+    assert "".join(event["content"] for event in found[1:-2]) == "The gate is green [Source 1]."
+    assert found[-2]["claims"][0]["verdict"] == "supported"
+    whole = written.post("/v1/query", json=QUESTION).json()
+    assert found[-1].keys() == {*whole, "type"}
+    assert found[-1]["answer"] == whole["answer"]
+
+
+def test_events_arrive_while_the_model_still_writes(written: httpx.Client, model: StandIn) -> None:
+    model.behaviours = ["drip"]  # 0.3 s between its pieces
+    begun = time.monotonic()
+    times = {event["type"]: at - begun for at, event in reversed([*stream(
+        written, "/v1/query", QUESTION)])}  # fmt: skip
+    assert times["sources"] < 0.3
+    assert times["token"] < 0.6
+    assert times["done"] > 1.0
+
+
+def test_a_client_that_leaves_a_stream_stops_the_model(
+    written: httpx.Client, model: StandIn
+) -> None:
+    model.behaviours, model.words = ["drip"], ["word "] * 100
+    for _, event in stream(written, "/v1/query", QUESTION):
+        if event["type"] == "token":
+            break
+    assert eventually(lambda: model.cancelled == 1)
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+def test_a_client_that_leaves_before_the_first_word_stops_the_model(
+    written: httpx.Client, model: StandIn, accept: str
+) -> None:
+    model.behaviours = ["slow"]
+    with pytest.raises(httpx.ReadTimeout):
+        written.post("/v1/query", json=QUESTION, headers={"accept": accept}, timeout=0.5)
+    assert eventually(lambda: model.cancelled == 1)
+
+
+def test_a_question_that_is_refused_is_a_plain_problem_and_no_stream(
+    written: httpx.Client,
+) -> None:
+    headers = {"accept": "text/event-stream"}
+    problem(written.post("/v1/query", json={"query": "?"}, headers=headers), 422)
+
+
+def test_a_model_that_fails_within_a_stream_is_an_error_event(
+    written: httpx.Client, model: StandIn
+) -> None:
+    model.behaviours = ["401"]
+    found = events(written, "/v1/query", {**QUESTION, "collection": "empty"})
+    assert [event["type"] for event in found] == ["sources", "error"]
+    assert found[-1]["status"] == 502
+    assert found[-1]["request_id"]
+    assert "LLM_API_KEY" in found[-1]["hint"]
