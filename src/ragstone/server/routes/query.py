@@ -91,7 +91,7 @@ async def _events(events: AsyncGenerator[Event, None]) -> AsyncGenerator[dict[st
             sources = [SourceReply.of(source).model_dump() for source in event.sources]
             yield {"type": "sources", "sources": sources}
         elif isinstance(event, Token):
-            yield {"type": "token", "content": event.text, "verified": False}
+            yield {"type": "token", "content": event.text, "verified": event.verified}
         elif isinstance(event, Finished):
             answer = event.answer
             yield {
