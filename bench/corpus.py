@@ -47,6 +47,7 @@ def _split_archive(archive: Path) -> Iterator[str]:
     from ragstone.ingest.load.markdown import MarkdownLoader
     from ragstone.ingest.split import Chunking, SentenceSplitter
     from ragstone.models.embedder import OnnxEmbedder
+    from ragstone.stages import LoadOptions
 
     splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
     count = 0
@@ -56,7 +57,7 @@ def _split_archive(archive: Path) -> Iterator[str]:
         for member in members:
             file = tar.extractfile(member)
             try:
-                loaded = MarkdownLoader().load(file.read() if file else b"")
+                loaded = MarkdownLoader().load(file.read() if file else b"", LoadOptions())
                 chunks = splitter.split(loaded, document_id="d", document_name=member.name)
             except IngestError:
                 continue

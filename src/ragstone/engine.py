@@ -71,7 +71,7 @@ class Engine:
         self.settings = settings or load_settings().settings
         self.embedder = embedder or _shipped_embedder()
         directory = prepare(self.settings.data.directory)
-        self.catalog = catalog or _open_catalog(self.settings, directory)
+        self.catalog = catalog or open_catalog(self.settings, directory)
         self.records: IntakeRecords = _intake_records(self.catalog)
         self.collections = SqlCollections(self.catalog)
         self.originals = Originals(directory)
@@ -147,6 +147,9 @@ class Engine:
         async for event in plain_chat(
             self.provider, messages, temperature=given, model=model or "", request_id=request_id
         ):
+            if isinstance(event, Finished):
+                for watcher in Trace.watchers:
+                    watcher.answered(event.answer)
             yield event
 
     async def _with_history(self, query: Query, options: QueryOptions, trace: Trace) -> Query:
@@ -166,6 +169,8 @@ class Engine:
         )  # fmt: skip
         if session_id:
             await self.memory.keep(owner, session_id, answer)
+        for watcher in Trace.watchers:
+            watcher.answered(answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """The evidence alone, without an answer; the question is searched for as it stands."""
@@ -344,7 +349,7 @@ def _shipped_embedder() -> Embedder:
     return OnnxEmbedder()
 
 
-def _open_catalog(settings: Settings, directory: Path) -> Catalog:
+def open_catalog(settings: Settings, directory: Path) -> Catalog:
     from ragstone.stores.catalog import SqlCatalog
     from ragstone.stores.database import Database
 

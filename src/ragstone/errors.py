@@ -5,6 +5,10 @@
     ├── InputError             the question or request itself cannot be used
     ├── UnauthorizedError      no key, or one that opens nothing
     ├── ForbiddenError         a key that does not open this
+    ├── LimitError             too much at once; `retry_after_s` says when to come back
+    │   ├── TooManyRequestsError   from this key or address
+    │   ├── OverloadedError        from everybody together
+    │   └── DeadlineError          it took too long
     ├── IngestError            one document could not be read
     ├── StoreError             the data directory, catalog or index cannot be used
     │   └── StoreBusyError     another process is writing; try again
@@ -46,6 +50,28 @@ class UnauthorizedError(RagstoneError):
 
 class ForbiddenError(RagstoneError):
     """A key that is good, but not for this."""
+
+
+class LimitError(RagstoneError):
+    """A request that could be served at another time."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class TooManyRequestsError(LimitError):
+    """One key or address asks for more than its share."""
+
+
+class OverloadedError(LimitError):
+    """Everything that may run at once is running, and the queue is full."""
+
+
+class DeadlineError(LimitError):
+    """A request that took longer than allowed and was ended."""
 
 
 class IngestError(RagstoneError):

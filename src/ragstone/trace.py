@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-from ragstone.types import Hits, Scores
+from ragstone.types import Answer, Hits, Scores
 
 
 @dataclass(slots=True)
@@ -148,8 +148,18 @@ def _passed_lines(before: Hits, after: Hits) -> _Lines:
     return lines
 
 
+class Watcher(Protocol):
+    """Told of each stage when it ends and of each answer: logs, metrics, spans."""
+
+    def stage(self, trace: Trace, span: Span) -> None: ...
+    def answered(self, answer: Answer) -> None: ...
+
+
 class Trace:
     """The spans of one query, in the order in which they began."""
+
+    watchers: ClassVar[tuple[Watcher, ...]] = ()
+    """Those of the whole process: a log and a page of metrics are the process's own."""
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
@@ -181,6 +191,8 @@ class Trace:
         finally:
             span.duration_ms = (time.perf_counter() - begun) * 1000
             span.cpu_ms = (time.thread_time() - cpu) * 1000
+            for watcher in self.watchers:
+                watcher.stage(self, span)
 
     def degrade(self, reason: str) -> None:
         """Something optional failed and the answer goes on without it."""

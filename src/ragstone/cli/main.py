@@ -17,6 +17,7 @@ from ragstone.cli import (
     documents,
     history,
     ingest,
+    keys,
     models,
     search,
     serve,
@@ -42,6 +43,7 @@ app.command("ask")(ask.ask)
 app.command("search")(search.search)
 app.command("check")(check.check)
 app.command("serve")(serve.serve)
+app.add_typer(keys.app, name="keys")
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
 app.add_typer(models.app, name="models")

@@ -1,18 +1,22 @@
-"""The ASGI application around one engine."""
+"""The ASGI application around one engine: a list of doors and of what stands in front of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
 
 from ragstone import __version__
 from ragstone.engine import Engine
+from ragstone.observe.watch import stop_watching
 from ragstone.server import errors
+from ragstone.server.admission import Admission, answering
 from ragstone.server.auth import caller_of
-from ragstone.server.limits import BodyLimit, RequestId
+from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
+from ragstone.server.observe import Observed
+from ragstone.server.rate import AddressLimit, Rates
 from ragstone.server.retention import forget_in_time
 from ragstone.server.routes import (
     analytics,
@@ -23,6 +27,7 @@ from ragstone.server.routes import (
     explore,
     health,
     history,
+    metrics,
     page,
     parts,
     query,
@@ -32,18 +37,23 @@ from ragstone.server.routes import (
 from ragstone.settings import Setting
 from ragstone.stores.keys import KeyRing
 
+# Doors that write answers: they ask who is there, and only so many answers are written at once.
+ANSWERING = (query, check)
 # Doors that ask who is there. A new one belongs here; those below are open to everybody.
-DOORS = (
-    query, explain, history, analytics, sessions, check, collections, documents, explore, parts,
-    settings,
+KEYED = (
+    explain, history, analytics, sessions, collections, documents, explore, parts, settings,
+    metrics,
 )  # fmt: skip
-OPEN_DOORS = (health, page)
+OPEN = (health, page)
 
 
-def create_app(engine: Engine, listing: Sequence[Setting] = ()) -> FastAPI:
+def create_app(
+    engine: Engine, listing: Sequence[Setting] = (), *, only_hosts: Collection[str] = ()
+) -> FastAPI:
     """All doors, with the engine behind them; it is closed when the server stops.
 
-    `listing` says who set each setting, for those who ask.
+    `listing` says who set each setting, for those who ask. With `only_hosts` a request without a
+    key must be for one of these names.
     """
 
     @asynccontextmanager
@@ -54,6 +64,7 @@ def create_app(engine: Engine, listing: Sequence[Setting] = ()) -> FastAPI:
                 yield
         finally:
             forgetting.cancel()
+            stop_watching()
 
     app = FastAPI(
         title="Ragstone",
@@ -61,19 +72,29 @@ def create_app(engine: Engine, listing: Sequence[Setting] = ()) -> FastAPI:
         summary="Answers questions from your own documents, with citations that can be checked.",
         lifespan=lifespan,
     )
+    limits = engine.settings.server
     app.state.engine = engine
     app.state.listing = tuple(listing)
     app.state.keys = KeyRing(engine.catalog)
-    for door in DOORS:
+    app.state.rates = Rates(engine.settings)
+    app.state.admission = Admission(limits)
+    app.state.shared_metrics = ""
+    for door in ANSWERING:
+        app.include_router(door.router, dependencies=[Depends(caller_of), Depends(answering)])
+    for door in KEYED:
         app.include_router(door.router, dependencies=[Depends(caller_of)])
-    for door in OPEN_DOORS:
+    for door in OPEN:
         app.include_router(door.router)
     errors.install(app)
-    limits = engine.settings.server
+    # The last one added is the first that a request meets.
     app.add_middleware(
         BodyLimit,
         max_bytes=int(limits.max_body_mb * 1_000_000),
         max_upload_bytes=int(limits.max_upload_mb * 1_000_000),
     )
-    app.add_middleware(RequestId)
+    app.add_middleware(Deadline, seconds=limits.request_timeout_s)
+    app.add_middleware(AddressLimit, rates=app.state.rates)
+    if only_hosts:
+        app.add_middleware(KnownHosts, hosts=only_hosts)
+    app.add_middleware(Observed)
     return app

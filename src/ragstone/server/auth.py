@@ -15,6 +15,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, UnauthorizedError
+from ragstone.server.rate import Rates
 from ragstone.stores.catalog import no_document
 from ragstone.stores.keys import Key, KeyRing, Role
 from ragstone.types import Document
@@ -95,6 +96,8 @@ async def caller_of(
     keys: KeyRing = request.app.state.keys
     secret = bearer.credentials if bearer else header
     caller = admitted(keys, secret) if keys.any() else LOCAL
+    rates: Rates = request.app.state.rates
+    await rates.spend_key(caller.key_id)
     request.state.caller = caller
     return caller
 

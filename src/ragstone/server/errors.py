@@ -12,15 +12,19 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from ragstone.errors import (
+    DeadlineError,
     ForbiddenError,
     IngestError,
     InputError,
+    LimitError,
     NotFoundError,
+    OverloadedError,
     ProviderError,
     RagstoneError,
     SettingsError,
     StoreBusyError,
     StoreError,
+    TooManyRequestsError,
     UnauthorizedError,
 )
 from ragstone.server.schemas import Problem
@@ -32,6 +36,9 @@ _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
     (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (UnauthorizedError, HTTPStatus.UNAUTHORIZED),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
+    (TooManyRequestsError, HTTPStatus.TOO_MANY_REQUESTS),
+    (OverloadedError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DeadlineError, HTTPStatus.GATEWAY_TIMEOUT),
     (NotFoundError, HTTPStatus.NOT_FOUND),
     (IngestError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (SettingsError, HTTPStatus.BAD_REQUEST),
@@ -70,10 +77,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def problem(request: Request, status: int, detail: str, hint: str = "") -> JSONResponse:
+def problem(
+    request: Request, status: int, detail: str, hint: str = "", retry_after_s: int | None = None
+) -> JSONResponse:
     body = _problem(request, status, detail, hint)
-    # RFC 9110 wants to be told how to come in.
-    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110 wants to be told how to come in
     return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
@@ -106,7 +116,14 @@ def status_of(error: RagstoneError) -> HTTPStatus:
 
 async def _explained(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RagstoneError)
-    return problem(request, status_of(error), error.message, error.hint)
+    return explained(request, error)
+
+
+def explained(request: Request, error: RagstoneError) -> JSONResponse:
+    """The problem document of a failure that is understood."""
+    wait = error.retry_after_s if isinstance(error, LimitError) else None
+    wait = 1 if isinstance(error, StoreBusyError) else wait
+    return problem(request, status_of(error), error.message, error.hint, wait)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

@@ -1,39 +1,15 @@
-"""What every request passes through: its id, and the limit on its size."""
+"""What every request passes through: limits on where it is sent to, its size and its time."""
 
 from __future__ import annotations
 
-import re
-import uuid
+import asyncio
+from collections.abc import Collection
 
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ragstone.server.errors import BodyTooLargeError
-
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-
-
-class RequestId:
-    """Takes X-Request-ID or makes one, and sends it back with the reply."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        async def tagged(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", ()), (b"x-request-id", request_id.encode()),
-                ]  # fmt: skip
-            await send(message)
-
-        await self._app(scope, receive, tagged)
+from ragstone.errors import DeadlineError, ForbiddenError
+from ragstone.server.errors import BodyTooLargeError, explained
 
 
 class BodyLimit:
@@ -58,3 +34,73 @@ class BodyLimit:
             return message
 
         await self._app(scope, counted if scope["type"] == "http" else receive, send)
+
+
+class KnownHosts:
+    """Refuses requests for another name, or from a page of another site.
+
+    A server without keys trusts whoever reaches it on loopback, and so would a hostile web page
+    in the same browser, by a name of its own that leads here (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            host = _host_of(headers.get(b"host", b"").decode("latin-1"))
+            origin = headers.get(b"origin", b"").decode("latin-1")
+            # Who needs a key has proven more than an address can.
+            keyed = b"authorization" in headers or b"x-api-key" in headers
+            if (
+                not keyed
+                and not {host, _host_of(origin.partition("://")[2]) or host} <= self._hosts
+            ):
+                error = ForbiddenError(
+                    "Without a key this server answers only to this machine's own address.",
+                    hint="Use http://127.0.0.1, or make a key with: ragstone keys create",
+                )
+                await explained(Request(scope), error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _host_of(address: str) -> str:
+    """The name without its port: [::1]:80 is ::1."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0].lower()
+
+
+class Deadline:
+    """Ends a request that takes too long; sending documents has limits of its own."""
+
+    def __init__(self, app: ASGIApp, *, seconds: float) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].endswith(("/documents", "/events")):
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._app(scope, receive, noted)
+        except TimeoutError:
+            if begun:
+                raise  # a reply that was begun can only be cut off
+            error = DeadlineError(
+                f"This took longer than {self._seconds:g} s and was ended.",
+                hint="Ask for less, or raise RAGSTONE_SERVER_REQUEST_TIMEOUT_S.",
+                retry_after_s=5,
+            )
+            await explained(Request(scope), error)(scope, receive, send)

@@ -270,3 +270,9 @@ def _listing(settings: Settings, merged: _Layer) -> Iterable[Setting]:
             value = getattr(value, part)
         origin = merged[path][1] if path in merged else "default"
         yield Setting(path, value, origin, info.description or "", _names(path))
+
+
+def tell_libraries(**variables: str) -> None:
+    """Set what libraries and child processes read from the environment, unless it is set."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)

@@ -59,6 +59,12 @@ class HybridRetriever:
                 fused = self._boosted(query, similarity[0])
             best = sorted(fused, key=lambda key: (-fused[key], key))[: self.options.candidates]
             span.count(method=self.options.fusion, chunks_in=len(fused), chunks_out=len(best))
+            span.count(
+                top_k=query.top_k,
+                initial_k=self.options.candidates,
+                chunks_retrieved=len(best),
+                scores_range=[round(fused[best[-1]], 4), round(fused[best[0]], 4)] if best else [],
+            )
             trace.waterfall.scored("fuse", fused, kept=best)
         with trace.span("read") as span:
             hits = self._hits(query, best, fused, similarity[0], lists[0])

@@ -1,0 +1,91 @@
+"""Prometheus metrics: how long each stage takes, how good answers are, what they cost, what fails.
+
+No label holds a text, a name of a collection or an owner: their number has no bound.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
+
+from ragstone.trace import Span, Trace
+from ragstone.types import Answer
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+STAGE_SECONDS = Histogram(
+    "ragstone_stage_seconds", "Time of each stage of a query.", ["stage"], buckets=_SECONDS
+)
+ANSWER_SECONDS = Histogram(
+    "ragstone_answer_seconds", "Time of a whole answer.", ["provider"], buckets=_SECONDS
+)
+ANSWERS = Counter("ragstone_answers", "Answers by outcome.", ["status", "intent"])
+QUALITY = Histogram(
+    "ragstone_quality", "Signals of quality per answer, 0 to 1.", ["signal"], buckets=_SHARES
+)
+UNGROUNDED = Counter("ragstone_ungrounded_answers", "Answers that their sources do not support.")
+TOKENS = Counter("ragstone_tokens", "Tokens of models.", ["provider", "model", "direction"])
+COST = Counter("ragstone_cost_usd", "What the tokens cost, in dollars.", ["provider", "model"])
+ERRORS = Counter("ragstone_errors", "Failures by component.", ["component", "error"])
+DEGRADED = Counter("ragstone_degraded", "Answers that went on without a part.", ["rung"])
+CACHE = Counter("ragstone_answer_cache", "Answers taken from the cache, or not.", ["outcome"])
+REQUESTS = Counter("ragstone_http_requests", "Requests.", ["method", "route", "status"])
+REQUEST_SECONDS = Histogram(
+    "ragstone_http_request_seconds", "Time of a request.", ["route"], buckets=_SECONDS
+)
+IN_FLIGHT = Gauge("ragstone_http_in_flight", "Requests running.", multiprocess_mode="livesum")
+WRITING = Gauge("ragstone_answers_running", "Answers being written.", multiprocess_mode="livesum")
+WAITING = Gauge("ragstone_answers_waiting", "Questions in the queue.", multiprocess_mode="livesum")
+
+
+class MetricsWatcher:
+    """Counts what the trace of a query says."""
+
+    def stage(self, trace: Trace, span: Span) -> None:
+        STAGE_SECONDS.labels(span.stage).observe(span.duration_ms / 1000)
+        if span.error is not None:
+            ERRORS.labels(span.stage, span.error.partition(":")[0]).inc()
+        if span.stage == "ground.generate" and "input_tokens" in span.counts:
+            _count_tokens(span)
+
+    def answered(self, answer: Answer) -> None:
+        ANSWERS.labels(answer.status, answer.detected_intent).inc()
+        ANSWER_SECONDS.labels(answer.provider).observe(answer.trace["total_ms"] / 1000)
+        for rung in answer.degraded:
+            DEGRADED.labels(rung).inc()
+        if not answer.sources:
+            return
+        similarity = answer.sources[0].hit.scores.similarity
+        if similarity is not None:
+            QUALITY.labels("retrieval_similarity").observe(similarity)
+        if answer.status == "answered":
+            for signal in ("groundedness_score", "confidence", "citation_precision",
+                           "citation_recall"):  # fmt: skip
+                QUALITY.labels(signal).observe(getattr(answer, signal))
+            if not answer.is_grounded:
+                UNGROUNDED.inc()
+
+
+def _count_tokens(span: Span) -> None:
+    who = span.counts.get("provider", ""), span.counts.get("model", "")
+    for direction in ("input", "output"):
+        TOKENS.labels(*who, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
+    COST.labels(*who).inc(span.counts.get("cost_usd") or 0)
+
+
+def page(shared_directory: str) -> tuple[bytes, str]:
+    """What a scrape reads: of this process, or of all that share a directory."""
+    registry = REGISTRY
+    if shared_directory:
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry, shared_directory)  # type: ignore[no-untyped-call]
+    return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,119 @@
+"""How often one address and one key may ask: counted in this process, or in Redis for many."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ragstone.errors import SettingsError, TooManyRequestsError
+from ragstone.server.errors import explained
+from ragstone.settings import Settings
+
+if TYPE_CHECKING:
+    from limits import RateLimitItem
+    from limits.aio.storage import Storage
+
+
+class Rate:
+    """One limit, e.g. 1200/minute, for any number of callers."""
+
+    def __init__(self, limit: str, storage: Storage, *, who: str) -> None:
+        from limits.aio.strategies import FixedWindowRateLimiter
+
+        self._items = _parsed(limit)
+        self._limiter = FixedWindowRateLimiter(storage)
+        self._who = who
+
+    async def spend(self, name: str) -> None:
+        """Count a request, or refuse it and say when to come back."""
+        for item in self._items:
+            if not await self._limiter.hit(item, self._who, name):
+                window = await self._limiter.get_window_stats(item, self._who, name)
+                wait = max(1, math.ceil(window.reset_time - time.time()))
+                raise TooManyRequestsError(
+                    f"This {self._who} has sent more than {item.amount} requests "
+                    f"in {item.get_expiry()} s.",
+                    hint=f"Come back in {wait} s.",
+                    retry_after_s=wait,
+                )
+
+
+def _parsed(limit: str) -> list[RateLimitItem]:
+    from limits import parse_many
+
+    try:
+        return parse_many(limit) if limit else []
+    except ValueError as error:
+        raise SettingsError(
+            f"'{limit}' is no rate.", hint="Write 1200/minute, or 20/second;5000/hour."
+        ) from error
+
+
+class Rates:
+    """The limits of a server."""
+
+    def __init__(self, settings: Settings) -> None:
+        server = settings.server
+        storage = _storage(server.rate_storage.get_secret_value())
+        self._per_ip = Rate(server.rate_per_ip, storage, who="address")
+        self._per_key = Rate(server.rate_per_key, storage, who="key")
+
+    async def spend_key(self, key_id: str) -> None:
+        """Whoever needs no key sits at the machine and is not counted."""
+        if key_id:
+            await self._per_key.spend(key_id)
+
+    async def spend_ip(self, scope: Scope) -> None:
+        host = (scope.get("client") or ("",))[0]
+        if not is_loopback(host):
+            await self._per_ip.spend(host)
+
+
+def is_loopback(host: str) -> bool:
+    if host in ("", "localhost"):
+        return host == "localhost"
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _storage(url: str) -> Storage:
+    from limits.aio.storage import Storage
+    from limits.errors import ConfigurationError
+    from limits.storage import storage_from_string
+
+    try:
+        scheme, _, rest = url.partition("://")
+        # redis-py is what the extra brings; the library would look for another client.
+        options = {} if scheme == "memory" else {"implementation": "redispy"}
+        storage = storage_from_string(f"async+{scheme}://{rest}", **options)
+    except ConfigurationError as error:
+        raise SettingsError(
+            f"The requests cannot be counted there: {error}.",
+            hint="Use memory:// or redis://HOST:6379 with pip install 'ragstone[redis]'.",
+        ) from error
+    assert isinstance(storage, Storage)
+    return storage
+
+
+class AddressLimit:
+    """Refuses an address that asks too often, before anything is read or looked up."""
+
+    def __init__(self, app: ASGIApp, *, rates: Rates) -> None:
+        self._app = app
+        self._rates = rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                await self._rates.spend_ip(scope)
+            except TooManyRequestsError as error:
+                await explained(Request(scope), error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

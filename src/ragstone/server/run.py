@@ -1,0 +1,126 @@
+"""Running the server: one process, or several over one data directory.
+
+The stores allow it: the catalog has one writer at a time and readers that never wait, and every
+process follows the index's manifest, so what one has taken in the others find at their next
+question.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from ragstone.errors import SettingsError
+from ragstone.observe import logs
+from ragstone.observe.watch import watch
+from ragstone.server.rate import is_loopback
+from ragstone.settings import LoadedSettings, Settings
+from ragstone.settings.layers import tell_libraries
+from ragstone.stores.keys import KeyRing
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# A process that computes is not dead; only one that says nothing for this long is.
+_HEALTH_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Makes the application in whichever process serves it."""
+
+    loaded: LoadedSettings
+    only_hosts: tuple[str, ...] = ()
+    shared_metrics: str = ""
+
+    def __call__(self) -> FastAPI:
+        from ragstone.engine import Engine
+        from ragstone.server.app import create_app
+
+        settings = self.loaded.settings
+        logs.configure(settings.observe)
+        watch(settings)
+        app = create_app(Engine(settings), self.loaded.listing, only_hosts=self.only_hosts)
+        app.state.shared_metrics = self.shared_metrics
+        return app
+
+
+def run(loaded: LoadedSettings, listener: socket.socket, *, only_hosts: tuple[str, ...]) -> None:
+    """Serve until SIGINT or SIGTERM; running answers are finished first."""
+    workers = loaded.settings.server.workers
+    # Many small products on several threads each cost more than they save.
+    tell_libraries(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    if workers == 1:
+        _run_one(Serving(loaded, only_hosts), listener)
+        return
+    with tempfile.TemporaryDirectory(prefix="ragstone-metrics-") as shared:
+        tell_libraries(PROMETHEUS_MULTIPROC_DIR=shared)
+        config = _config(Serving(loaded, only_hosts, shared), workers=workers)
+        Multiprocess(config, sockets=[listener]).run()
+
+
+def _run_one(serving: Serving, listener: socket.socket) -> None:
+    # uvicorn ends in good order on both signals and then raises them again for whoever started it;
+    # a server that was asked to stop and did has not failed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(_config(serving)).run(sockets=[listener])
+
+
+def _config(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
+    return uvicorn.Config(
+        serving,
+        factory=True,
+        workers=workers,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=serving.loaded.settings.server.shutdown_grace_s,
+        timeout_worker_healthcheck=_HEALTH_SECONDS,
+        backlog=4096,
+    )
+
+
+def hosts_without_key(settings: Settings, *, insecure: bool) -> tuple[str, ...]:
+    """The names that a request without a key may be for; refused where none would be safe."""
+    from ragstone.engine import open_catalog
+    from ragstone.stores.files import prepare
+
+    catalog = open_catalog(settings, prepare(settings.data.directory))
+    try:
+        if KeyRing(catalog).any() or insecure:
+            return ()
+    finally:
+        catalog.close()
+    host = settings.server.host
+    if is_loopback(host):
+        return (*_LOOPBACK, host)
+    raise SettingsError(
+        f"The server would be open to everybody who can reach {host}: there are no keys.",
+        hint="Make one with: ragstone keys create NAME --role admin, or add --insecure.",
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything else is started, so that a taken one is told at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SettingsError(
+            f"The server cannot listen on {host}:{port}: {reason}.",
+            hint="Choose another with --port; --port 0 picks a free one.",
+        ) from error
+    return listener
