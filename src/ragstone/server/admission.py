@@ -14,7 +14,7 @@ from fastapi import Request
 from ragstone.errors import OverloadedError
 from ragstone.observe.metrics import WAITING, WRITING
 from ragstone.server.auth import CallerDep
-from ragstone.settings.tree import ServerSettings
+from ragstone.settings.doors import ServerSettings
 
 
 class Admission:

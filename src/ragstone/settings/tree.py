@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import SecretStr
 
+from ragstone.settings.doors import ObserveSettings, ServerSettings
+from ragstone.settings.section import Section
+from ragstone.settings.section import setting as _setting
 from ragstone.types import RetrievalMethod
 
 PRESETS = ("minimal", "classic", "balanced", "careful")
-
-
-def _setting(default: Any, description: str, *names: str, **bounds: Any) -> Any:
-    """A described, bounded field that also answers to the design documents' variable `names`."""
-    return Field(default, description=description, json_schema_extra={"names": [*names]}, **bounds)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class DataSettings(Section):
@@ -326,58 +320,6 @@ class JournalSettings(Section):
     )
     retention_check_s: float = _setting(
         3600.0, "How often a running server looks for what has expired.", gt=0, le=86_400
-    )
-
-
-class ObserveSettings(Section):
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "What the server logs, from this importance on."
-    )
-    log_format: Literal["json", "text"] = _setting(
-        "json", "One JSON object per line, or lines for people."
-    )
-    log_text: bool = _setting(
-        False, "Write questions, answers and messages of failures into logs and spans."
-    )
-    otlp_endpoint: str = _setting(
-        "",
-        "Address of an OpenTelemetry collector (needs ragstone[otel]).",
-        "OTEL_EXPORTER_OTLP_ENDPOINT",
-    )
-
-
-class ServerSettings(Section):
-    host: str = _setting("127.0.0.1", "Address to listen on.")
-    port: int = _setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
-    workers: int = _setting(1, "Processes that serve one data directory.", ge=1, le=256)
-    max_body_mb: float = _setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
-    max_upload_mb: float = _setting(
-        500.0, "Larger requests with documents are refused.", gt=0, le=100_000
-    )
-    rate_per_key: str = _setting(
-        "1200/minute", "Requests that each key may send; empty is no limit.", max_length=100
-    )
-    rate_per_ip: str = _setting(
-        "1200/minute",
-        "Requests that each address but this machine's own may send; empty is no limit.",
-        max_length=100,
-    )
-    rate_storage: SecretStr = _setting(
-        SecretStr("memory://"),
-        "Where requests are counted: in each process, or redis://HOST:6379 for all together.",
-    )
-    max_generations: int = _setting(
-        1024, "Answers that each process writes at once.", ge=1, le=100_000
-    )
-    max_waiting: int = _setting(
-        1024, "Questions that wait for their turn; more are refused.", ge=0, le=100_000
-    )
-    queue_timeout_s: float = _setting(30.0, "Longest wait for that turn.", gt=0, le=3600)
-    request_timeout_s: float = _setting(
-        300.0, "Longest time for a reply; sending documents has its own limits.", gt=0, le=86_400
-    )
-    shutdown_grace_s: int = _setting(
-        30, "Time that running answers have to end when the server stops.", ge=0, le=3600
     )
 
 

@@ -1,0 +1,61 @@
+"""Settings of the server: what can be seen of it, where it listens, and its limits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import SecretStr
+
+from ragstone.settings.section import Section, setting
+
+
+class ObserveSettings(Section):
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "What the server logs, from this importance on."
+    )
+    log_format: Literal["json", "text"] = setting(
+        "json", "One JSON object per line, or lines for people."
+    )
+    log_text: bool = setting(
+        False, "Write questions, answers and messages of failures into logs and spans."
+    )
+    otlp_endpoint: str = setting(
+        "",
+        "Address of an OpenTelemetry collector (needs ragstone[otel]).",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    )
+
+
+class ServerSettings(Section):
+    host: str = setting("127.0.0.1", "Address to listen on.")
+    port: int = setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
+    workers: int = setting(1, "Processes that serve one data directory.", ge=1, le=256)
+    max_body_mb: float = setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
+    max_upload_mb: float = setting(
+        500.0, "Larger requests with documents are refused.", gt=0, le=100_000
+    )
+    rate_per_key: str = setting(
+        "1200/minute", "Requests that each key may send; empty is no limit.", max_length=100
+    )
+    rate_per_ip: str = setting(
+        "1200/minute",
+        "Requests that each address but this machine's own may send; empty is no limit.",
+        max_length=100,
+    )
+    rate_storage: SecretStr = setting(
+        SecretStr("memory://"),
+        "Where requests are counted: in each process, or redis://HOST:6379 for all together.",
+    )
+    max_generations: int = setting(
+        1024, "Answers that each process writes at once.", ge=1, le=100_000
+    )
+    max_waiting: int = setting(
+        1024, "Questions that wait for their turn; more are refused.", ge=0, le=100_000
+    )
+    queue_timeout_s: float = setting(30.0, "Longest wait for that turn.", gt=0, le=3600)
+    request_timeout_s: float = setting(
+        300.0, "Longest time for a reply; sending documents has its own limits.", gt=0, le=86_400
+    )
+    shutdown_grace_s: int = setting(
+        30, "Time that running answers have to end when the server stops.", ge=0, le=3600
+    )

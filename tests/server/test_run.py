@@ -1,0 +1,141 @@
+"""`ragstone serve` as a process: who it is open to, several workers, logs, metrics, a good end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from ..cli.run import assert_refused, run
+from ..cli.test_signals import started, wait_until
+from ..providers.stand_in import served as model_served
+from .test_limits import until
+
+
+class Served:
+    """A running `ragstone serve`, its address and the lines of its log."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        self.address = next(word for word in first.split() if word.startswith("http://"))
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        wait_until(self._answers)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(self.process.stderr)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.address}/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.close()
+
+    def close(self) -> int:
+        code = self.process.wait(timeout=60)
+        self._reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        return code
+
+    def logged(self, event: str) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+
+@contextmanager
+def serving(*arguments: str | Path, cwd: Path) -> Iterator[Served]:
+    served = Served(started("serve", "--port", "0", "-d", "data", *arguments, cwd=cwd))
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.process.kill()
+            served.close()
+
+
+def test_another_address_than_loopback_is_refused_without_keys(tmp_path: Path) -> None:
+    done = run("serve", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure")
+
+
+def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path) -> None:
+    made = run("keys", "create", "root", "--role", "admin", "-d", "data", cwd=tmp_path)
+    key = made.stdout.strip()
+    with serving("--workers", "2", "--host", "0.0.0.0", cwd=tmp_path) as served:
+        address = served.address.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{address}/v1/documents").status_code == 401
+        headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
+        sent = {"name": "gate.txt", "text": "The zebra gate is painted green."}
+        assert httpx.post(f"{address}/v1/documents", json=sent, headers=headers).is_success
+        asked = {"query": "What colour is the zebra gate?"}
+        for number in range(8):  # a new connection each: both workers are met
+            reply = httpx.post(
+                f"{address}/v1/query", json=asked, headers=headers | {"X-Request-ID": f"r{number}"},
+                timeout=30,
+            )  # fmt: skip
+            assert "green" in reply.json()["answer"]
+        page = httpx.get(f"{address}/metrics", headers=headers).text
+        counted = re.search(r'ragstone_answers_total\{.*?status="answered"\} (\S+)', page)
+        assert counted is not None
+        assert float(counted[1]) == 8
+        assert served.stop() == 0
+    queries = served.logged("query")
+    assert {line["request_id"] for line in queries} == {f"r{number}" for number in range(8)}
+    assert {line["rag_enabled"] for line in queries} == {True}
+    for event in ("initial retrieval", "after filter", "after rerank", "final context"):
+        assert len(served.logged(event)) == 8
+    log = "".join(served.lines)
+    assert "zebra" not in log
+    assert key not in log
+    assert "Traceback" not in log
+
+
+async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lease.txt").write_text("Six months' notice ends the lease of the gate.")
+    assert run("ingest", "lease.txt", "-d", "data", cwd=tmp_path).returncode == 0
+    async with model_served() as model:
+        model.behaviours.append("drip")
+        flags = [
+            f"--set={name}={value}"
+            for name, value in {
+                "provider.name": "openai",
+                "provider.base_url": f"{model.url}/v1",
+                "provider.openai_api_key": "none",
+                "understand.expand": "off",
+            }.items()
+        ]
+        served = await asyncio.to_thread(
+            lambda: Served(started("serve", "--port", "0", "-d", "data", *flags, cwd=tmp_path))
+        )
+        try:
+            async with httpx.AsyncClient(timeout=30) as client:
+                asked = {"query": "How much notice ends the lease?"}
+                running = asyncio.create_task(client.post(f"{served.address}/v1/query", json=asked))
+                await until(lambda: bool(model.calls))
+                served.process.send_signal(signal.SIGTERM)
+                reply = await running
+            assert reply.json()["metadata"]["llm_provider"] == "openai"
+            assert "green" in reply.json()["answer"]
+        finally:
+            ended = await asyncio.to_thread(served.stop)
+        assert ended == 0
