@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from ragstone.errors import SettingsError
-from ragstone.settings.tree import NOT_USED_YET, PRESETS, Section, Settings
+from ragstone.settings.section import Section
+from ragstone.settings.tree import NOT_USED_YET, PRESETS, Settings
 
 CONFIG_FILE = "ragstone.toml"
 
