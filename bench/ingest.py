@@ -144,7 +144,7 @@ def ceiling(embedder: OnnxEmbedder, engine: Engine, part: int) -> Meter:
     groups = [
         list(engine.records.vectors_of(document.id)) for document in engine.documents()[::part]
     ]
-    with Meter() as meter, ThreadPoolExecutor(os.cpu_count()) as threads:
+    with Meter() as meter, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         list(threads.map(embedder.embed, groups))
     chunks = sum(map(len, groups))
     line(f"embedder alone (every {part}. document)", meter, chunks, len(groups))
@@ -257,7 +257,10 @@ def main() -> None:
         folder = Path(temporary, "documents")
         files = sample(options.folder, options.files, folder)
         size = sum(path.stat().st_size for path in files)
-        print(f"{len(files)} files, {size / 1e6:.1f} MB, {os.cpu_count()} cores", flush=True)
+        print(
+            f"{len(files)} files, {size / 1e6:.1f} MB, {len(os.sched_getaffinity(0))} cores",
+            flush=True,
+        )
         peers: dict[str, re.Match[str]] = {}
         if options.peers:
             for peer in ("txtai", "haystack", "llamaindex"):

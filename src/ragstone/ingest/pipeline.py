@@ -72,7 +72,7 @@ class Ingestor:
         self._progress = progress
         self._stop = stop or threading.Event()
         self._fingerprint = fingerprint(settings, embedder) + _metadata_mark(options.metadata)
-        cores = os.cpu_count() or 1
+        cores = _usable_cores()
         self._embedding = EmbeddingQueue(
             embedder, settings.embed_threads or cores, niceness=settings.niceness
         )
@@ -306,3 +306,10 @@ def _as_before(file: FoundFile, known: SeenFile) -> IngestedFile:
     if known.status == "failed":
         return IngestedFile(file.name, "failed", known.document_id, 0, known.error, known.hint)
     return IngestedFile(file.name, "unchanged", known.document_id, known.chunk_count)
+
+
+def _usable_cores() -> int:
+    """How many cores this process may run on: a container or `taskset` may allow fewer than all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
