@@ -4,6 +4,8 @@ import { Points, baseName, el } from "./dom.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
+// Keeps a mark or a chip on the line of the word before it.
+const JOINER = "\u2060";
 
 /** The text while it is written: markers become chips at once, nothing is judged yet. */
 export function draft(text, chipOf) {
@@ -64,9 +66,10 @@ export function checked(answer, { chip, onlyHere = null } = {}) {
       leaf = short ? el("strong", { class: "short-answer" }, text) : text;
     }
     if (leaf === null || leaf === "") continue;
-    if (holder) holder.insertBefore(typeof leaf === "string" ? document.createTextNode(leaf) : leaf, holder.lastChild);
-    else nodes.push(leaf);
-    if (claim && end === claim.end) { claim = null; holder = null; }
+    const joined = marker ? [JOINER, leaf] : [leaf];
+    if (holder) holder.lastChild.before(...joined);
+    else nodes.push(...joined);
+    if (claim && end === claim.end) { holder.lastChild.before(JOINER); claim = null; holder = null; }
   }
   return nodes;
 }

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
-import { closeSource } from "./source.js";
+import { closeSource, openSource } from "./source.js";
 
 const AREAS = {
   ask: () => import("./ask.js"),
@@ -16,6 +16,7 @@ const main = document.getElementById("main");
 const picker = document.getElementById("collection");
 const banner = document.getElementById("banner");
 const built = new Map();
+const counts = new Map();
 let shown = "";
 
 /** What the areas share. */
@@ -29,6 +30,8 @@ export const shared = {
     remember();
   },
   refreshCollections,
+  /** How many documents of a collection can be asked, as far as that is known. */
+  documentCount: (name) => counts.get(name),
   get collections() {
     return [...picker.options].map((option) => option.value);
   },
@@ -43,9 +46,12 @@ async function refreshCollections() {
   const wanted = picker.value || sessionStorage.getItem("ragstone.collection") || "default";
   let names = [];
   try {
-    names = (await api.get("/v1/collections")).map((one) => (typeof one === "string" ? one : one.name));
-  } catch (error) {
-    if (error.status !== 404) names = shared.collections;
+    const found = await api.get("/v1/collections");
+    names = found.map((one) => one.name);
+    counts.clear();
+    for (const one of found) counts.set(one.name, one.documents);
+  } catch {
+    names = shared.collections; // each area says for itself what is wrong
   }
   const all = [...new Set(["default", ...names, wanted])];
   replace(picker, all.map((name) => el("option", { value: name }, name)));
@@ -56,6 +62,7 @@ async function refreshCollections() {
 
 async function route() {
   const [, name = "ask", ...rest] = location.hash.split("/");
+  if (name === "source") { await showPlace(rest.map(decodeURIComponent)); return; }
   const area = AREAS[name] ? name : "ask";
   const moved = area !== shown;
   shown = area;
@@ -76,6 +83,19 @@ async function route() {
   document.title = `${title} · Ragstone`;
   await enter?.(rest.map(decodeURIComponent));
   if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
+}
+
+/** A link from elsewhere: a document, opened at the place that a citation names. */
+async function showPlace([id, start, end]) {
+  history.replaceState(null, "", "#/ask");
+  await route();
+  const place = { document_id: id, document_name: "", start: Number(start) || 0, end: Number(end) || 0 };
+  try {
+    place.document_name = (await api.get(`/v1/documents/${encodeURIComponent(id)}/text`, { start: 0, end: 0 })).document_name;
+  } catch {
+    place.document_name = "Source"; // the viewer says what is wrong
+  }
+  await openSource(place);
 }
 
 function wantKey(event) {

@@ -19,10 +19,12 @@ export function create(shared) {
   const start = el("div", {});
   const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "1000", enterkeyhint: "send" });
   const send = el("button", { type: "submit", class: "primary" }, "Ask");
+  const scope = el("select", { id: "scope" });
+  const scopeRow = el("div", { class: "row scope", hidden: true }, el("label", { for: "scope", class: "label" }, "Search in"), scope);
   const fresh = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => restart() }, "New conversation");
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); ask(input.value); } },
     el("label", { for: "question", class: "unseen" }, "Your question"),
-    el("div", { class: "field" }, input), send);
+    el("div", { class: "field" }, scopeRow, input), send);
   const root = el("section", { class: "area ask" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Ask"), fresh),
     start, turns, form);
@@ -45,13 +47,14 @@ export function create(shared) {
     const collection = shared.collection;
     let documents;
     try {
-      documents = await api.get("/v1/documents", { collection, limit: 1000 });
+      documents = await api.get("/v1/documents", { collection, limit: 200 });
     } catch (error) {
       replace(start, error.status === 401 ? null : failure(error, welcome));
       return;
     }
     if (turns.childElementCount || collection !== shared.collection) return;
     const readable = documents.filter((one) => one.status === "indexed");
+    offerScopes(readable);
     if (!readable.length) {
       replace(start, empty("There is nothing to ask yet", `The collection “${collection}” holds no documents. Add your own, or begin with the sample documents of a small observatory.`,
         el("a", { class: "button primary", href: "#/documents" }, "Add documents"),
@@ -61,9 +64,17 @@ export function create(shared) {
     const examples = readable.some((one) => one.metadata.tags?.includes("sample") || one.name.endsWith("catering-agreement.txt")) ? EXAMPLES : [];
     replace(start, el("div", { class: "welcome" },
       el("p", { class: "lead" }, "Ask in your own words. Every sentence of the answer is checked against its source."),
-      el("p", { class: "muted" }, `${plural(readable.length, "document")} in “${collection}”.`),
+      el("p", { class: "muted" }, `${plural(Math.max(readable.length, shared.documentCount(collection) ?? 0), "document")} in “${collection}”.`),
       examples.length > 0 && el("ul", { class: "examples", "aria-label": "Examples" }, examples.map((text) => el("li", {},
         el("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
+  }
+
+  /** A question may be limited to the documents with a tag. */
+  function offerScopes(documents) {
+    const tags = [...new Set(documents.flatMap((one) => one.metadata.tags ?? []))].sort();
+    const partial = tags.filter((tag) => documents.some((one) => !one.metadata.tags?.includes(tag)));
+    replace(scope, el("option", { value: "" }, "all documents"), partial.map((tag) => el("option", { value: tag }, `tag: ${tag}`)));
+    scopeRow.hidden = !partial.length;
   }
 
   async function samples(button) {
@@ -109,6 +120,7 @@ export function create(shared) {
     };
     try {
       const body = { query: question, collection: shared.collection };
+      if (scope.value) body.filters = { tags: scope.value };
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
         if (event.type === "sources") {
           sources = event.sources;
@@ -116,6 +128,9 @@ export function create(shared) {
         } else if (event.type === "token") {
           written += event.content;
           replace(text, draft(written, chipOf));
+        } else if (event.type === "claims") {
+          text.className = "answer";
+          replace(text, checked({ ...event, highlights: [] }, { chip: linked }));
         } else if (event.type === "done") {
           finish(card, question, event);
         } else if (event.type === "error") {

@@ -5,6 +5,8 @@ import { announce, baseName, confirmFirst, el, empty, failure, plural, replace, 
 import { openSource } from "./source.js";
 import { upload } from "./upload.js";
 
+const BATCH = 1000;
+const ROWS = 200;
 const KINDS = {
   "application/pdf": "PDF", "text/markdown": "Markdown", "text/plain": "Text", "text/html": "HTML", "text/csv": "Table",
   "message/rfc822": "Mail", "application/json": "JSON",
@@ -16,6 +18,7 @@ export function create(shared) {
   const files = el("input", { id: "files", type: "file", multiple: true, class: "unseen", onchange: () => { send([...files.files]); files.value = ""; } });
   const tags = el("input", { id: "tags", type: "text", placeholder: "contract, 2026", autocomplete: "off" });
   const target = el("input", { id: "target", type: "text", list: "collections", autocomplete: "off", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}" });
+  const password = el("input", { id: "password", type: "password", autocomplete: "off" });
   const known = el("datalist", { id: "collections" });
   const find = el("input", { id: "find", type: "search", placeholder: "Find by name or tag", oninput: () => draw() });
   const tagBar = el("div", { class: "row tags", role: "group", "aria-label": "Filter by tag" });
@@ -24,14 +27,17 @@ export function create(shared) {
     el("p", { class: "muted" }, "Office files, PDF, HTML, mail, Markdown, text, tables, code, and archives of these."),
     el("div", { class: "row middle" },
       el("div", { class: "stack" }, el("label", { for: "target" }, "Into collection"), target, known),
-      el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags)));
+      el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags),
+      el("div", { class: "stack" }, el("label", { for: "password" }, "Password, for protected files"), password)));
+  const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => takeAll() }, "Delete collection");
   const root = el("section", { class: "area documents" },
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" })),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" }), dropAll),
     zone, queue,
     el("div", { class: "row bar" }, el("label", { for: "find", class: "unseen" }, "Find documents"), find, tagBar),
     list);
   let held = [];
   let chosenTag = "";
+  let shown = ROWS;
   const leaving = new Map();
 
   const drag = (on) => (event) => { event.preventDefault(); zone.classList.toggle("over", on); };
@@ -47,7 +53,16 @@ export function create(shared) {
     target.value = shared.collection;
     replace(known, shared.collections.map((name) => el("option", { value: name })));
     try {
-      held = await api.get("/v1/documents", { collection: shared.collection, limit: 1000 });
+      const collection = shared.collection;
+      const found = [];
+      for (let last = BATCH; last === BATCH;) {
+        const batch = await api.get("/v1/documents", { collection, skip: found.length, limit: BATCH });
+        found.push(...batch);
+        last = batch.length;
+      }
+      if (collection !== shared.collection) return;
+      held = found;
+      shown = ROWS;
       draw();
     } catch (error) {
       replace(list, failure(error, load));
@@ -65,13 +80,14 @@ export function create(shared) {
       && (!wanted || [one.name, ...(one.metadata.tags ?? [])].some((text) => text.toLowerCase().includes(wanted))));
     const failed = here.filter((one) => one.status === "failed").length;
     root.querySelector(".count").textContent = `${plural(here.length - failed, "document")}${failed ? `, ${failed} could not be read` : ""} in “${shared.collection}”`;
-    find.parentElement.hidden = here.length === 0;
+    find.parentElement.hidden = dropAll.hidden = here.length === 0;
     if (!here.length) {
       replace(list, empty("No documents yet", "Drop some files above, or try Ragstone with the papers of a small invented observatory: contracts, manuals, minutes.",
         el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Add the sample documents")));
       return;
     }
-    replace(list, fit.length ? table(fit) : el("p", { class: "muted" }, "Nothing fits."));
+    replace(list, fit.length ? table(fit.slice(0, shown)) : el("p", { class: "muted" }, "Nothing fits."),
+      fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, `Show more of ${fit.length.toLocaleString()}`));
   }
 
   function table(documents) {
@@ -133,6 +149,19 @@ export function create(shared) {
     draw();
   }
 
+  async function takeAll() {
+    const name = shared.collection;
+    if (!await confirmFirst("Delete the whole collection?", `“${name}” goes with ${plural(held.length, "document")}, its conversations and its history. This cannot be undone.`, "Delete everything")) return;
+    try {
+      await api.remove(`/v1/collections/${encodeURIComponent(name)}`);
+      toast(`The collection “${name}” is deleted.`);
+    } catch (error) {
+      toast(`The collection could not be deleted: ${error.message}`, { kind: "bad" });
+    }
+    await shared.refreshCollections();
+    await load();
+  }
+
   async function samples(button) {
     button.disabled = true;
     button.textContent = "Reading the samples…";
@@ -150,7 +179,7 @@ export function create(shared) {
     if (!chosen.length) return;
     const collection = target.value.trim() || shared.collection;
     if (!target.checkValidity()) { toast("A collection's name has letters, digits, dots, dashes and underscores only.", { kind: "bad" }); target.focus(); return; }
-    await upload(chosen, { collection, tags: tags.value }, queue);
+    await upload(chosen, { collection, tags: tags.value, password: password.value }, queue);
     await shared.refreshCollections();
     shared.collection = collection;
     await load();

@@ -2,12 +2,13 @@
 
 import * as api from "./api.js";
 import { shortened } from "./answer.js";
-import { el, empty, failure, ms, percent, replace, when } from "./dom.js";
+import { baseName, el, empty, failure, ms, percent, replace, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
-import { stage } from "./words.js";
+import { degraded, stage } from "./words.js";
 
 const PAGE = 20;
+const DAYS = 30;
 
 export function create(shared) {
   const figures = el("div", { class: "stack wide" });
@@ -19,21 +20,20 @@ export function create(shared) {
   document.addEventListener("ragstone:collection", () => { if (root.isConnected && !root.hidden) enter(); });
 
   async function enter() {
-    await Promise.all([analytics(figures, shared.collection), history(past, 0)]);
+    await Promise.all([analytics(figures, shared.collection), history(past, shared.collection, 0)]);
   }
 
   return { root, title: "Insight", enter };
 }
 
-async function history(out, skip) {
+async function history(out, collection, skip) {
   try {
-    const found = await api.get("/v1/queries", { skip, limit: PAGE });
-    const entries = found.items ?? found.queries ?? found;
+    const entries = await api.get("/v1/queries", { collection, skip, limit: PAGE });
     if (!entries.length && !skip) {
       replace(out, el("h2", {}, "History"), empty("Nothing was asked yet", "Questions appear here with their answers.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
       return;
     }
-    const turn = (to) => history(out, Math.max(0, to));
+    const turn = (to) => history(out, collection, Math.max(0, to));
     replace(out, el("h2", {}, "History"),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "History" }, el("table", { class: "history" },
         el("thead", {}, el("tr", {}, ["Question", "Answer", "Confidence", "Time", "Asked", ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, "Why"))))),
@@ -48,16 +48,60 @@ async function history(out, skip) {
         el("button", { type: "button", class: "quiet", disabled: skip === 0, onclick: () => turn(skip - PAGE) }, "Newer"),
         el("button", { type: "button", class: "quiet", disabled: entries.length < PAGE, onclick: () => turn(skip + PAGE) }, "Older")));
   } catch (error) {
-    replace(out, failure(error, () => history(out, skip)));
+    replace(out, failure(error, () => history(out, collection, skip)));
   }
 }
 
 async function analytics(out, collection) {
   try {
-    const found = await api.get("/v1/analytics", { collection });
-    replace(out, el("pre", {}, JSON.stringify(found, null, 1)));
+    draw(out, await api.get("/v1/analytics", { collection, days: DAYS }));
   } catch (error) {
-    replace(out, failure(error));
+    replace(out, error.status === 401 ? null : failure(error, () => analytics(out, collection)));
   }
-  void [bars, lanes, stage];
+}
+
+function draw(out, found) {
+  const { total, answered, unanswered, ungrounded } = found.queries;
+  if (!total) { replace(out); return; }
+  const asked = answered + unanswered;
+  const stages = Object.entries(found.latency_ms.stages).sort(([, a], [, b]) => b.p50 - a.p50).slice(0, 8);
+  replace(out,
+    el("div", { class: "grid4" }, [
+      ["Questions", total.toLocaleString(), `in the last ${DAYS} days`],
+      ["Answered", asked ? percent(answered / asked) : "–", `${unanswered.toLocaleString()} without an answer`],
+      ["Grounded", answered ? percent(1 - ungrounded / answered) : "–", `${ungrounded.toLocaleString()} answers to look at`],
+      ["Time, half below", ms(found.latency_ms.total.p50), `95 % below ${ms(found.latency_ms.total.p95)}`],
+    ].map(([name, value, more]) => el("div", { class: "card stat" }, el("span", {}, name), el("b", {}, value), el("span", {}, more)))),
+    el("div", { class: "grid2" },
+      el("div", { class: "card" }, bars(days(found.per_day), { title: "Questions per day" }),
+        el("p", { class: "muted small legend" }, el("i", { class: "swatch" }), "answered ", el("i", { class: "swatch abstained" }), "no answer")),
+      el("div", { class: "card" }, lanes(stages.map(([name, spread]) => ({ label: stage(name), value: spread.p50, shown: ms(spread.p50) })), { title: "Time per stage, half below" }))),
+    el("div", { class: "grid2" },
+      el("div", { class: "card" }, el("h2", {}, "Unanswered questions"),
+        found.unanswered.length ? questions(found.unanswered) : el("p", { class: "muted" }, "None: every question found its answer.")),
+      el("div", { class: "card" }, found.documents.length
+        ? lanes(found.documents.slice(0, 8).map((one) => ({ label: baseName(one.name), value: one.answers })), { title: "Documents that answers cite" })
+        : el("p", { class: "muted" }, "No answer has cited a document yet."))),
+    (found.ungrounded.length > 0 || Object.keys(found.degraded).length > 0) && el("div", { class: "grid2" },
+      found.ungrounded.length > 0 && el("div", { class: "card" }, el("h2", {}, "Answers to look at"), el("p", { class: "muted" }, "Not fully backed by their sources."), questions(found.ungrounded)),
+      Object.keys(found.degraded).length > 0 && el("div", { class: "card" }, el("h2", {}, "Parts that were missing"),
+        el("ul", { class: "questions" }, Object.entries(found.degraded).map(([name, count]) => el("li", {}, degraded(name), el("span", { class: "muted" }, `${count} ×`)))))));
+}
+
+function questions(list) {
+  return el("ul", { class: "questions" }, list.slice(0, 8).map((one) => el("li", {},
+    el("a", { href: `#/why/${one.query_id}` }, shortened(one.query ?? "(text not logged)", 110)),
+    el("span", { class: "muted" }, one.count > 1 ? `${one.count} ×` : when(one.created_at)))));
+}
+
+/** Every day up to today, those without a question too. */
+function days(found) {
+  const known = new Map(found.map((one) => [one.day, one]));
+  const values = [];
+  for (let back = 13; back >= 0; back -= 1) {
+    const day = new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10);
+    const { queries = 0, unanswered = 0 } = known.get(day) ?? {};
+    values.push({ label: day.slice(5), value: queries, parts: [{ kind: "plain", value: queries - unanswered }, { kind: "abstained", value: unanswered }] });
+  }
+  return values;
 }

@@ -5,13 +5,13 @@ import { announce, el, plural, replace } from "./dom.js";
 
 const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged, nothing to do", removed: "Removed" };
 
-export async function upload(files, { collection, tags }, queue) {
+export async function upload(files, { collection, tags, password }, queue) {
   const rows = files.map((file) => row(file));
   queue.prepend(...rows.map((one) => one.node));
   const failAll = (problem) => { for (const one of rows) if (!one.ended) one.fail(problem.message, problem.hint); };
   let begun;
   try {
-    begun = await sendAll(files, { collection, tags }, rows);
+    begun = await sendAll(files, { collection, tags, password }, rows);
     for (const one of rows) one.say("Reading…");
     for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
       if (event.type === "file") settle(rows, event, queue);
@@ -54,10 +54,11 @@ function row(file) {
 }
 
 /** fetch cannot tell how much was sent; XMLHttpRequest can. */
-function sendAll(files, { collection, tags }, rows) {
+function sendAll(files, { collection, tags, password }, rows) {
   const form = new FormData();
   form.append("collection", collection);
   if (tags.trim()) form.append("tags", tags);
+  if (password) form.append("password", password);
   for (const file of files) form.append("files", file, file.name);
   const total = files.reduce((sum, file) => sum + file.size, 0) || 1;
   return new Promise((resolve, reject) => {

@@ -22,7 +22,6 @@ export function create(shared) {
     let recent = [];
     try {
       recent = await api.get("/v1/queries", { limit: 50 });
-      recent = recent.items ?? recent.queries ?? recent;
     } catch (error) {
       replace(out, failure(error, () => enter([id])));
       return;
@@ -91,7 +90,7 @@ function timeline(trace) {
       const bar = el("i", { class: span.error ? "bad" : "" });
       bar.style.left = `${(span.started_ms / total) * 100}%`;
       bar.style.width = `${Math.max(0.4, (span.duration_ms / total) * 100)}%`;
-      const counts = Object.entries(span.counts).filter(([, value]) => !Array.isArray(value) && typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ");
+      const counts = Object.entries(span.counts).filter(([, value]) => value !== false && typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ");
       return el("li", {},
         el("span", { class: "span-name" }, stage(span.stage)),
         el("span", { class: "track", "aria-hidden": "true" }, bar),

@@ -37,7 +37,7 @@ export function confidence(answer) {
   const backed = claims ? (good === claims ? (claims === 1 ? "its sentence is backed by its source" : `all ${claims} sentences are backed by their sources`)
     : `${good} of ${claims} sentences are backed by their sources`) : "no sentence could be checked";
   const level = value >= 0.6 ? "high" : value >= 0.35 ? "medium" : "low";
-  const about = { high: "the cited text is close to the question", medium: "the cited text covers a part of the question", low: "the cited text is far from the question: check it before you rely on it" }[level];
+  const about = { high: "the cited text is close to the question", medium: "the cited text covers a part of the question", low: "little of the question is found in the cited text: check it before you rely on it" }[level];
   return { level, label: `${level[0].toUpperCase()}${level.slice(1)} confidence, ${percent(value)}`, text: `${backed[0].toUpperCase()}${backed.slice(1)}, and ${about}.` };
 }
 
@@ -60,7 +60,12 @@ const DEGRADED = {
 export const degraded = (name) => DEGRADED[name] ?? `A part did without: ${name.replaceAll("_", " ")}.`;
 
 const STAGES = {
-  understand: "Understand the question",
+  "understand.intent": "Understand the question",
+  "understand.follow_up": "Resolve the follow-up",
+  "understand.expand": "Widen the question",
+  "remember.recall": "Recall the conversation",
+  "retrieve.sequential": "Read in order",
+  "retrieve.chunkenizer": "Ask the retrieval service",
   embed: "Embed the question",
   "retrieve.semantic": "Search by meaning",
   "retrieve.keyword": "Search by keyword",
