@@ -78,6 +78,19 @@ def test_the_history_leads_back_to_a_query(page: Page) -> None:
     expect(page.get_by_role("heading", name=DOME)).to_be_visible()
 
 
+def test_the_figures_of_what_was_asked_are_plotted(page: Page) -> None:
+    ask(page, "What does a glass of wine cost in the café?")
+    ask(page, DOME)
+    go(page, "Insight")
+    expect(page.locator(".stat").first).to_contain_text("Questions")
+    expect(page.get_by_role("figure").filter(has_text="Questions per day")).to_be_visible()
+    assert page.locator(".plot .bar-abstained").count() == 1
+    stages = page.get_by_role("figure").filter(has_text="Time per stage")
+    expect(stages).to_contain_text("Write the answer")
+    unanswered = page.locator(".card").filter(has_text="Unanswered questions")
+    expect(unanswered.get_by_role("link", name="What does a glass of wine cost")).to_be_visible()
+
+
 def test_the_threshold_slider_shows_at_once_what_stays(page: Page) -> None:
     go(page, "Insight")
     page.get_by_label("Question", exact=True).fill(DOME)

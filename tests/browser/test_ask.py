@@ -142,3 +142,56 @@ def test_a_question_that_is_too_short_is_refused_in_words(
     expect(page.locator(".turn .notice.bad")).to_contain_text("3")
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
     complaints.clear()  # the browser itself notes the 422
+
+
+def test_suggestions_come_while_typing_and_are_chosen_by_keyboard(page: Page) -> None:
+    ask(page, NOTICE)
+    field = page.get_by_role("combobox", name="Your question")
+    field.press_sequentially("how much no")
+    option = page.get_by_role("option", name=NOTICE)
+    expect(option).to_be_visible()
+    expect(field).to_have_attribute("aria-expanded", "true")
+    while option.get_attribute("aria-selected") != "true":
+        field.press("ArrowDown")
+    assert field.get_attribute("aria-activedescendant") == option.get_attribute("id")
+    field.press("Enter")
+    expect(page.locator(".turn")).to_have_count(2)
+    expect(page.get_by_role("listbox")).to_be_hidden()
+
+
+def test_a_follow_up_is_understood_from_the_conversation(page: Page) -> None:
+    ask(page, "When is the observatory open in summer?")
+    page.get_by_role("button", name="Follow up").click()
+    expect(page.get_by_role("combobox", name="Your question")).to_be_focused()
+    with page.expect_request(lambda request: request.url.endswith("/v1/query")) as second:
+        ask(page, "and in winter?")
+    expect(page.locator(".turn").last.locator(".answer")).to_contain_text("Friday to Sunday")
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.locator(".turn")).to_have_count(0)
+    with page.expect_request(lambda request: request.url.endswith("/v1/query")) as third:
+        ask(page, NOTICE)
+    sessions = [one.value.post_data_json["session_id"] for one in (second, third)]
+    assert sessions[0] != sessions[1]
+
+
+def test_a_question_can_be_limited_to_a_tag(page: Page, address: str) -> None:
+    body = {"name": "gate.txt", "text": "The gate is green.", "tags": ["garden"]}
+    assert page.request.post(f"{address}/v1/documents", data=body).status == 201
+    page.reload()
+    page.get_by_label("Search in").select_option("garden")
+    ask(page, NOTICE)
+    expect(page.locator(".turn")).to_have_attribute("data-status", "abstained")
+
+
+def test_a_link_to_a_place_opens_the_document_there(page: Page, address: str) -> None:
+    ask(page, ROAD)
+    listed = page.request.get(f"{address}/v1/documents").json()
+    lease = next(one["id"] for one in listed if one["name"].endswith("lease-of-the-ridge.pdf"))
+    text = page.request.get(f"{address}/v1/documents/{lease}/text").json()["text"]
+    start = text.index("Rent that is paid late")
+    page.goto(f"{address}/#/source/{lease}/{start}/{start + 54}")
+    expect(page.locator("#source")).to_contain_text("lease-of-the-ridge.pdf")
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    assert page.locator("#source .line-mark").count() == 1
+    page.get_by_role("button", name="Text", exact=True).click()
+    expect(page.locator("#source mark")).to_have_text(text[start : start + 54])

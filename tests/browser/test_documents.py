@@ -154,3 +154,15 @@ def test_an_upload_that_the_server_refuses_says_so(
     choose(page, file("a.txt", b"The gate is green."))
     expect(page.locator(".file.failed")).to_contain_text("The server cannot be reached.")
     complaints.clear()  # the browser itself notes the failed request
+
+
+def test_a_whole_collection_is_deleted_after_a_question(page: Page) -> None:
+    into(page, "short-lived")
+    choose(page, file("a.txt", b"The gate is green."))
+    expect(row(page, "a.txt")).to_be_visible()
+    page.get_by_role("button", name="Delete collection").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("cannot be undone")
+    dialog.get_by_role("button", name="Delete everything").click()
+    expect(page.locator(".toast")).to_contain_text("“short-lived” is deleted")
+    expect(row(page, "a.txt")).to_be_hidden()

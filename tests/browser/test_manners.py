@@ -120,6 +120,9 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
     page.goto(address)
     ask(page, ROAD)
     page.locator(".answer .chip").first.tap()
+    expect(page.locator("#preview")).to_contain_text("maintains the ridge road")
+    expect(page.locator("#source")).to_be_hidden()
+    page.get_by_role("button", name="Open the source").tap()
     expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
     box = page.locator("#source").bounding_box()
     assert box is not None

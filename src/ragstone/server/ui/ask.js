@@ -73,7 +73,9 @@ export function create(shared) {
   function offerScopes(documents) {
     const tags = [...new Set(documents.flatMap((one) => one.metadata.tags ?? []))].sort();
     const partial = tags.filter((tag) => documents.some((one) => !one.metadata.tags?.includes(tag)));
+    const chosen = scope.value;
     replace(scope, el("option", { value: "" }, "all documents"), partial.map((tag) => el("option", { value: tag }, `tag: ${tag}`)));
+    scope.value = partial.includes(chosen) ? chosen : "";
     scopeRow.hidden = !partial.length;
   }
 
