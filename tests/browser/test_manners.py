@@ -16,10 +16,11 @@ NOTICE = "How much notice do we have to give if we want to end the café contrac
 ROAD = "Who pays for repairs of the access road?"
 
 
-def violations(page: Page) -> list[str]:
-    """What axe-core calls serious or critical."""
+def violations(page: Page, *, rules: str = "") -> list[str]:
+    """What axe-core calls serious or critical; `rules` names the only one to look for."""
     page.evaluate(AXE)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    only = f", runOnly: ['{rules}']" if rules else ""
+    found = page.evaluate(f"axe.run(document, {{resultTypes: ['violations']{only}}})")
     return [
         f"{one['id']}: {one['nodes'][0]['html'][:200]}"
         for one in found["violations"]
@@ -32,11 +33,13 @@ def test_no_area_has_a_serious_violation(
     open_page: Callable[..., Page], address: str, scheme: str
 ) -> None:
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
+    # Only the colours are others in the dark.
+    rules = "color-contrast" if scheme == "dark" else ""
     page.goto(address)
     ask(page, ROAD)
     page.locator(".answer .chip").first.click()
     expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
-    assert violations(page) == []
+    assert violations(page, rules=rules) == []
     for area in AREAS[1:]:
         go(page, area)
         if area == "Documents":
@@ -54,7 +57,7 @@ def test_no_area_has_a_serious_violation(
             expect(page.locator(".history tbody tr").first).to_be_visible()
         if area == "Settings":
             expect(page.locator("[data-setting]").first).to_be_visible()
-        assert violations(page) == [], area
+        assert violations(page, rules=rules) == [], area
 
 
 def test_the_page_is_small_and_painted_at_once(

@@ -4,7 +4,7 @@ import { Points, baseName, el } from "./dom.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
-// Keeps a mark or a chip on the line of the word before it.
+// Keeps a mark on the line of the word before it.
 const JOINER = "\u2060";
 
 /** The text while it is written: markers become chips at once, nothing is judged yet. */
@@ -48,6 +48,7 @@ export function checked(answer, { chip, onlyHere = null } = {}) {
   const nodes = [];
   let claim = null;
   let holder = null;
+  let tail = null;
   for (let index = 0; index + 1 < edges.length; index += 1) {
     const [start, end] = [edges[index], edges[index + 1]];
     const marker = markers.find((one) => one.start === start);
@@ -55,7 +56,7 @@ export function checked(answer, { chip, onlyHere = null } = {}) {
     if (here !== claim) {
       claim = here;
       holder = here && claimNode(here, onlyHere?.(here));
-      if (holder) nodes.push(holder);
+      if (holder) { nodes.push(holder); tail = null; }
     }
     let leaf;
     if (marker) leaf = marker.citation ? chip(marker.citation) : null;
@@ -66,10 +67,14 @@ export function checked(answer, { chip, onlyHere = null } = {}) {
       leaf = short ? el("strong", { class: "short-answer" }, text) : text;
     }
     if (leaf === null || leaf === "") continue;
-    const joined = marker ? [JOINER, leaf] : [leaf];
-    if (holder) holder.lastChild.before(...joined);
-    else nodes.push(...joined);
-    if (claim && end === claim.end) { holder.lastChild.before(JOINER); claim = null; holder = null; }
+    if (marker && tail) tail.append(leaf); // beside the mark of the claim that it backs
+    else if (holder) holder.lastChild.before(leaf);
+    else { nodes.push(leaf); tail = null; }
+    if (claim && end === claim.end) {
+      tail = holder.lastChild;
+      tail.before(JOINER);
+      claim = holder = null;
+    }
   }
   return nodes;
 }
@@ -78,8 +83,8 @@ function claimNode(claim, isOnlyHere) {
   const verdict = verdictOf(claim.verdict);
   const says = [verdict.label, ...claim.reasons, claim.repaired ? "The citation was put right." : ""].filter(Boolean).join(". ");
   const kinds = ["claim", `claim-${claim.verdict}`, isOnlyHere ? "only-here" : ""].join(" ");
-  return el("span", { class: kinds, "data-verdict": claim.verdict },
-    el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark));
+  const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
+  return el("span", { class: kinds, "data-verdict": claim.verdict }, el("span", { class: "tail" }, mark));
 }
 
 export function chip(citation, open) {

@@ -14,6 +14,17 @@ const EXAMPLES = [
   "Who pays for repairs of the access road?",
 ];
 
+/** Without HTTPS a browser has no clipboard for scripts; a selection can still be copied. */
+function copiedBySelection(text) {
+  const area = el("textarea", { class: "unseen", "aria-hidden": "true" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
 export function create(shared) {
   const turns = el("div", { class: "turns" });
   const start = el("div", {});
@@ -115,13 +126,14 @@ export function create(shared) {
     replace(card, el("h2", {}, question), status, text, below, actions);
     card.scrollIntoView({ block: "start", behavior: "smooth" });
     let written = "";
+    let drawing = 0;
     let sources = [];
     const chipOf = (number) => {
       const source = sources.find((one) => one.number === number);
       return source && linked(source);
     };
     try {
-      const body = { query: question, collection: shared.collection };
+      const body = { query: question, collection: shared.collection, session_id: session };
       if (scope.value) body.filters = { tags: scope.value };
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
         if (event.type === "sources") {
@@ -129,11 +141,14 @@ export function create(shared) {
           status.textContent = sources.length ? `Reading ${plural(sources.length, "passage")}…` : "Writing…";
         } else if (event.type === "token") {
           written += event.content;
-          replace(text, draft(written, chipOf));
+          // Many tokens may come between two frames; one drawing is enough for them.
+          drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, draft(written, chipOf)); });
         } else if (event.type === "claims") {
+          cancelAnimationFrame(drawing);
           text.className = "answer";
           replace(text, checked({ ...event, highlights: [] }, { chip: linked }));
         } else if (event.type === "done") {
+          cancelAnimationFrame(drawing);
           finish(card, question, event);
         } else if (event.type === "error") {
           throw new api.Problem(event.detail ?? event.message ?? "The answer could not be written.", { hint: event.hint ?? "" });
@@ -204,12 +219,9 @@ export function create(shared) {
   }
 
   async function copy(question, answer) {
-    try {
-      await navigator.clipboard.writeText(asText(question, answer));
-      toast("Copied with citations.");
-    } catch {
-      toast("The browser did not allow copying.", { kind: "bad" });
-    }
+    const text = asText(question, answer);
+    const done = await navigator.clipboard?.writeText(text).then(() => true, () => false) ?? copiedBySelection(text);
+    toast(done ? "Copied with citations." : "The browser did not allow copying.", { kind: done ? "" : "bad" });
   }
 
   return {

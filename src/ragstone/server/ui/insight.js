@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { shortened } from "./answer.js";
-import { baseName, el, empty, failure, ms, percent, replace, when } from "./dom.js";
+import { baseName, confirmFirst, el, empty, failure, ms, percent, replace, toast, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
 import { degraded, stage } from "./words.js";
@@ -41,15 +41,26 @@ async function history(out, collection, skip) {
           el("th", { scope: "row" }, one.query ? el("a", { href: `#/ask/${encodeURIComponent(one.query)}` }, shortened(one.query, 110)) : el("span", { class: "muted" }, "not logged")),
           el("td", { class: one.status === "abstained" ? "muted" : "" }, one.status === "abstained" ? "no answer" : shortened((one.answer ?? "").replace(/\s*\[Source \d+\]/g, ""), 130)),
           el("td", { class: "number" }, one.status === "abstained" ? "–" : percent(one.confidence ?? 0)),
-          el("td", { class: "number" }, one.trace?.total_ms !== undefined ? ms(one.trace.total_ms) : one.total_ms !== undefined ? ms(one.total_ms) : ""),
+          el("td", { class: "number" }, one.total_ms === null || one.total_ms === undefined ? "" : ms(one.total_ms)),
           el("td", { class: "muted date" }, when(one.created_at)),
-          el("td", {}, el("a", { href: `#/why/${one.query_id}` }, "Why?"))))))),
+          el("td", {}, el("div", { class: "row end" }, el("a", { href: `#/why/${one.query_id}` }, "Why?"),
+            el("button", { type: "button", class: "link bad", "aria-label": `Forget ${one.query ?? "this query"}`, onclick: () => forget(one, () => history(out, collection, skip)) }, "Forget")))))))),
       el("div", { class: "row" },
         el("button", { type: "button", class: "quiet", disabled: skip === 0, onclick: () => turn(skip - PAGE) }, "Newer"),
         el("button", { type: "button", class: "quiet", disabled: entries.length < PAGE, onclick: () => turn(skip + PAGE) }, "Older")));
   } catch (error) {
     replace(out, failure(error, () => history(out, collection, skip)));
   }
+}
+
+async function forget(one, then) {
+  if (!await confirmFirst("Forget this query?", "Its text, its answer and its trace are removed from the history.", "Forget")) return;
+  try {
+    await api.remove(`/v1/queries/${one.query_id}`);
+  } catch (error) {
+    toast(error.message, { kind: "bad" });
+  }
+  await then();
 }
 
 async function analytics(out, collection) {

@@ -6,11 +6,12 @@ import { el, replace } from "./dom.js";
 const VENDOR = "/ui/vendor/pdfjs";
 const opened = new Map();
 let library = null;
+let policy = null;
 
 /** The worker's address goes through the one trusted-types policy that the page allows. */
 function worker() {
   const address = `${VENDOR}/pdf.worker.min.mjs`;
-  const policy = window.trustedTypes?.createPolicy("ragstone", {
+  policy ??= window.trustedTypes?.createPolicy("ragstone", {
     createScriptURL: (url) => { if (url === address) return url; throw new TypeError(url); },
   });
   return new Worker(policy ? policy.createScriptURL(address) : address, { type: "module" });
@@ -22,6 +23,7 @@ async function pdfjs() {
       loaded.GlobalWorkerOptions.workerPort = worker();
       return loaded;
     });
+    library.catch(() => { library = null; });
   }
   return library;
 }

@@ -4,11 +4,11 @@ import { el, svg } from "./dom.js";
 
 /** Vertical bars. `values`: [{label, value, parts?: [{kind, value}]}] */
 export function bars(values, { title, height = 150, unit = "" }) {
-  const width = 560;
+  const width = 420;
   const base = height - 22;
   const top = Math.max(1, ...values.map((one) => one.value));
   const step = width / Math.max(1, values.length);
-  const every = Math.ceil(values.length / 8);
+  const every = Math.ceil(values.length / 7);
   const nodes = values.flatMap((one, index) => {
     let y = base;
     const parts = (one.parts ?? [{ kind: "plain", value: one.value }]).filter((part) => part.value > 0);

@@ -34,7 +34,8 @@ export async function openSource(place, opener, { view = "" } = {}) {
     tabs, body);
   panel.hidden = false;
   document.body.classList.add("with-source");
-  title.focus();
+  opener?.scrollIntoView({ block: "nearest" });
+  title.focus({ preventScroll: true });
   const go = (wanted) => openSource(place, null, { view: wanted });
   try {
     const passage = await api.get(`/v1/documents/${place.document_id}/text`, { start: place.start, end: place.end, around: AROUND });

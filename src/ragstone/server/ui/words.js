@@ -36,9 +36,11 @@ export function confidence(answer) {
   const good = answer.claims.filter((claim) => claim.verdict === "supported").length;
   const backed = claims ? (good === claims ? (claims === 1 ? "its sentence is backed by its source" : `all ${claims} sentences are backed by their sources`)
     : `${good} of ${claims} sentences are backed by their sources`) : "no sentence could be checked";
-  const level = value >= 0.6 ? "high" : value >= 0.35 ? "medium" : "low";
-  const about = { high: "the cited text is close to the question", medium: "the cited text covers a part of the question", low: "little of the question is found in the cited text: check it before you rely on it" }[level];
-  return { level, label: `${level[0].toUpperCase()}${level.slice(1)} confidence, ${percent(value)}`, text: `${backed[0].toUpperCase()}${backed.slice(1)}, and ${about}.` };
+  const level = value >= 0.7 ? "high" : value >= 0.4 ? "medium" : "low";
+  const tenths = Math.round(value * 10);
+  const right = tenths >= 10 ? "nearly all" : tenths <= 0 ? "hardly any" : `about ${tenths} in 10`;
+  const advice = level === "high" ? "" : level === "medium" ? " Look at the sources." : " Check it before you rely on it.";
+  return { level, label: `${level[0].toUpperCase()}${level.slice(1)} confidence, ${percent(value)}`, text: `${backed[0].toUpperCase()}${backed.slice(1)}; of answers with such evidence, ${right} are right.${advice}` };
 }
 
 export function claimsSummary(claims) {
@@ -78,7 +80,13 @@ const STAGES = {
   "ground.context": "Fill the context",
   "ground.generate": "Write the answer",
   "ground.cite": "Cite",
+  "ground.hold": "Hold back until checked",
+  "check.evidence": "Grade the evidence",
   "check.ground": "Check every claim",
+  "check.verify": "Second opinion",
+  "check.conflict": "Look for conflicts",
+  "correct.search": "Search again",
+  "correct.answer": "Answer again",
 };
 
 export const stage = (name) => STAGES[name] ?? name.replaceAll(".", " · ").replaceAll("_", " ");
