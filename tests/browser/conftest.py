@@ -82,7 +82,7 @@ def open_page(browser: Browser, complaints: list[str]) -> Iterator[Callable[...,
         page = context.new_page()
 
         def heard(message: ConsoleMessage) -> None:
-            if message.type == "error" and "404" not in message.text:
+            if message.type == "error":
                 complaints.append(message.text)
 
         page.on("console", heard)

@@ -47,7 +47,7 @@ def test_the_waterfall_shows_stages_with_times_and_each_chunks_way(page: Page) -
     expect(page.get_by_role("heading", name=NOTICE)).to_be_visible()
     stages = page.locator(".timeline li")
     for name in ("Search by meaning", "Search by keyword", "Similarity filter", "Write the answer"):
-        expect(stages.filter(has_text=name)).to_contain_text("ms")
+        expect(stages.filter(has_text=name).first).to_contain_text("ms")
     first = page.locator(".ways tbody tr").first
     expect(first).to_contain_text("catering-agreement.txt")
     expect(first.locator(".way.kept").first).to_be_visible()
@@ -86,7 +86,7 @@ def test_the_figures_of_what_was_asked_are_plotted(page: Page) -> None:
     expect(page.get_by_role("figure").filter(has_text="Questions per day")).to_be_visible()
     assert page.locator(".plot .bar-abstained").count() == 1
     stages = page.get_by_role("figure").filter(has_text="Time per stage")
-    expect(stages).to_contain_text("Write the answer")
+    expect(stages).to_contain_text("Fill the context")
     unanswered = page.locator(".card").filter(has_text="Unanswered questions")
     expect(unanswered.get_by_role("link", name="What does a glass of wine cost")).to_be_visible()
 

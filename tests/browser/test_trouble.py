@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
@@ -151,3 +151,57 @@ def test_a_hostile_document_is_shown_as_text_everywhere(page: Page) -> None:
         assert is_unharmed(page)
     go(page, "Documents")
     expect(page.get_by_role("button", name=HOSTILE_NAME).first).to_be_visible()
+
+
+def test_the_answer_appears_while_it_is_written_and_is_checked_at_the_end(
+    page: Page, server: Running
+) -> None:
+    server.provider.pace_s = 0.5
+    page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
+    page.keyboard.press("Enter")
+    turn = page.locator(".turn")
+    expect(turn.locator(".answer.unverified")).to_contain_text("The code of the gate is 8812")
+    expect(turn).to_have_attribute("aria-busy", "true")
+    expect(turn.locator(".answer.unverified .chip").first).to_be_visible()
+    expect(turn.locator(".answer")).not_to_contain_text("The end.")
+    assert turn.locator(".claim").count() == 0
+    expect(turn).to_have_attribute("aria-busy", "false")
+    expect(turn.locator(".answer")).to_contain_text("The end.")
+    assert turn.locator(".claim").count() >= 3
+
+
+def test_an_answer_can_be_stopped_and_asked_for_again(page: Page, server: Running) -> None:
+    server.provider.pace_s = 0.5
+    page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer.unverified")).to_contain_text("8812")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".progress")).to_contain_text("Stopped")
+    expect(page.locator(".turn")).to_have_attribute("aria-busy", "false")
+    server.provider.pace_s = 0.0
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".answer")).to_contain_text("The end.")
+
+
+def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
+    open_page: Callable[..., Page], server: Running, complaints: list[str]
+) -> None:
+    page = open_page()
+    page.goto(server.address)
+    server.provider.pace_s = 0.6
+    page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer.unverified")).to_contain_text("8812")
+    server.vanish()
+    notice = page.locator(".turn .notice.bad")
+    expect(notice).to_contain_text("broke off before the answer was complete")
+    expect(page.locator(".answer")).to_contain_text("8812")
+    expect(page.locator(".progress")).to_contain_text("not checked")
+    page.get_by_role("button", name="Retry").click()
+    expect(notice).to_contain_text("The server cannot be reached.")
+    server.start()
+    server.provider.pace_s = 0.0
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".claim").first).to_be_visible()
+    expect(notice).to_have_count(0)
+    complaints.clear()  # the browser itself notes the failed requests

@@ -85,13 +85,15 @@ function head(entry) {
 
 function timeline(trace) {
   const total = Math.max(trace.total_ms, 0.001);
+  const again = trace.spans.filter((span) => span.stage.startsWith("correct."));
+  const isInside = (span) => again.some((outer) => outer !== span && outer.started_ms <= span.started_ms && span.started_ms + span.duration_ms <= outer.started_ms + outer.duration_ms + 0.01);
   return el("div", { class: "card" }, el("h2", {}, "Stages and their times"),
     el("ol", { class: "timeline" }, trace.spans.map((span) => {
       const bar = el("i", { class: span.error ? "bad" : "" });
       bar.style.left = `${(span.started_ms / total) * 100}%`;
       bar.style.width = `${Math.max(0.4, (span.duration_ms / total) * 100)}%`;
       const counts = Object.entries(span.counts).filter(([, value]) => value !== false && typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ");
-      return el("li", {},
+      return el("li", { class: isInside(span) ? "inner" : "" },
         el("span", { class: "span-name" }, stage(span.stage)),
         el("span", { class: "track", "aria-hidden": "true" }, bar),
         el("span", { class: "number" }, ms(span.duration_ms)),
