@@ -57,6 +57,8 @@ def settings_page() -> str:
 def default_of(path: str) -> str:
     if path == "data.directory":
         return "the user's data directory"
+    if path == "evaluate.directory":
+        return "the user's cache directory"
     from ragstone.settings.layers import _fields
 
     value: Any = _fields()[path].default
@@ -82,7 +84,8 @@ def presets_table() -> Iterator[str]:
 def cli_page() -> str:
     lines = [
         "# Commands", "", MADE, "",
-        "Exit codes: 0 well, 1 a failure that is explained, 2 a wrong command line, 130 Ctrl-C.",
+        "Exit codes: 0 well, 1 a failure that is explained, 2 a wrong command line, 3 a",
+        "`--fail-if` that came true, 130 Ctrl-C.",
         "In a pipe tables are tab-separated lines and nothing is coloured.",
     ]  # fmt: skip
     group: Any = typer.main.get_command(app)

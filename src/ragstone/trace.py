@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from ragstone.types import Answer, Hits, Scores
+from ragstone.types import Answer, Chunk, Hits, Scores
 
 
 @dataclass(slots=True)
@@ -103,6 +103,10 @@ class Waterfall:
         other = Waterfall()
         other._stages, other._hits = [*self._stages], [*self._hits]
         return other
+
+    def chunks(self) -> list[Chunk]:
+        """Every chunk that a stage saw whole, the earliest first."""
+        return list({hit.chunk.key: hit.chunk for hits in self._hits for hit in hits}.values())
 
     def as_dict(self) -> dict[str, Any]:
         return {

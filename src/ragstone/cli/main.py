@@ -13,6 +13,7 @@ from ragstone import __version__
 from ragstone.cli import (
     ask,
     check,
+    compare,
     demo,
     documents,
     history,
@@ -22,8 +23,10 @@ from ragstone.cli import (
     search,
     serve,
     settings,
+    tune,
     upkeep,
 )
+from ragstone.cli import eval as evaluation
 from ragstone.cli.terminal import fail
 from ragstone.errors import RagstoneError
 
@@ -42,6 +45,9 @@ app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
 app.command("search")(search.search)
 app.command("check")(check.check)
+app.command("eval")(evaluation.evaluate)
+app.command("compare")(compare.compare)
+app.command("tune")(tune.tune)
 app.command("serve")(serve.serve)
 app.add_typer(keys.app, name="keys")
 app.add_typer(documents.app, name="documents")

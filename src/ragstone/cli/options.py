@@ -48,6 +48,14 @@ def load(
     """The settings with the command line's flags on top."""
     from ragstone.settings import load_settings
 
+    flags = flags_of(overrides)
+    named = {"data.directory": data, "preset": preset, **more}
+    flags.update({path: value for path, value in named.items() if value is not None})
+    return load_settings(flags=flags, config_file=config)
+
+
+def flags_of(overrides: list[str] | None) -> dict[str, Any]:
+    """What `--set` was given, by name."""
     flags: dict[str, Any] = {}
     for override in overrides or []:
         name, equals, value = override.partition("=")
@@ -56,9 +64,7 @@ def load(
                 f"'--set {override}' has no value.", hint="Write --set RAG_TOP_K=5, for example."
             )
         flags[name.strip()] = value.strip()
-    named = {"data.directory": data, "preset": preset, **more}
-    flags.update({path: value for path, value in named.items() if value is not None})
-    return load_settings(flags=flags, config_file=config)
+    return flags
 
 
 def open_engine(loaded: LoadedSettings) -> Engine:

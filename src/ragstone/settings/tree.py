@@ -323,6 +323,13 @@ class JournalSettings(Section):
     )
 
 
+class EvaluateSettings(Section):
+    directory: Path = _setting(
+        Path(platformdirs.user_cache_dir("ragstone", appauthor=False), "evaluate"),
+        "Where datasets are embedded and the results of evaluations are kept.",
+    )
+
+
 class Settings(Section):
     """Everything that can be set, one section per room."""
 
@@ -342,6 +349,7 @@ class Settings(Section):
     journal: JournalSettings = JournalSettings()
     observe: ObserveSettings = ObserveSettings()
     server: ServerSettings = ServerSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
 
 
 # Names of the design documents that belong to parts this version does not have. They are

@@ -1,0 +1,221 @@
+"""Two systems on the same questions: what changed, by how much, how surely, and why.
+
+Two runs in → for every measure the difference with its interval and a verdict, and the questions
+that changed most with the way of their targets through the stages of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ragstone.errors import SettingsError
+from ragstone.evaluate.bootstrap import Interval, paired_bootstrap
+from ragstone.evaluate.metrics import COSTS
+from ragstone.evaluate.run import Run
+from ragstone.evaluate.summary import main_measure, measures
+from ragstone.settings import PRESETS, Settings, load_settings
+
+Verdict: TypeAlias = Literal["better", "worse", "no difference"]
+# Below this two values of one question count as equal.
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One measure of two systems: means, mean difference, its interval, wins and losses."""
+
+    measure: str
+    before: float
+    after: float
+    mean: float
+    interval: Interval
+    wins: int
+    losses: int
+    ties: int
+    lower_is_better: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """Beyond chance: the 95 % interval does not hold 0."""
+        low, high = self.interval
+        if low <= 0 <= high:
+            return "no difference"
+        return "better" if (low > 0) != self.lower_is_better else "worse"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "measure": self.measure, "before": self.before, "after": self.after,
+            "difference": self.mean, "low": self.interval[0], "high": self.interval[1],
+            "wins": self.wins, "losses": self.losses, "ties": self.ties, "verdict": self.verdict,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedQuestion:
+    """A question on which the two differ, and what each stage of both said of its targets."""
+
+    id: str
+    text: str
+    before: float
+    after: float
+    ways: tuple[tuple[str, str, str], ...]
+    """Target, its way in the first system, its way in the second."""
+
+    def as_dict(self) -> dict[str, Any]:
+        ways = [{"target": target, "before": old, "after": new} for target, old, new in self.ways]
+        return {"id": self.id, "question": self.text, "before": self.before, "after": self.after,
+                "ways": ways}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is different between two systems."""
+
+    before: str
+    after: str
+    dataset: str
+    questions: int
+    measure: str
+    """The one that the verdict is about."""
+    differences: tuple[Difference, ...]
+    changed: tuple[ChangedQuestion, ...]
+
+    def difference(self, measure: str) -> Difference | None:
+        return next((one for one in self.differences if one.measure == measure), None)
+
+    @property
+    def sentence(self) -> str:
+        main = self.difference(self.measure)
+        if main is None:
+            return "Nothing was measured on both sides."
+        low, high = main.interval
+        figures = f"{main.mean:+.4f} {self.measure}, 95 % {low:+.4f} to {high:+.4f}"
+        if main.wins == main.losses == 0:
+            return f"No difference: {self.measure} is equal on all {main.ties} questions."
+        if main.verdict == "no difference":
+            count = main.wins + main.losses + main.ties
+            return f"No difference that {count} questions can show: {figures}."
+        return f"{self.after} is {main.verdict} than {self.before}: {figures}."
+
+    def as_dict(self) -> dict[str, Any]:
+        main = self.difference(self.measure)
+        return {
+            "before": self.before, "after": self.after, "dataset": self.dataset,
+            "questions": self.questions, "measure": self.measure,
+            "verdict": main.verdict if main else "no difference", "sentence": self.sentence,
+            "differences": [one.as_dict() for one in self.differences],
+            "changed": [one.as_dict() for one in self.changed],
+        }  # fmt: skip
+
+
+def compared(before: Run, after: Run, *, most_changed: int = 20) -> Comparison:
+    old, new = measures(before), measures(after)
+    differences = tuple(
+        _difference(name, old[name], new[name])
+        for name in old
+        if name in new and set(old[name]) & set(new[name])
+    )
+    measure = main_measure({one.measure: {} for one in differences})
+    changed = _changed(before, after, old, new, measure)[:most_changed]
+    return Comparison(
+        before.name, after.name, before.dataset.name, len(before.outcomes), measure, differences,
+        tuple(changed),
+    )  # fmt: skip
+
+
+def _difference(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> Difference:
+    shared = [key for key in old if key in new]
+    first = np.array([old[key] for key in shared])
+    second = np.array([new[key] for key in shared])
+    gap = second - first
+    lower = name in COSTS
+    gains = gap * (-1 if lower else 1)
+    return Difference(
+        name, float(first.mean()), float(second.mean()), float(gap.mean()),
+        paired_bootstrap(second, first), int((gains > _EQUAL).sum()), int((gains < -_EQUAL).sum()),
+        int((np.abs(gap) <= _EQUAL).sum()), lower,
+    )  # fmt: skip
+
+
+def _changed(
+    before: Run, after: Run, old: Mapping[str, Any], new: Mapping[str, Any], measure: str
+) -> list[ChangedQuestion]:
+    """The questions whose value moved, losses first, the largest first."""
+    if not measure:
+        return []
+    texts = {question.id: question.text for question in before.dataset.questions}
+    values = {key: (old[measure][key], new[measure][key]) for key in old[measure]
+              if key in new[measure]}  # fmt: skip
+    moved = [key for key, (a, b) in values.items() if abs(b - a) > _EQUAL]
+    moved.sort(key=lambda key: (values[key][1] - values[key][0], key))
+    first, second = before.by_id, after.by_id
+    return [
+        ChangedQuestion(
+            key, texts[key], *values[key],
+            tuple(
+                (target, way_in_words(first[key].ways.get(target, ())),
+                 way_in_words(second[key].ways.get(target, ())))
+                for target in first[key].ways
+            ),
+        )
+        for key in _both_ends(moved)
+    ]  # fmt: skip
+
+
+def _both_ends(moved: Sequence[str]) -> list[str]:
+    """The worst loss, the best gain, the next loss, the next gain …"""
+    half = (len(moved) + 1) // 2
+    losses, gains = moved[:half], moved[half:][::-1]
+    mixed = [key for pair in zip(losses, gains, strict=False) for key in pair]
+    return [*mixed, *losses[len(gains) :]]
+
+
+def way_in_words(way: Sequence[Mapping[str, Any]]) -> str:
+    """`semantic 3, keyword –, fuse 2, filter dropped: Its similarity is below 0.1.`"""
+    if not way:
+        return "never seen"
+    said: list[str] = []
+    for step in way:
+        stage = str(step["stage"]).rpartition(".")[2]
+        if step["outcome"] == "dropped":
+            return ", ".join([*said, f"{stage} dropped it: {step['reason']}"])
+        said.append(f"{stage} {step['rank'] or '–'}")
+    return ", ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two systems: a name and its settings."""
+
+    name: str
+    settings: Settings
+
+
+def read_side(written: str, *, flags: Mapping[str, Any]) -> Side:
+    """A preset, a settings file or a data directory; changes may follow: `balanced,RAG_TOP_K=5`."""
+    name, *changes = written.split(",")
+    values = dict(flags)
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise SettingsError(
+                f"'{written}' has a change without a value.",
+                hint="Write balanced,RAG_TOP_K=5, for example.",
+            )
+        values[key.strip()] = value.strip()
+    path = Path(name)
+    if name in PRESETS:
+        return Side(written, load_settings(flags={**values, "preset": name}).settings)
+    if path.suffix == ".toml":
+        return Side(written, load_settings(flags=values, config_file=path).settings)
+    if path.is_dir():
+        return Side(written, load_settings(flags={**values, "data.directory": path}).settings)
+    raise SettingsError(
+        f"'{name}' is no preset, no settings file and no data directory.",
+        hint=f"Presets: {', '.join(PRESETS)}. A settings file ends in .toml.",
+    )

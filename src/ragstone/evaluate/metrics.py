@@ -1,0 +1,129 @@
+"""The measures of one question: of its ranking, by ir-measures; of its answer, by SQuAD's rules.
+
+A measure that does not apply to a question is left out; there is no NaN anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragstone.errors import SettingsError
+from ragstone.evaluate.datasets import Question, Target
+from ragstone.query.check.overlap import support
+from ragstone.types import Chunk
+
+RANKING = ("ndcg@10", "recall@10", "recall@100", "precision@5", "mrr@10", "hit@1", "hit@10")
+ANSWER = (
+    "exact_match", "f1", "containment", "groundedness", "citation_precision", "citation_recall",
+    "cited_relevant", "decided_right",
+)  # fmt: skip
+JUDGED = ("judged_faithfulness", "judged_relevance")
+# Lower is better.
+COSTS = ("latency_ms", "cpu_ms", "input_tokens", "output_tokens", "cost_usd", "aurc", "ece")
+
+# The share of words and of runs of three words from which two texts count as the same evidence.
+SAME_EVIDENCE = 0.6
+
+
+def ranking_measures(
+    grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """measure → question → value, for every question that has grades."""
+    names = _measures()
+    judged = {query: dict(found) for query, found in grades.items() if found}
+    # trec_eval orders by score and breaks ties in its own way: the rank itself is the score.
+    runs = {
+        query: {label: 1.0 / rank for rank, label in enumerate(rankings.get(query, ()), start=1)}
+        for query in judged
+    }
+    found: dict[str, dict[str, float]] = {name: dict.fromkeys(judged, 0.0) for name in RANKING}
+    if judged:
+        from ir_measures import iter_calc
+
+        for one in iter_calc(list(names), judged, runs):
+            found[names[one.measure]][one.query_id] = float(one.value)
+    return found
+
+
+def _measures() -> dict[Any, str]:
+    try:
+        from ir_measures import RR, P, R, Success, nDCG
+    except ImportError as error:
+        raise SettingsError(
+            "Measuring rankings needs the package ir-measures.",
+            hint="Try: pip install 'ragstone[eval]'",
+        ) from error
+    measures = (nDCG @ 10, R @ 10, R @ 100, P @ 5, RR @ 10, Success @ 1, Success @ 10)
+    return dict(zip(measures, RANKING, strict=True))
+
+
+def labelled(question: Question, hits: Sequence[Chunk]) -> list[str]:
+    """A ranking of chunks as labels: a target's where one is met, else the document's own name.
+
+    A document counts once, at its best chunk; a text inside a document counts chunk by chunk.
+    """
+    by_document = {one.document: one for one in question.targets if one.document and not one.text}
+    by_text = [one for one in question.targets if one.text]
+    ranking: list[str] = []
+    for chunk in hits:
+        found = by_document.get(chunk.document_name) or next(
+            (by_document[name] for name in by_document if is_named(chunk, name)), None
+        )
+        found = found or next((one for one in by_text if meets(chunk, one)), None)
+        ranking.append(found.label if found else chunk.id if by_text else chunk.document_name)
+    return list(dict.fromkeys(ranking))
+
+
+def meets(chunk: Chunk, target: Target) -> bool:
+    """Whether a chunk is, or holds, what a target asks for."""
+    if target.document and not is_named(chunk, target.document):
+        return False
+    return not target.text or same_evidence(chunk.text, target.text)
+
+
+def is_named(chunk: Chunk, name: str) -> bool:
+    """Whether a dataset means this chunk or its document: by id, by name, or by a path to it."""
+    held = chunk.document_name
+    return name in (held, chunk.document_id, chunk.id) or name.endswith(f"/{held}")
+
+
+def same_evidence(text: str, evidence: str) -> bool:
+    return max(support(evidence, text), support(text, evidence)) >= SAME_EVIDENCE
+
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_MARKERS = re.compile(r"\[Source \d+\]|\[[^\[\]\s]+:\d+\]")
+_PUNCTUATION = {ord(char): " " for char in string.punctuation + "“”‘’«»„…–—"}
+
+
+def plain(text: str) -> str:
+    """SQuAD's normal form: lower case, no punctuation, no articles, single spaces."""
+    text = unicodedata.normalize("NFKC", _MARKERS.sub("", text)).casefold()
+    return " ".join(_ARTICLES.sub(" ", text.translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, references: Sequence[str]) -> float:
+    return float(any(plain(answer) == plain(one) for one in references))
+
+
+def token_f1(answer: str, references: Sequence[str]) -> float:
+    """The best harmonic mean of the shares of words that answer and reference have in common."""
+    return max((_f1(plain(answer).split(), plain(one).split()) for one in references), default=0.0)
+
+
+def _f1(left: Sequence[str], right: Sequence[str]) -> float:
+    if not left or not right:
+        return float(left == right)
+    shared = sum((Counter(left) & Counter(right)).values())
+    return 2 * shared / (len(left) + len(right))
+
+
+def containment(answer: str, references: Sequence[str]) -> float:
+    """Whether a whole reference stands in the answer, word for word."""
+    held = f" {plain(answer)} "
+    return float(any(plain(one) and f" {plain(one)} " in held for one in references))

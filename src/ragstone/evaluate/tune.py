@@ -1,0 +1,223 @@
+"""Settings that fit a set of questions: each value searched in turn on one half of the questions,
+and the outcome checked on the other half, which the search never sees.
+
+A value is taken only when it is better by more than the standard error of the paired difference:
+smaller gains are chance more often than not, and a setting that stays as it is needs no reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragstone.errors import InputError
+from ragstone.evaluate.bootstrap import Interval, Values, paired_bootstrap
+from ragstone.evaluate.datasets import Dataset, Question
+from ragstone.evaluate.sweep import Measured, Sweeper
+from ragstone.evaluate.threshold import Kept, curve_of, recommended
+from ragstone.evaluate.workbench import Told, Workbench, changed, quiet
+from ragstone.settings import Settings
+
+# In the order of the pipeline: what a later step sees depends on the earlier ones.
+SPACE: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("retrieve.bm25_k1", (0.6, 0.9, 1.2, 1.6, 2.0)),
+    ("retrieve.bm25_b", (0.3, 0.5, 0.75, 0.9)),
+    ("retrieve.dense_weight", (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9)),
+    ("retrieve.candidates", (20, 50, 100, 200)),
+    ("refine.rerank_top_k", (5, 10, 20, 40)),
+    ("refine.rerank_weight", (0.1, 0.2, 0.3, 0.5, 0.7)),
+    ("refine.mmr_lambda", (0.5, 0.7, 0.85, 0.95, 1.0)),
+)
+_FEWEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One value: mean nDCG@10 on the tuning half, and CPU milliseconds per search."""
+
+    value: float
+    quality: float
+    cpu_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """All values of one setting, the one before and the one taken."""
+
+    path: str
+    tried: tuple[Tried, ...]
+    before: float
+    taken: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning found, and what the held-back half says of it."""
+
+    dataset: Dataset
+    settings: Settings
+    """Those it began with."""
+    swept: tuple[Swept, ...]
+    curve: tuple[Kept, ...]
+    threshold: float
+    """The recommended similarity threshold."""
+    values: Mapping[str, float]
+    """What to set, by path; empty when nothing better was found."""
+    before: float
+    after: float
+    interval: Interval
+    tuned_on: int
+    checked_on: int
+    kept_on_check: Kept | None = None
+    """What the recommended threshold keeps on the held-back half."""
+    rejected: Mapping[str, float] = field(default_factory=dict)
+    """What looked better on the tuning half and was not on the other."""
+
+    @property
+    def sentence(self) -> str:
+        low, high = self.interval
+        if not self.values:
+            return (
+                f"Keep the settings as they are: nothing did better on the held-back half "
+                f"(nDCG@10 {self.before:.4f}, {self.checked_on} questions)."
+            )
+        return (
+            f"nDCG@10 on the held-back half: {self.before:.4f} → {self.after:.4f} "
+            f"({self.after - self.before:+.4f}, 95 % {low:+.4f} to {high:+.4f}, "
+            f"{self.checked_on} questions)."
+        )
+
+
+async def tune(
+    bench: Workbench, *, most: int = 400, check: int = 1000, told: Told = quiet
+) -> Tuned:
+    """Search the space on one half, check on the other."""
+    learning = _judged(bench.dataset.half("tune").limited(most))
+    holding = _judged(bench.dataset.half("report").limited(check))
+    if min(len(learning), len(holding)) < _FEWEST:
+        raise InputError(
+            f"The dataset '{bench.dataset.name}' has too few judged questions to tune on: "
+            f"{len(learning)} and {len(holding)} in its halves.",
+            hint=f"Each half needs {_FEWEST}; --from-documents makes questions from documents.",
+        )
+    sweeper = Sweeper(bench, told)
+    try:
+        return await _tuned(bench, sweeper, learning, holding, told)
+    finally:
+        sweeper.close()
+
+
+def _judged(dataset: Dataset) -> list[Question]:
+    return [one for one in dataset.questions if one.grades and one.given is None]
+
+
+async def _tuned(
+    bench: Workbench, sweeper: Sweeper, learning: Sequence[Question],
+    holding: Sequence[Question], told: Told,
+) -> Tuned:  # fmt: skip
+    start = bench.settings
+    current = changed(start, {"refine.min_similarity": 0.0})
+    best = await sweeper.measure(current, learning)
+    swept: list[Swept] = []
+    space = [(path, values) for path, values in SPACE if _applies(path, start)]
+    for number, (path, values) in enumerate(space):
+        told(f"tuning {path}", number, len(space))
+        step, current, best = await _sweep(sweeper, current, best, path, values, learning)
+        swept.append(step)
+    curve = curve_of(best.relevant, best.others)
+    threshold = recommended(curve)
+    told("checking", len(space), len(space))
+    found = {one.path: one.taken for one in swept if one.taken != one.before}
+    chosen, rejected, first, last = await _checked(
+        sweeper, start, {**found, "refine.min_similarity": threshold}, holding
+    )
+    plain = await sweeper.measure(current, holding)
+    return Tuned(
+        bench.dataset, start, tuple(swept), tuple(curve), threshold, chosen, first.mean, last.mean,
+        paired_bootstrap(last.quality, first.quality), len(learning), len(holding),
+        _at(curve_of(plain.relevant, plain.others), threshold), rejected,
+    )  # fmt: skip
+
+
+def _at(curve: Sequence[Kept], threshold: float) -> Kept | None:
+    return next((one for one in curve if one.threshold == threshold), None)
+
+
+def _applies(path: str, settings: Settings) -> bool:
+    if path.startswith("refine.rerank"):
+        return settings.refine.reranker_enabled and settings.refine.reranker == "cross_encoder"
+    method = settings.retrieve.method
+    if path == "retrieve.dense_weight":
+        return method == "hybrid" and settings.retrieve.fusion == "convex"
+    return method != "semantic" if path.startswith("retrieve.bm25") else True
+
+
+async def _sweep(
+    sweeper: Sweeper, current: Settings, best: Measured, path: str, values: Sequence[float],
+    questions: Sequence[Question],
+) -> tuple[Swept, Settings, Measured]:  # fmt: skip
+    """Try each value of one setting; the next sweep begins with the one taken."""
+    before = float(value_at(current, path))
+    tried: list[Tried] = []
+    taken, taken_settings, taken_measured = before, current, best
+    for value in sorted({*values, before}):
+        settings = changed(current, {path: value})
+        measured = best if value == before else await sweeper.measure(settings, questions)
+        tried.append(Tried(value, measured.mean, await sweeper.cpu_ms(settings, questions)))
+        better = measured.mean > taken_measured.mean
+        if better and is_gain(measured.quality, best.quality):
+            taken, taken_settings, taken_measured = value, settings, measured
+    return Swept(path, tuple(tried), before, taken), taken_settings, taken_measured
+
+
+def is_gain(ours: Values, theirs: Values) -> bool:
+    """Better by more than one standard error of the paired difference."""
+    gap = ours - theirs
+    if len(gap) < 2:
+        return False
+    return float(gap.mean()) > float(gap.std(ddof=1)) / math.sqrt(len(gap))
+
+
+async def _checked(
+    sweeper: Sweeper, start: Settings, values: Mapping[str, float], holding: Sequence[Question]
+) -> tuple[dict[str, float], dict[str, float], Measured, Measured]:
+    """What the held-back half lets through: everything, all but the threshold, or nothing."""
+    first = await sweeper.measure(start, holding)
+    without = {path: value for path, value in values.items() if path != "refine.min_similarity"}
+    for attempt in (dict(values), without):
+        real = {p: v for p, v in attempt.items() if float(value_at(start, p)) != v}
+        if not real:
+            continue
+        measured = await sweeper.measure(changed(start, real), holding)
+        if measured.mean >= first.mean:
+            rejected = {p: v for p, v in values.items() if p not in attempt}
+            return real, rejected, first, measured
+    return {}, dict(values), first, first
+
+
+def value_at(settings: Settings, path: str) -> Any:
+    value: Any = settings
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def settings_file(tuned: Tuned, *, when: str) -> str:
+    """A ragstone.toml with what tuning found."""
+    lines = [
+        f"# Written by `ragstone tune` on {when}, from {tuned.dataset.name}:",
+        f"# {tuned.tuned_on} questions to tune on, {tuned.checked_on} held back.",
+        f"# {tuned.sentence}",
+        f'preset = "{tuned.settings.preset}"',
+    ]
+    sections: dict[str, list[str]] = {}
+    for path, value in sorted(tuned.values.items()):
+        section, _, name = path.rpartition(".")
+        whole = isinstance(value_at(tuned.settings, path), int)
+        number = int(value) if whole else value
+        sections.setdefault(section, []).append(f"{name} = {number}")
+    for section, entries in sections.items():
+        lines += ["", f"[{section}]", *entries]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,229 @@
+"""Where a dataset is asked: its own documents in a directory beside the user's, and engines over
+them. What costs time is done once: documents are embedded and indexed at the first use and found
+there at the next; the vectors of the questions are kept; the searches of a sweep are remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ragstone
+from ragstone.engine import Engine
+from ragstone.errors import InputError
+from ragstone.evaluate.datasets import Dataset, Passage
+from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.settings import Settings
+from ragstone.stages import Catalog, Embedder, Index, NewDocument, Vectors
+from ragstone.stores.files import replace_file
+from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
+
+Told = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is."""
+
+_BATCH = 64
+# Enough for every question of the sets in use; the doors' own limit is for strangers.
+_MAX_CHARS = 100_000
+# What cannot change a result: where data lie, what is logged, who may call.
+_WITHOUT_EFFECT = {"data", "journal", "memory", "observe", "server", "evaluate", "preset"}
+
+
+def quiet(done: str, count: int, total: int) -> None:
+    """Tell nobody."""
+
+
+class QueryVectors:
+    """The embedder, with the vectors of a dataset's questions computed once and kept in a file."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Vectors] = {}
+
+    @property
+    def name(self) -> str:
+        return self._embedder.name
+
+    @property
+    def dimension(self) -> int:
+        return self._embedder.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self._embedder.max_tokens
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        return self._embedder.token_starts(text)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if texts and all(text in self._known for text in texts):
+            return np.stack([self._known[text] for text in texts])
+        return self._embedder.embed(texts)
+
+    def learn(self, texts: Sequence[str], directory: Path, told: Told) -> None:
+        texts = list(dict.fromkeys(texts))
+        stamp = hashlib.sha256("\0".join([self.name, *texts]).encode()).hexdigest()[:16]
+        path = directory / f"questions-{stamp}.npy"
+        if not path.is_file():
+            parts = []
+            for begun in range(0, len(texts), _BATCH):
+                told("embedding questions", begun, len(texts))
+                parts.append(self._embedder.embed(texts[begun : begun + _BATCH]))
+            directory.mkdir(parents=True, exist_ok=True)
+            vectors = np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
+            replace_file(path, _as_bytes(vectors))
+        self._known.update(zip(texts, np.load(path), strict=True))
+
+
+def _as_bytes(vectors: Vectors) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, vectors)
+    return buffer.getvalue()
+
+
+class Workbench:
+    """Engines over the documents of a dataset, or over the user's own collection."""
+
+    def __init__(
+        self, dataset: Dataset, settings: Settings, *,
+        collection: str = DEFAULT_COLLECTION, embedder: Embedder | None = None,
+    ) -> None:  # fmt: skip
+        from ragstone.models.embedder import OnnxEmbedder
+
+        self.dataset = dataset
+        self.settings = settings
+        self.work = settings.evaluate.directory
+        self.embedder = QueryVectors(embedder or OnnxEmbedder())
+        self.collection = DEFAULT_COLLECTION if dataset.passages else collection
+        self._own = self._own_directory() if dataset.passages else None
+
+    @property
+    def directory(self) -> Path:
+        return self._own or self.settings.data.directory
+
+    def _own_directory(self) -> Path:
+        stamp = hashlib.sha256(self.embedder.name.encode())
+        for one in self.dataset.passages:
+            stamp.update(f"{one.id}\0{one.title}\0{one.text}\1".encode())
+        return self.work / "data" / f"{safe_name(self.dataset.name)}-{stamp.hexdigest()[:12]}"
+
+    def prepare(self, told: Told = quiet) -> None:
+        """Embed and index what is not there yet. A run that was stopped goes on from there."""
+        if self._own is not None and not (self._own / "complete").is_file():
+            engine = Engine(self.placed(self.settings), embedder=self.embedder)
+            try:
+                _fill(engine, self.dataset.passages, told)
+            finally:
+                engine.close()
+            (self._own / "complete").touch()
+
+    def learn_questions(self, told: Told = quiet) -> None:
+        """Embed all questions beforehand: for sweeps, where times of one question do not count."""
+        asked = [one.text for one in self.dataset.questions if one.given is None]
+        self.embedder.learn(asked, self.work / "vectors", told)
+
+    def placed(self, settings: Settings) -> Settings:
+        """Settings that lead to the documents of the bench and leave no trace in the journal."""
+        values: dict[str, Any] = {
+            "journal.query_log": "off",
+            "journal.retention_days": 0,
+            "understand.max_chars": _MAX_CHARS,
+        }
+        if self._own is not None:
+            values |= {"data.directory": self._own, "data.database_url": "",
+                       "index.kind": "embedded"}  # fmt: skip
+        return changed(settings, values)
+
+    def engine(
+        self, settings: Settings, *, catalog: Catalog | None = None, index: Index | None = None
+    ) -> Engine:
+        engine = Engine(self.placed(settings), embedder=self.embedder, catalog=catalog, index=index)
+        if self._own is None and not engine.catalog.counts(self.collection).chunks:
+            engine.close()
+            raise InputError(
+                f"The collection '{self.collection}' is empty, and the dataset brings none.",
+                hint="Fill it with: ragstone ingest DOCUMENTS/",
+            )
+        return engine
+
+    def stamp(self, engine: Engine, settings: Settings, *more: object) -> str:
+        """What a result depends on: questions, documents, settings, program."""
+        counts = engine.catalog.counts(self.collection)
+        place = [] if self._own else [engine.catalog.identity(), counts.last_change]
+        parts = [self.dataset.fingerprint, self.collection, place, self.embedder.name,
+                 effective(settings), program_stamp(), *more]  # fmt: skip
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _fill(engine: Engine, passages: Sequence[Passage], told: Told) -> None:
+    """Every passage one document of one chunk: the unit that the judgements speak of."""
+    known = {one.name for one in engine.documents(DEFAULT_COLLECTION)}
+    missing = [(at, one) for at, one in enumerate(passages) if one.id not in known]
+    ingest = engine.settings.ingest
+    threads = ingest.embed_threads or 2
+    with EmbeddingQueue(engine.embedder, threads, niceness=ingest.niceness) as queue:
+        for begun in range(0, len(missing), _BATCH):
+            told("embedding documents", len(passages) - len(missing) + begun, len(passages))
+            batch = missing[begun : begun + _BATCH]
+            pending = [queue.put([one.contextual_text], {}) for _, one in batch]
+            engine.catalog.add(
+                [
+                    NewDocument(_document(at, one), (_chunk(at, one),), vectors.result())
+                    for (at, one), vectors in zip(batch, pending, strict=True)
+                ],
+                embedder=engine.embedder.name,
+            )
+    told("indexing", len(passages), len(passages))
+    engine.index.refresh(DEFAULT_COLLECTION)
+
+
+def _document(at: int, passage: Passage) -> Document:
+    digest = hashlib.sha256(f"{at}\0{passage.text}".encode()).hexdigest()
+    return Document(
+        id=f"d{at}", collection=DEFAULT_COLLECTION, source=passage.id, name=passage.id,
+        media_type="text/plain", sha256=digest, text=passage.text, chunk_count=1,
+    )  # fmt: skip
+
+
+def _chunk(at: int, passage: Passage) -> Chunk:
+    return Chunk(
+        document_id=f"d{at}", index=0, text=passage.text, start=0, end=len(passage.text),
+        document_name=passage.id, heading_path=(passage.title,) if passage.title else (),
+    )  # fmt: skip
+
+
+def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """The settings with other values by path, checked like any others."""
+    tree = settings.model_dump()
+    for path, value in values.items():
+        section, _, name = path.rpartition(".")
+        (tree[section] if section else tree)[name] = value
+    return Settings.model_validate(tree)
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+    """Every value that can change a result, without secrets."""
+    return settings.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
+
+
+def safe_name(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_." else "-" for char in name)[:60] or "set"
+
+
+@cache
+def program_stamp() -> str:
+    """A changed program is another program, even under the same version."""
+    digest = hashlib.sha256(ragstone.__version__.encode())
+    root = Path(ragstone.__file__).parent
+    for room in ("models", "providers", "query", "stores", "prompts", "evaluate"):
+        for path in sorted((root / room).rglob("*")):
+            if path.suffix in {".py", ".toml", ".md"}:
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

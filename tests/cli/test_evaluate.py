@@ -1,0 +1,77 @@
+"""`ragstone eval`, `compare` and `tune` as a person runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ..evaluate.build import write_lines
+from .run import assert_refused, run
+
+
+@pytest.fixture
+def folder(filled: Path, tmp_path: Path) -> Path:
+    """Questions beside a work directory of their own; the data are `filled`'s."""
+    write_lines(
+        tmp_path / "questions.jsonl",
+        [
+            {"question": "What colour is the gate?", "answer": "green", "document": "gate.txt"},
+            {"question": "How much notice ends the lease?", "answer": "six months",
+             "document": "lease.md"},
+            {"question": "Who sings in the opera tonight?", "answerable": False},
+        ],
+    )  # fmt: skip
+    return tmp_path
+
+
+def at(filled: Path, folder: Path) -> dict[str, str]:
+    return {"RAGSTONE_DATA": str(filled / "data"), "RAGSTONE_EVALUATE_DIRECTORY": str(folder / "w")}
+
+
+def test_eval_prints_figures_and_writes_a_report(filled: Path, folder: Path) -> None:
+    done = run("eval", "questions.jsonl", "--report", "r.html", cwd=folder, **at(filled, folder))
+    assert done.returncode == 0, done.stderr
+    rows = dict(line.split("\t")[:2] for line in done.stdout.splitlines() if "\t" in line)
+    assert rows["hit@10"] == "1.0000"
+    assert rows["decided_right"] == "1.0000"
+    assert (folder / "r.html").read_text().startswith("<!doctype html>")
+    again = run("eval", "questions.jsonl", "--json", "--fail-if", "ndcg@10 < 2", cwd=folder,
+                **at(filled, folder))  # fmt: skip
+    assert again.returncode == 3
+    assert "gate: ndcg@10 < 2" in again.stderr
+    runs = json.loads(again.stdout)["runs"]
+    assert list(runs) == ["balanced", "BM25 alone", "dense alone"]
+    assert runs["balanced"]["metrics"]["containment"]["mean"] == 1.0
+
+
+def test_compare_of_equal_sides_says_no_difference(filled: Path, folder: Path) -> None:
+    done = run(
+        "compare", "balanced", "balanced", "questions.jsonl", "--no-answers", "--junit", "j.xml",
+        "--fail-if", "ndcg@10 worse", cwd=folder, **at(filled, folder),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("No difference: ndcg@10 is equal")
+    assert 'failures="0"' in (folder / "j.xml").read_text()
+
+
+def test_a_broken_settings_file_fails_the_gate(filled: Path, folder: Path) -> None:
+    (folder / "broken.toml").write_text("[refine]\nmin_similarity = 1.0\nmin_chunks = 0\n")
+    done = run(
+        "compare", "balanced", "broken.toml", "questions.jsonl", "--no-answers", "--json",
+        "--fail-if", "recall@10 worse by 0.1", cwd=folder, **at(filled, folder),
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["failed"][0].startswith("recall@10 worse by 0.1: ")
+
+
+def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
+    known = at(filled, folder)
+    assert_refused(run("eval", cwd=folder, **known), "There are no questions", "--from-documents")
+    assert_refused(run("eval", "nowhere", cwd=folder, **known), "There is no dataset 'nowhere'")
+    assert_refused(run("compare", "balanced", "nowhere", cwd=folder, **known), "no preset")
+    wrong = run("eval", "questions.jsonl", "--fail-if", "beauty < 1", cwd=folder, **known)
+    assert_refused(wrong, "names a measure that does not exist", "ndcg@10")
+    few = run("tune", "questions.jsonl", cwd=folder, **known)
+    assert_refused(few, "too few judged questions")
