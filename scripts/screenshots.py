@@ -31,7 +31,7 @@ QUESTIONS = (
     "When does the dome open?",
     "How many visitors may be in the dome at the same time?",
     "Which bank does the observatory use?",
-    "Who pays for repairs of the access road?",
+    "What interest is charged on rent that arrives late?",
 )
 
 
@@ -92,7 +92,7 @@ def take_all(page: Page, address: str) -> None:
     ask(page)
     page.locator(".answer .chip").last.click()
     page.wait_for_selector("#source .sheet[data-rendered]")
-    shot(page, "ask")
+    shot(page, "ask", scroll=".ask")
     page.goto(f"{address}#/documents")
     page.wait_for_selector(".documents tbody tr")
     shot(page, "documents")
@@ -103,7 +103,11 @@ def take_all(page: Page, address: str) -> None:
     shot(page, "compare", scroll=".sides")
     page.goto(f"{address}#/why")
     page.wait_for_selector(".ways tbody tr")
+    page.locator(".ways tbody tr button").first.click()
+    page.set_viewport_size({"width": 1280, "height": 1500})
+    page.wait_for_selector(".step")
     shot(page, "why", scroll=".why .card:nth-child(2)")
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}#/insight")
     page.wait_for_selector(".history tbody tr")
     page.fill("#threshold-question", "When does the dome open?")

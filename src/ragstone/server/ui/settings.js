@@ -13,7 +13,7 @@ export function create() {
   async function load() {
     try {
       const found = await api.get("/v1/settings");
-      root.querySelector(".about").textContent = `Ragstone ${found.version} · preset ${found.preset} · ${found.provider}${found.model ? ` · ${found.model}` : ""} · ${found.embedder}`;
+      root.querySelector(".about").textContent = `Ragstone ${found.version} · preset ${found.preset} · answers by ${found.provider}${found.model && found.model !== found.embedder ? ` (${found.model})` : ""} · embedder ${found.embedder}`;
       replace(out, listing(found));
     } catch (error) {
       replace(out, failure(error, load));

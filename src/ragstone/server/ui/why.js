@@ -45,8 +45,9 @@ export function create(shared) {
     try {
       const [entry, passages] = await Promise.all([api.get(`/v1/queries/${id}`), api.get(`/v1/queries/${id}/chunks`)]);
       if (current !== id) return;
-      const detail = el("div", { class: "card detail", hidden: true, tabindex: "-1" });
-      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, (chunk) => explain(id, chunk, detail)), whyNot(entry, (chunk) => explain(id, chunk, detail)), detail);
+      const detail = el("div", { class: "detail", tabindex: "-1" });
+      const told = (chunk, place) => { place(detail); explain(id, chunk, detail); };
+      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, told), whyNot(entry, told));
     } catch (error) {
       replace(out, failure(error, () => show(id)));
     }
@@ -65,7 +66,6 @@ export function create(shared) {
     } catch (error) {
       replace(detail, failure(error));
     }
-    detail.hidden = false;
     detail.scrollIntoView({ block: "nearest", behavior: "smooth" });
     detail.focus({ preventScroll: true });
   }
@@ -113,10 +113,12 @@ function ways(entry, passages, explain) {
   const body = el("tbody", {});
   const more = el("button", { type: "button", class: "quiet", onclick: () => { draw(keys.length); more.hidden = true; } }, `Show all ${keys.length}`);
   more.hidden = keys.length <= ROWS;
+  const under = el("tr", { class: "under" }, el("td", { colspan: String(stages.length + 2) }));
+  const below = (row) => (detail) => { under.firstChild.replaceChildren(detail); row.after(under); };
   const draw = (count) => replace(body, keys.slice(0, count).map((key) => {
     const passage = byId.get(ids[key]);
     return el("tr", {},
-      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: passage ? shortened(passage.text, 300) : "", onclick: () => explain(ids[key]) }, passage ? passageName(passage) : ids[key])),
+      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: passage ? shortened(passage.text, 300) : "", onclick: (event) => explain(ids[key], below(event.currentTarget.closest("tr"))) }, passage ? passageName(passage) : ids[key])),
       stages.map((one) => cell(one, one.lines[key])),
       el("td", {}, passage && el("button", { type: "button", class: "link", "aria-label": `Open ${passageName(passage)}`, onclick: (event) => openSource(passage, event.currentTarget) }, "Open")));
   }));
@@ -140,7 +142,8 @@ function cell(one, line) {
 /** Any chunk at all: choose a document, then one of its chunks. */
 function whyNot(entry, explain) {
   const chunks = el("select", { id: "why-chunk", disabled: true });
-  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value) }, "Why not this one?");
+  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this one?");
+  const place = el("div", {});
   const documents = el("select", { id: "why-document", onchange: async () => {
     const found = documents.value ? await api.get(`/v1/documents/${documents.value}/chunks`, { limit: 1000 }).catch(() => []) : [];
     replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shortened(one.text, 80)}`)));
@@ -153,5 +156,6 @@ function whyNot(entry, explain) {
     el("p", { class: "muted" }, "Take any chunk of the collection, found or not."),
     el("div", { class: "row" },
       el("div", { class: "stack grow" }, el("label", { for: "why-document" }, "Document"), documents),
-      el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask));
+      el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask),
+    place);
 }
