@@ -41,6 +41,8 @@ LAMBDAS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 FOREIGN_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 RERANK_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 RERANK_DEPTH = 20
+# The width of the sigmoid over a logit; 0 is the list's own scale.
+SHAPES = {"sigmoid": 1.0, "sigmoid of a half": 2.0, "sigmoid of a quarter": 4.0, "min-max": 0.0}
 _HYPHENATED = re.compile(r"\w+(?:[-.']\w+)+")
 
 
@@ -163,17 +165,28 @@ class PairScores:
         return np.array([self._known[name] for name in names])
 
 
-def reranked(question: Question, logits: NDArray[np.float64], weight: float) -> list[int]:
+def squashed(logits: NDArray[np.float64], shape: str) -> NDArray[np.float64]:
+    """Logits on a scale of 0 to 1: each by itself (a sigmoid, of some width), or by the list."""
+    if shape == "min-max":
+        spread = float(logits.max() - logits.min()) or 1.0
+        return (logits - logits.min()) / spread
+    return np.array([1 / (1 + math.exp(-logit / SHAPES[shape])) for logit in logits])
+
+
+def reranked(
+    question: Question, logits: NDArray[np.float64], weight: float, shape: str
+) -> list[int]:
     order, scores = question.ranked()
-    squashed = [1 / (1 + math.exp(-logit)) for logit in logits]
-    head = (1 - weight) * scores[:RERANK_DEPTH] + weight * np.array(squashed)
+    head = (1 - weight) * scores[:RERANK_DEPTH] + weight * squashed(logits, shape)
     first = order[:RERANK_DEPTH][np.argsort(-head, kind="stable")]
     return [*map(int, first), *map(int, order[RERANK_DEPTH:])]
 
 
 def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: OnnxEmbedder) -> None:
     pairs = PairScores(options.rerank)
-    rows: dict[float, list[NDArray[np.float64]]] = {weight: [] for weight in options.weights}
+    rows: dict[tuple[str, float], list[NDArray[np.float64]]] = {
+        (shape, weight): [] for shape in SHAPES for weight in options.weights
+    }
     plain: list[NDArray[np.float64]] = []
     for name in names:
         one = load(name, options.data, embedder)
@@ -184,9 +197,9 @@ def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: On
             for question in asked
         ]
         plain.append(np.array([ndcg(q.ranked()[0].tolist(), q.relevant) for q in asked]))
-        for weight, found in rows.items():
+        for (shape, weight), found in rows.items():
             values = [
-                ndcg(reranked(q, scores, weight), q.relevant)
+                ndcg(reranked(q, scores, weight, shape), q.relevant)
                 for q, scores in zip(asked, logits, strict=True)
             ]
             found.append(np.array(values))
@@ -194,11 +207,13 @@ def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: On
     print(
         f"\n| weight | {' | '.join(names)} | mean | gain, 95 % |\n|---|{'---|' * (len(names) + 2)}"
     )
-    for weight, found in rows.items():
+    for (shape, weight), found in rows.items():
         means = [float(values.mean()) for values in found]
         low, high = stratified_bootstrap(list(zip(found, plain, strict=True)))
         cells = " | ".join(f"{mean:.3f}" for mean in means)
-        print(f"| {weight} | {cells} | **{np.mean(means):.4f}** | {low:+.4f} to {high:+.4f} |")
+        print(
+            f"| {shape}, {weight} | {cells} | **{np.mean(means):.4f}** | {low:+.4f} to {high:+.4f} |"
+        )
 
 
 def main() -> None:
