@@ -211,9 +211,8 @@ def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: On
         means = [float(values.mean()) for values in found]
         low, high = stratified_bootstrap(list(zip(found, plain, strict=True)))
         cells = " | ".join(f"{mean:.3f}" for mean in means)
-        print(
-            f"| {shape}, {weight} | {cells} | **{np.mean(means):.4f}** | {low:+.4f} to {high:+.4f} |"
-        )
+        gain = f"{low:+.4f} to {high:+.4f}"
+        print(f"| {shape}, {weight} | {cells} | **{np.mean(means):.4f}** | {gain} |")
 
 
 def main() -> None:
