@@ -35,6 +35,8 @@ class Report(Protocol):
 
 # Files without a chunk in them, unchanged or broken, are noted together too.
 _MOST_TOGETHER = 500
+# Bringing the index up to date grows with it; it may take a twentieth of the time, and no more.
+_REST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Writer:
         self._refresh_s = refresh_s
         self._report = report
         self._refreshed = time.monotonic()
+        self._refreshing_s = 0.0
         self._documents: list[ReadDocument] = []
         self._finished: list[FinishedFile] = []
         self._size = 0
@@ -131,9 +134,13 @@ class Writer:
         self._refresh_if_due()
 
     def _refresh_if_due(self) -> None:
-        if time.monotonic() - self._refreshed > self._refresh_s:
-            bring_up_to_date(self._index, self._collection)
-            self._refreshed = time.monotonic()
+        """Make what is stored searchable now and then, however large the index has become."""
+        begun = time.monotonic()
+        if begun - self._refreshed < max(self._refresh_s, _REST * self._refreshing_s):
+            return
+        bring_up_to_date(self._index, self._collection)
+        self._refreshed = time.monotonic()
+        self._refreshing_s = self._refreshed - begun
 
     def _forget_leftovers(self, file: FinishedFile) -> None:
         """What the last reading of this file left behind and this one did not find again."""
