@@ -35,9 +35,11 @@ def real_chunks(data: Path) -> list[str]:
     path = CACHE / "k8s-chunks.jsonl.gz"
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
-        with gzip.open(path, "wt", encoding="utf-8") as file:
+        part = path.with_suffix(".part")
+        with gzip.open(part, "wt", encoding="utf-8", compresslevel=1) as file:
             for text in _split_archive(data / "docs-k8s.tar.gz"):
                 file.write(json.dumps(text, ensure_ascii=False) + "\n")
+        part.rename(path)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
