@@ -52,22 +52,26 @@ def _split_archive(archive: Path) -> Iterator[str]:
     from ragstone.stages import LoadOptions
 
     splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
+    with tarfile.open(archive) as tar:  # in the archive's own order: going back unpacks it again
+        pages = {
+            member.name: file.read()
+            for member in tar
+            if member.name.endswith(".md") and (file := tar.extractfile(member))
+        }
+    names = sorted(pages)
+    random.Random(0).shuffle(names)
     count = 0
-    with tarfile.open(archive) as tar:
-        members = sorted((m for m in tar if m.name.endswith(".md")), key=lambda m: m.name)
-        random.Random(0).shuffle(members)
-        for member in members:
-            file = tar.extractfile(member)
-            try:
-                loaded = MarkdownLoader().load(file.read() if file else b"", LoadOptions())
-                chunks = splitter.split(loaded, document_id="d", document_name=member.name)
-            except IngestError:
-                continue
-            for chunk in chunks:
-                yield chunk.contextual_text
-                count += 1
-            if count >= REAL + 16_000:
-                return
+    for name in names:
+        try:
+            loaded = MarkdownLoader().load(pages[name], LoadOptions())
+            chunks = splitter.split(loaded, document_id="d", document_name=name)
+        except IngestError:
+            continue
+        for chunk in chunks:
+            yield chunk.contextual_text
+            count += 1
+        if count >= REAL + 16_000:
+            return
 
 
 def real_vectors(texts: list[str]) -> NDArray[np.float16]:
