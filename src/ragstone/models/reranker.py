@@ -25,6 +25,17 @@ MODEL = "ms-marco-minilm-l12"
 MAX_TOKENS = 256
 
 
+def pair_tokenizer(file: Path) -> Tokenizer:
+    """A tokenizer for a question and a passage: the longer of the two is cut to make both fit."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(file))
+    # The file pads everything to 512 tokens.
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS, strategy="longest_first")
+    return tokenizer
+
+
 class CrossEncoder:
     """Loaded at first use; `models` is the directory that models are pulled into."""
 
@@ -36,13 +47,7 @@ class CrossEncoder:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self._directory / "tokenizer.json"))
-        # The file pads everything to 512 tokens.
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(MAX_TOKENS, strategy="only_second")
-        return tokenizer
+        return pair_tokenizer(self._directory / "tokenizer.json")
 
     @cached_property
     def _session(self) -> Any:

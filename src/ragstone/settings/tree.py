@@ -174,7 +174,7 @@ class RefineSettings(Section):
         20, "Hits that the reranker scores.", "RERANK_TOP_K", ge=1, le=1000
     )
     rerank_weight: float = _setting(
-        0.3, "Share of the cross-encoder's score in the combined one.", ge=0, le=1
+        0.2, "Share of the cross-encoder's score in the combined one.", ge=0, le=1
     )
     duplicate_similarity: float = _setting(
         1.0,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # The design documents' blend for scores that a model gives from 0 to 10.
 LLM_ORIGINAL, LLM_SCORE = 0.3, 0.7
 _PASSAGE_CHARS = 1200
+# Logits run from -11 to 11; so wide a sigmoid still tells poor hits apart, and measured best.
+_LOGIT_WIDTH = 4.0
 
 
 def combined(original: float, rerank: float | None, *, weight: float) -> float:
@@ -59,7 +61,7 @@ class NoopReranker:
 @dataclass(frozen=True, slots=True)
 class CrossEncoderReranker:
     """A local model's logit, squashed to 0…1 and blended with the score of the search: alone it
-    lowered nDCG@10 by 0.06 on a scientific set while raising it by 0.07 on a web-like one."""
+    loses 0.08 nDCG@10 over eleven sets, while a fifth of it gains (`bench/tune_refine.py`)."""
 
     name: ClassVar[str] = "rerank"
     encoder: CrossEncoder
@@ -72,7 +74,7 @@ class CrossEncoderReranker:
             self.encoder.score, query.text, [hit.chunk.contextual_text for hit in first]
         )
         scores: dict[int, float | None] = {
-            hit.chunk.key: 1 / (1 + math.exp(-float(logit)))
+            hit.chunk.key: 1 / (1 + math.exp(-float(logit) / _LOGIT_WIDTH))
             for hit, logit in zip(first, logits, strict=True)
         }
         ordered = reordered(hits, scores, weight=self.weight, depth=self.depth)
