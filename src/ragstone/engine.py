@@ -237,11 +237,13 @@ class Engine:
         upload_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         password: str | None = None,
+        again: bool = False,
     ) -> IngestReport:
         """Read files that were received; a name that is known already is a new version of it."""
         options = RunOptions(
-            check_collection(collection), upload_id or uuid.uuid4().hex, metadata or {}, password
-        )
+            check_collection(collection), upload_id or uuid.uuid4().hex, metadata or {}, password,
+            again=again,
+        )  # fmt: skip
         desk = UploadDesk(self.records, self.originals, options)
         desk.begin(uploads)
         status = "failed"

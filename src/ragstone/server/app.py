@@ -20,7 +20,10 @@ from ragstone.server.rate import AddressLimit, Rates
 from ragstone.server.retention import forget_in_time
 from ragstone.server.routes import (
     analytics,
+    api_chat,
+    chat_room,
     check,
+    chunkenizer,
     collections,
     documents,
     explain,
@@ -28,6 +31,7 @@ from ragstone.server.routes import (
     health,
     history,
     metrics,
+    openai,
     page,
     parts,
     query,
@@ -38,11 +42,11 @@ from ragstone.settings import Setting
 from ragstone.stores.keys import KeyRing
 
 # Doors that write answers: they ask who is there, and only so many answers are written at once.
-ANSWERING = (query, check)
+ANSWERING = (query, check, api_chat, chat_room, openai)
 # Doors that ask who is there. A new one belongs here; those below are open to everybody.
 KEYED = (
     explain, history, analytics, sessions, collections, documents, explore, parts, settings,
-    metrics,
+    metrics, chunkenizer,
 )  # fmt: skip
 OPEN = (health, page)
 

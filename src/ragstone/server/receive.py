@@ -19,6 +19,7 @@ from ragstone.ingest.uploads import Upload
 from ragstone.stores.originals import Originals
 
 _FILE_FIELDS = ("files", "file", "files[]")
+_TRUE = frozenset({"1", "true", "yes", "y", "on"})
 
 
 class TextDocument(BaseModel):
@@ -41,6 +42,8 @@ class Received:
     collection: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     password: str | None = None
+    again: bool = False
+    """Read even what has not changed."""
 
     def discard(self) -> None:
         """Remove what nobody has taken out of the spool."""
@@ -81,12 +84,14 @@ async def _form(request: Request, originals: Originals, collection: str | None) 
         ]
         if not files:
             raise InputError("The form holds no files.", hint="Put them in the field 'files'.")
-        metadata = _metadata(_text(form, "metadata"), _text(form, "tags"))
+        given = _text(form, "metadata") or _text(form, "metadata_json")
+        metadata = _metadata(given, _text(form, "tags"))
         return Received(
             tuple([await _saved(file, originals) for file in files]),
             collection or _text(form, "collection"),
             metadata,
             _text(form, "password"),
+            (_text(form, "force_reindex") or "").strip().lower() in _TRUE,
         )
 
 
@@ -129,7 +134,7 @@ def _text(form: FormData, name: str) -> str | None:
 def _metadata(given: str | None, tags: str | None) -> dict[str, Any]:
     try:
         metadata = json.loads(given) if given else {}
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"'metadata' is no JSON: {error}.", hint='Send {"year": 2026}.') from error
     if not isinstance(metadata, dict):
         raise InputError("'metadata' is no JSON object.", hint='Send {"year": 2026}.')
