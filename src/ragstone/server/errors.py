@@ -50,6 +50,7 @@ _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
 
 _UNFORESEEN, _SEE_LOG = "Something went wrong inside the server.", "The log says more."
 _CLIENT_CLOSED_REQUEST = 499
+_OPENAI = ("/v1/chat/completions", "/v1/models")
 _SEND_JSON = "Send a JSON object in UTF-8 with the header Content-Type: application/json."
 
 
@@ -80,11 +81,15 @@ def install(app: FastAPI) -> None:
 def problem(
     request: Request, status: int, detail: str, hint: str = "", retry_after_s: int | None = None
 ) -> JSONResponse:
-    body = _problem(request, status, detail, hint)
+    body = _problem(request, status, detail, hint).model_dump()
+    if request.url.path.startswith(_OPENAI):
+        # OpenAI's clients show what stands here; RFC 9457 lets a problem have further members.
+        message = f"{detail} {hint}".strip()
+        body["error"] = {"message": message, "type": body["title"], "code": None, "param": None}
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"  # RFC 9110 wants to be told how to come in
-    return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
 def problem_of(request: Request, error: RagstoneError | None) -> dict[str, Any]:

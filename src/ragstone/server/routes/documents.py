@@ -148,6 +148,7 @@ async def _read(engine: Engine, received: Received, upload_id: str) -> IngestRep
             upload_id=upload_id,
             metadata=received.metadata,
             password=received.password,
+            again=received.again,
         )
     finally:
         received.discard()
