@@ -30,6 +30,12 @@ class ServerSettings(Section):
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
     workers: int = setting(1, "Processes that serve one data directory.", ge=1, le=256)
+    public_url: str = setting(
+        "", "Address that clients reach the server by, for links; empty is that of the request."
+    )
+    compare_mode: bool = setting(
+        False, "The chat doors reply with two answers, before and after refine.", "RAG_COMPARE_MODE"
+    )
     max_body_mb: float = setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
     max_upload_mb: float = setting(
         500.0, "Larger requests with documents are refused.", gt=0, le=100_000
