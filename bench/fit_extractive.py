@@ -145,9 +145,11 @@ async def searched(
 ) -> list[Asked]:
     """Ask the real engine for the evidence, once; the next run reads it from the cache."""
     name = asked[0].corpus.replace("/", "-")
-    kept = cache / f"{name}-{len(asked)}.pickle"
+    kept = cache / f"{name}-{len(asked)}-hits.pickle"
     if kept.exists():
-        return list(pickle.loads(kept.read_bytes()))
+        for one, (hits, found) in zip(asked, pickle.loads(kept.read_bytes()), strict=True):
+            one.hits, one.found = hits, found
+        return asked
     folder = cache / f"{name}-documents"
     folder.mkdir(parents=True, exist_ok=True)
     passage_of: dict[str, str] = {}
@@ -161,7 +163,7 @@ async def searched(
         for one in asked:
             one.hits = await engine.search(one.question)
             one.found = [passage_of[Path(hit.chunk.document_name).name] for hit in one.hits]
-    kept.write_bytes(pickle.dumps(asked))
+    kept.write_bytes(pickle.dumps([(one.hits, one.found) for one in asked]))
     return asked
 
 

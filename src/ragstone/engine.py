@@ -69,7 +69,7 @@ class Engine:
         provider: Provider | None = None,
     ) -> None:
         self.settings = settings or load_settings().settings
-        self.embedder = embedder or _shipped_embedder()
+        self.embedder = embedder or find("embedder", self.settings.embed.name)(self.settings)
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or open_catalog(self.settings, directory)
         self.records: IntakeRecords = _intake_records(self.catalog)
@@ -80,7 +80,11 @@ class Engine:
         self.index: Index = index or find("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
         )
-        context = PartContext(self.settings, self.embedder, self.index)
+        context = PartContext(
+            self.settings, self.embedder, self.index,
+            # Answers are chosen and checked with weights that were fitted to the shipped embedder.
+            reader=None if embedder or self.settings.embed.name == "builtin" else _shipped(),
+        )  # fmt: skip
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
@@ -313,6 +317,9 @@ class Engine:
 
     def close(self) -> None:
         self.originals.spool.close()
+        close = getattr(self.embedder, "close", None)  # one behind HTTP pools connections
+        if close is not None:
+            close()
         self.index.close()
         self.catalog.close()
 
@@ -345,7 +352,7 @@ class Engine:
             raise other_embedder(collection, held, self.embedder.name)
 
 
-def _shipped_embedder() -> Embedder:
+def _shipped() -> Embedder:
     from ragstone.models.embedder import OnnxEmbedder
 
     return OnnxEmbedder()

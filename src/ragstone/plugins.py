@@ -17,6 +17,7 @@ from ragstone.settings import Settings
 from ragstone.stages import Catalog, Embedder, Index, Provider
 
 GROUPS = {
+    "embedder": "ragstone.embedder",
     "index": "ragstone.index",
     "provider": "ragstone.provider",
     "reranker": "ragstone.reranker",
@@ -42,6 +43,12 @@ class PartContext:
     index: Index
     provider: Provider | None = None
     """Who writes the answer; not there yet while the provider itself is built."""
+    reader: Embedder | None = None
+    """Compares sentences when answers are chosen and checked, where that is not the embedder."""
+
+    @property
+    def reads_with(self) -> Embedder:
+        return self.reader or self.embedder
 
 
 def available(slot: str) -> dict[str, EntryPoint]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class StandIn:
             return JSONResponse(error, int(behaviour), headers)
         if behaviour == "long wait":
             return JSONResponse({"error": {"message": "busy"}}, 429, {"retry-after": "600"})
+        if reply := _embedded(request.url.path, body, behaviour):
+            return JSONResponse(reply)
         media = "application/x-ndjson" if "/api/chat" in request.url.path else "text/event-stream"
         if behaviour == "invalid":
             return Response("data: {this is no json\n\n", media_type=media)
@@ -60,6 +63,28 @@ class StandIn:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+
+def _embedded(path: str, body: dict[str, Any], behaviour: str) -> dict[str, Any] | None:
+    """Vectors of 8 numbers, not of length 1; out of order where the protocol allows it."""
+    texts = body.get("input") or [
+        one["content"]["parts"][0]["text"] for one in body.get("requests") or ()
+    ]
+    if not texts or behaviour == "invalid":
+        return None
+    if not all(text.strip() for text in texts):
+        return {"error": "empty input"}
+    size = body.get("dimensions") or (body.get("requests") or [{}])[0].get("outputDimensionality")
+    rows = [[float(zlib.crc32(f"{text}{n}".encode()) % 1000) - 500 for n in range(size or 8)]
+            for text in texts]  # fmt: skip
+    rows = rows[:-1] if behaviour == "cut" else [] if behaviour == "empty" else rows
+    if path.endswith("/embeddings"):
+        numbered = [{"object": "embedding", "index": n, "embedding": row}
+                    for n, row in enumerate(rows)]  # fmt: skip
+        return {"object": "list", "data": numbered[::-1], "usage": {"prompt_tokens": 1}}
+    if path.endswith("/api/embed"):
+        return {"model": "m", "embeddings": rows}
+    return {"embeddings": [{"values": row} for row in rows]}
 
 
 def _protocol(path: str) -> Any:

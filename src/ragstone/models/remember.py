@@ -23,6 +23,11 @@ class RememberedVectors:
         return self._embedder.name
 
     @property
+    def waits(self) -> bool:
+        """Whether embedding is to be done off the event loop."""
+        return bool(getattr(self._embedder, "waits", False))
+
+    @property
     def dimension(self) -> int:
         return self._embedder.dimension
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Failure, Pieces
+from ragstone.providers.calls import CutStreamError, Pieces
 from ragstone.providers.chat import ChatProvider, Request, provider
-from ragstone.providers.http import Endpoint
+from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.types import Usage
 
 DEFAULT_URL = "https://api.anthropic.com"
@@ -17,10 +17,9 @@ VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True)
-class AnthropicWire:
+class AnthropicWire(HttpWire):
     """`POST /v1/messages`, streamed. System text goes beside the messages, not among them."""
 
-    endpoint: Endpoint
     name: str = "anthropic"
 
     async def pieces(self, request: Request) -> Pieces:
@@ -42,12 +41,6 @@ class AnthropicWire:
         if not finished:
             raise CutStreamError
         yield Usage(read, written)
-
-    def explain(self, error: Exception) -> Failure | None:
-        return self.endpoint.explain(error)
-
-    async def aclose(self) -> None:
-        await self.endpoint.aclose()
 
 
 def _body(request: Request) -> dict[str, Any]:

@@ -32,6 +32,11 @@ class Request:
     schema: Mapping[str, Any] | None = None
 
 
+def plain_messages(request: Request) -> list[dict[str, str]]:
+    """The messages as most services take them."""
+    return [{"role": message.role, "content": message.content} for message in request.messages]
+
+
 class Wire(Protocol):
     """One service's protocol: a request to pieces of text, and at the end the tokens used."""
 

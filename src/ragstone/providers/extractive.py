@@ -49,4 +49,5 @@ def quoted(one: Candidate) -> str:
 
 
 def build(context: PartContext) -> ExtractiveProvider:
-    return ExtractiveProvider(SentenceChooser(RememberedVectors(context.embedder)))
+    embedder = RememberedVectors(context.reads_with)
+    return ExtractiveProvider(SentenceChooser(embedder, measures=context.reader is not None))

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Failure, Pieces
+from ragstone.providers.calls import CutStreamError, Pieces
 from ragstone.providers.chat import ChatProvider, Request, provider
-from ragstone.providers.http import Endpoint
+from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.types import Usage
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
 
 
 @dataclass(frozen=True, slots=True)
-class GoogleWire:
+class GoogleWire(HttpWire):
     """`POST /v1beta/models/{model}:streamGenerateContent`, as an event stream."""
 
-    endpoint: Endpoint
     name: str = "google"
 
     async def pieces(self, request: Request) -> Pieces:
@@ -39,12 +38,6 @@ class GoogleWire:
             raise CutStreamError
         if usage:
             yield usage
-
-    def explain(self, error: Exception) -> Failure | None:
-        return self.endpoint.explain(error)
-
-    async def aclose(self) -> None:
-        await self.endpoint.aclose()
 
 
 def _body(request: Request) -> dict[str, Any]:

@@ -10,13 +10,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from ragstone.providers.calls import Failure, status_failure
+import httpx
 
-if TYPE_CHECKING:
-    from httpx import AsyncClient
+from ragstone.providers.calls import Failure, status_failure
 
 _MOST_CONNECTIONS = 100
 
@@ -36,7 +35,7 @@ class Endpoint:
     name: str
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = field(
+    _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = field(
         default_factory=WeakKeyDictionary
     )
 
@@ -69,9 +68,7 @@ class Endpoint:
         if client is not None:
             await client.aclose()
 
-    def _client(self) -> AsyncClient:
-        import httpx
-
+    def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             # The policy in calls.py times everything; a second clock here would only disagree.
@@ -80,6 +77,19 @@ class Endpoint:
                 limits=httpx.Limits(max_connections=_MOST_CONNECTIONS),
             )  # fmt: skip
         return self._clients[loop]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWire:
+    """What every wire over HTTP has in common: an address, its failures, and its end."""
+
+    endpoint: Endpoint
+
+    def explain(self, error: Exception) -> Failure | None:
+        return self.endpoint.explain(error)
+
+    async def aclose(self) -> None:
+        await self.endpoint.aclose()
 
 
 def decoded(text: str) -> dict[str, Any]:

@@ -40,8 +40,13 @@ def gguf_file(name: str, directory: Path) -> Path:
 
 
 def build(context: PartContext) -> ChatProvider:
-    import xllamacpp
-
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise SettingsError(
+            "The provider 'local' needs llama.cpp, which is not installed.",
+            hint="Try: pip install 'ragstone[local]'",
+        ) from error
     settings = context.settings
     path = gguf_file(settings.provider.model or DEFAULT_MODEL, settings.data.directory / "models")
     params = xllamacpp.CommonParams()

@@ -6,25 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Failure, Pieces
-from ragstone.providers.chat import ChatProvider, Request, provider
-from ragstone.providers.http import Endpoint, StatusError, decoded
+from ragstone.providers.calls import CutStreamError, Pieces
+from ragstone.providers.chat import ChatProvider, Request, plain_messages, provider
+from ragstone.providers.http import Endpoint, HttpWire, StatusError, decoded
 from ragstone.types import Usage
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 
 
 @dataclass(frozen=True, slots=True)
-class OllamaWire:
+class OllamaWire(HttpWire):
     """`POST /api/chat`, one JSON object per line."""
 
-    endpoint: Endpoint
     name: str = "ollama"
 
     async def pieces(self, request: Request) -> Pieces:
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": plain_messages(request),
             "stream": True,
             "options": {"temperature": request.temperature, "num_predict": request.max_tokens},
         }
@@ -44,12 +43,6 @@ class OllamaWire:
                 yield Usage(event.get("prompt_eval_count", 0), event.get("eval_count", 0))
         if not finished:
             raise CutStreamError
-
-    def explain(self, error: Exception) -> Failure | None:
-        return self.endpoint.explain(error)
-
-    async def aclose(self) -> None:
-        await self.endpoint.aclose()
 
 
 def build(context: PartContext) -> ChatProvider:

@@ -6,25 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Failure, Pieces
-from ragstone.providers.chat import ChatProvider, Request, provider
-from ragstone.providers.http import Endpoint
+from ragstone.providers.calls import CutStreamError, Pieces
+from ragstone.providers.chat import ChatProvider, Request, plain_messages, provider
+from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.types import Usage
 
 DEFAULT_URL = "https://api.openai.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIWire:
+class OpenAIWire(HttpWire):
     """`POST /chat/completions`, streamed."""
 
-    endpoint: Endpoint
     name: str = "openai"
 
     async def pieces(self, request: Request) -> Pieces:
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": plain_messages(request),
             "temperature": request.temperature,
             "max_tokens": request.max_tokens,
             "stream": True,
@@ -43,12 +42,6 @@ class OpenAIWire:
                 yield Usage(usage["prompt_tokens"], usage["completion_tokens"])
         if not finished:
             raise CutStreamError
-
-    def explain(self, error: Exception) -> Failure | None:
-        return self.endpoint.explain(error)
-
-    async def aclose(self) -> None:
-        await self.endpoint.aclose()
 
 
 def build(context: PartContext) -> ChatProvider:

@@ -37,23 +37,24 @@ def assemble(
 def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder) -> Pipeline:
     settings = context.settings
     recent = RememberedVectors(context.embedder)
+    reading = recent if context.reader is None else RememberedVectors(context.reader)
     quoting: Provider = (
         provider if provider.name == "extractive" else find("provider", "extractive")(context)
     )
     hybrid = HybridRetriever(catalog, context.index, recent, settings.retrieve, ladder)
     ground = settings.ground
     return Pipeline(
-        understander=_understander(context, recent, provider, ladder),
+        understander=_understander(context, reading, provider, ladder),
         retriever=_service(context) or hybrid,
         sequential=SequentialRetriever(
             catalog, context.embedder, hybrid, ground.max_context_tokens
         ),
         refiners=_refiners(replace(context, provider=provider), catalog),
-        context=ContextBuilder(recent, ground, catalog),
+        context=ContextBuilder(reading, ground, catalog),
         # One chooser for both: what was chosen when the evidence was graded is quoted.
-        chooser=getattr(quoting, "chooser", None) or SentenceChooser(recent),
-        generator=Generator(provider, None if quoting is provider else quoting, ladder, recent),
-        concluder=Concluder(recent, _chat(provider), ladder, settings.provider.timeout_s),
+        chooser=getattr(quoting, "chooser", None) or SentenceChooser(reading),
+        generator=Generator(provider, None if quoting is provider else quoting, ladder, reading),
+        concluder=Concluder(reading, _chat(provider), ladder, settings.provider.timeout_s),
         ladder=ladder,
         conflict_notice=settings.check.conflict_notice,
         hold_unverified=settings.check.hold_unverified,
@@ -92,7 +93,7 @@ def _understander(
     @cache
     def exemplars() -> Exemplars:
         return load_exemplars(
-            context.embedder,
+            context.reads_with,
             own_file=settings.understand.exemplars,
             cache=settings.data.directory / "cache",
         )

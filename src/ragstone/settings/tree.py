@@ -100,6 +100,31 @@ class IngestSettings(Section):
     )
 
 
+class EmbedSettings(Section):
+    name: str = _setting(
+        "builtin",
+        "What makes vectors of texts: builtin, openai, google, ollama, fastembed or "
+        "sentence-transformers.",
+        "EMBEDDING_PROVIDER",
+    )
+    model: str = _setting(
+        "", "Its model, or the folder of one; empty is the usual one.", "EMBEDDING_MODEL"
+    )
+    base_url: str = _setting("", "Its address, for servers of one's own.", "EMBEDDING_BASE_URL")
+    api_key: SecretStr = _setting(
+        SecretStr(""), "Its key; empty is that of the provider of the same name.",
+        "EMBEDDING_API_KEY",
+    )  # fmt: skip
+    dimension: int = _setting(
+        0, "Length of the vectors, where the model offers several; 0 is its own.",
+        "EMBEDDING_DIMENSION", ge=0, le=65_536,
+    )  # fmt: skip
+    batch: int = _setting(64, "Most texts of one call.", ge=1, le=2048)
+
+    def key(self, other: str) -> str:
+        return self.api_key.get_secret_value() or other
+
+
 class UnderstandSettings(Section):
     min_chars: int = _setting(3, "Fewest characters of a question after trimming.", ge=1, le=100)
     max_chars: int = _setting(1000, "Most characters of a question.", ge=10, le=100_000)
@@ -339,6 +364,7 @@ class Settings(Section):
     data: DataSettings = DataSettings()
     index: IndexSettings = IndexSettings()
     ingest: IngestSettings = IngestSettings()
+    embed: EmbedSettings = EmbedSettings()
     understand: UnderstandSettings = UnderstandSettings()
     retrieve: RetrieveSettings = RetrieveSettings()
     refine: RefineSettings = RefineSettings()

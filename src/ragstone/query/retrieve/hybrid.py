@@ -6,6 +6,7 @@ each is searched like the question itself and all lists are fused.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -48,7 +49,10 @@ class HybridRetriever:
 
     async def retrieve(self, query: Query, trace: Trace) -> Hits:
         within = self.catalog.keys_within(query)
-        lists = self._embedded(query, trace)
+        if getattr(self.embedder, "waits", False):  # a service, or a model that takes its time
+            lists = await asyncio.to_thread(self._embedded, query, trace)
+        else:
+            lists = self._embedded(query, trace)
         self._search_dense(query, lists, within, trace)
         keyword_works = self._search_keywords(query, lists, within, trace)
         with trace.span("fuse") as span:

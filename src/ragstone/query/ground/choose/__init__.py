@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ragstone.query.ground.choose.features import (
+    SOURCES_READ,
     Candidate,
     candidates,
     cheap_features,
@@ -44,17 +45,34 @@ class SentenceChooser:
 
     embedder: Embedder
     weights: Weights = field(default_factory=shipped_weights)
+    measures: bool = False
+    """Whether to measure the similarity of the sources itself: another model found them, and the
+    weights know only this one's similarities."""
     _kept: OrderedDict[tuple[str, ...], Choice] = field(default_factory=OrderedDict)
 
     def choose(self, question: str, sources: Sequence[Source]) -> Choice:
         key = (question, *(f"{source.hit.chunk.id}\0{source.text}" for source in sources))
         choice = self._kept.get(key)
         if choice is None:
+            if self.measures:
+                sources = measured(question, sources, self.embedder)
             choice = choose(question, sources, self.embedder, self.weights)
             self._kept[key] = choice
             while len(self._kept) > _CHOICES_KEPT:
                 self._kept.popitem(last=False)
         return choice
+
+
+def measured(question: str, sources: Sequence[Source], embedder: Embedder) -> list[Source]:
+    """The sources with similarities by this embedder; those that are not read keep theirs."""
+    read = sources[:SOURCES_READ]
+    vectors = embedder.embed([question, *(s.hit.chunk.contextual_text for s in read)])
+    cosines = (vectors[1:] @ vectors[0]).tolist()
+    found = [
+        replace(source, hit=source.hit.judged(similarity=cosine))
+        for source, cosine in zip(read, cosines, strict=True)
+    ]
+    return [*found, *sources[SOURCES_READ:]]
 
 
 def choose(

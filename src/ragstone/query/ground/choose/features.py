@@ -24,7 +24,7 @@ from ragstone.stages import Embedder, Vectors
 from ragstone.stores.analyze import STOP_WORDS, terms
 from ragstone.types import Source
 
-_SOURCES_READ = 6
+SOURCES_READ = 6
 _FEWEST_WORDS = 2
 _ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
 _WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
@@ -82,7 +82,7 @@ def candidates(question: str, sources: Sequence[Source]) -> list[Candidate]:
     found: list[Candidate] = []
     seen: set[str] = set()
     asked = set(terms(question))
-    for source in sources[:_SOURCES_READ]:
+    for source in sources[:SOURCES_READ]:
         for candidate in _of_source(source):
             key = " ".join(candidate.text.split()).casefold()
             # A line that speaks to a model is no answer to a reader.

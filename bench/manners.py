@@ -1,0 +1,58 @@
+"""Three models with bad manners, behind a real HTTP server that speaks OpenAI's protocol.
+
+They know the answer to each sample question (the sentence that holds it) and say it; one never
+cites, one cites at random, one invents sources.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MANNERS = ("never cites", "cites at random", "invents sources")
+
+
+def _marker(manner: str, chance: random.Random) -> str:
+    if manner == "cites at random":
+        return f" [Source {chance.randint(1, 10)}]"
+    return f" [Source {chance.randint(40, 900)}]" if manner == "invents sources" else ""
+
+
+@contextmanager
+def served(manner: str, sayings: Mapping[str, list[str]]) -> Iterator[str]:
+    """The address of a model that says `sayings[question]`, sentence by sentence."""
+    chance = random.Random(11)
+
+    class Model(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            question = body["messages"][-1]["content"]
+            said = sayings.get(question, ["I cannot say."])
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            for sentence in said:
+                self._event({"content": f"{sentence}{_marker(manner, chance)} "})
+            self._event({}, "stop")
+            self.wfile.write(b"data: [DONE]\n\n")
+
+        def _event(self, delta: dict[str, str], finish: str | None = None) -> None:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
+            self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the benchmark prints its own lines."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
