@@ -19,6 +19,7 @@ from ragstone.cli import (
     history,
     ingest,
     keys,
+    mcp,
     models,
     search,
     serve,
@@ -50,6 +51,7 @@ app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
 app.command("serve")(serve.serve)
 app.add_typer(keys.app, name="keys")
+app.command("mcp")(mcp.mcp)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
 app.add_typer(models.app, name="models")

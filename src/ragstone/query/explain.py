@@ -37,26 +37,9 @@ class Explainer:
     options: RetrieveSettings
 
     def explain(self, query: Query, waterfall: Mapping[str, Any], chunk_id: str) -> Explanation:
-        chunk = self._chunk(query, chunk_id)
+        chunk = find_chunk(self.catalog, query.collection, chunk_id)
         steps = [self._with_score(query, chunk, step) for step in explain(waterfall, chunk.key)]
         return Explanation(chunk, tuple(steps), self._verdict(query, chunk, steps))
-
-    def _chunk(self, query: Query, chunk_id: str) -> Chunk:
-        document_id, _, index = chunk_id.rpartition(":")
-        asked = Query(id="", text="", collection=query.collection, document_ids=(document_id,))
-        within = self.catalog.keys_within(asked)
-        keys = [key for keys in (within.ranges if within else ()) for key in keys]
-        found = [
-            chunk
-            for chunk in self.catalog.chunks(keys).values()
-            if index.isdigit() and chunk.index == int(index)
-        ]
-        if not found:
-            raise NotFoundError(
-                f"There is no chunk '{chunk_id}' in the collection '{query.collection}'.",
-                hint="A chunk's id is DOCUMENT:INDEX, as `ragstone search` prints it.",
-            )
-        return found[0]
 
     def _with_score(self, query: Query, chunk: Chunk, step: Step) -> Step:
         """What a search that did not list the chunk would have said of it."""
@@ -88,3 +71,18 @@ class Explainer:
             return "No search listed it."
         last = steps[-1]
         return f"Returned, rank {last.rank}." if last.rank else "Returned."
+
+
+def find_chunk(catalog: Catalog, collection: str, chunk_id: str) -> Chunk:
+    """A chunk by its id, DOCUMENT:INDEX, if it is in that collection."""
+    document_id, _, index = chunk_id.rpartition(":")
+    asked = Query(id="", text="", collection=collection, document_ids=(document_id,))
+    within = catalog.keys_within(asked)
+    keys = [key for keys in (within.ranges if within else ()) for key in keys]
+    for chunk in catalog.chunks(keys).values():
+        if chunk.document_id == document_id and str(chunk.index) == index:
+            return chunk
+    raise NotFoundError(
+        f"There is no chunk '{chunk_id}' in the collection '{collection}'.",
+        hint="A chunk's id is DOCUMENT:INDEX, as `ragstone search` prints it.",
+    )

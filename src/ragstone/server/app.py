@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
+from starlette.routing import Route
 
 from ragstone import __version__
 from ragstone.engine import Engine
@@ -41,6 +43,9 @@ from ragstone.server.routes import (
 from ragstone.settings import Setting
 from ragstone.stores.keys import KeyRing
 
+if TYPE_CHECKING:
+    from ragstone.server.mcp import HttpDoor
+
 # Doors that write answers: they ask who is there, and only so many answers are written at once.
 ANSWERING = (query, check, api_chat, chat_room, openai)
 # Doors that ask who is there. A new one belongs here; those below are open to everybody.
@@ -60,11 +65,13 @@ def create_app(
     key must be for one of these names.
     """
 
+    assistants = _assistants(engine)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         forgetting = asyncio.create_task(forget_in_time(engine))
         try:
-            async with engine:
+            async with engine, assistants.running() if assistants else nullcontext():
                 yield
         finally:
             forgetting.cancel()
@@ -89,6 +96,8 @@ def create_app(
         app.include_router(door.router, dependencies=[Depends(caller_of)])
     for door in OPEN:
         app.include_router(door.router)
+    if assistants:
+        app.router.routes.append(Route("/mcp", assistants, methods=["GET", "POST", "DELETE"]))
     errors.install(app)
     # The last one added is the first that a request meets.
     app.add_middleware(
@@ -102,3 +111,12 @@ def create_app(
         app.add_middleware(KnownHosts, hosts=only_hosts)
     app.add_middleware(Observed)
     return app
+
+
+def _assistants(engine: Engine) -> HttpDoor | None:
+    """The door for assistants, where `ragstone[mcp]` is installed."""
+    try:
+        from ragstone.server.mcp import HttpDoor
+    except ImportError:
+        return None
+    return HttpDoor(engine)

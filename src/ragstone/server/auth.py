@@ -93,13 +93,25 @@ async def caller_of(
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     header: Annotated[str | None, Depends(_header)],
 ) -> Caller:
+    """The two headers stand here for the OpenAPI's sake; `admitted_request` reads them itself."""
+    return await admitted_request(request)
+
+
+async def admitted_request(request: Request) -> Caller:
+    """Who sent a request, counted against their limit, or a refusal."""
     keys: KeyRing = request.app.state.keys
-    secret = bearer.credentials if bearer else header
-    caller = admitted(keys, secret) if keys.any() else LOCAL
     rates: Rates = request.app.state.rates
+    caller = admitted(keys, _secret(request)) if keys.any() else LOCAL
     await rates.spend_key(caller.key_id)
     request.state.caller = caller
     return caller
+
+
+def _secret(request: Request) -> str | None:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    return request.headers.get("x-api-key")
 
 
 def admitted(keys: KeyRing, secret: str | None) -> Caller:

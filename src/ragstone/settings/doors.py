@@ -65,3 +65,8 @@ class ServerSettings(Section):
     shutdown_grace_s: int = setting(
         30, "Time that running answers have to end when the server stops.", ge=0, le=3600
     )
+    mcp_key: SecretStr = setting(
+        SecretStr(""),
+        "Key with which `ragstone mcp` acts over standard input and output.",
+        "RAGSTONE_MCP_KEY",
+    )

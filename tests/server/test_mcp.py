@@ -1,0 +1,117 @@
+"""The official MCP client talks to Ragstone over stdio and over HTTP, and keys hold there too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from ragstone.engine import Engine
+from ragstone.stores.keys import KeyRing
+from ragstone.testing import HashEmbedder
+
+from ..cli.run import environment, run
+from ..conftest import settings_in
+from .conftest import serve
+
+
+async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
+    """The reply of a tool: exactly one item, of type text, that holds JSON."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    (item,) = result.content
+    assert item.type == "text"
+    return dict(json.loads(item.text))
+
+
+async def refused(client: Client, tool: str, **arguments: str) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    return str(result.content[0].text)
+
+
+async def test_an_assistant_searches_fetches_and_asks_over_stdio(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("# Gate\n\nThe gate of the observatory is painted green.\n")
+    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data"],
+        env=environment(), cwd=tmp_path,
+    )  # fmt: skip
+    async with Client(server) as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert tools == {"search", "fetch", "ask"}
+        found = await called(client, "search", query="colour of the gate")
+        assert set(found) == {"results"}
+        first = found["results"][0]
+        assert set(first) == {"id", "title", "url"}
+        item = await called(client, "fetch", id=first["id"])
+        assert set(item) == {"id", "title", "text", "url", "metadata"}
+        assert "painted green" in item["text"]
+        whole = await called(client, "fetch", id=item["metadata"]["document_id"])
+        assert whole["text"].startswith("# Gate")
+        answer = await called(client, "ask", question="What colour is the gate?")
+        assert "green" in answer["answer"]
+        assert answer["citations"][0]["title"] == "gate.md"
+        assert "no chunk" in await refused(client, "fetch", id=f"{item['id']}9")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Engine]]:
+    folder = tmp_path_factory.mktemp("assistants")
+    engine = Engine(settings_in(folder / "data"), embedder=HashEmbedder())
+    for name in ("alpha", "beta"):
+        (folder / f"{name}.txt").write_text(f"The code of {name} is 8812.")
+        asyncio.run(engine.ingest([folder / f"{name}.txt"], collection=name))
+    for address in serve(engine):
+        yield address, engine
+
+
+def keyed(engine: Engine, *collections: str) -> str:
+    ring = KeyRing(engine.catalog)
+    return ring.create("ann", role="reader", collections=collections, expires_in_s=None)[0]
+
+
+async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:
+    address, engine = house
+    hidden = engine.documents("beta")[0].id
+    headers = {"Authorization": f"Bearer {keyed(engine, 'alpha')}"}
+    async with create_mcp_http_client(headers=headers) as http:
+        async with Client(streamable_http_client(f"{address}/mcp", http_client=http)) as client:
+            found = await called(client, "search", query="What is the code?")
+            assert {result["title"] for result in found["results"]} == {"alpha.txt"}
+            assert found["results"][0]["url"].startswith(address)
+            for wanted in (hidden, f"{hidden}:0"):
+                assert "8812" not in await refused(client, "fetch", id=wanted)
+            answer = await called(client, "ask", question="What is the code of beta?")
+            assert "beta" not in json.dumps(answer["citations"])
+        other = streamable_http_client(f"{address}/mcp?collection=beta", http_client=http)
+        async with Client(other) as client:
+            for tool, argument in (("search", "query"), ("ask", "question")):
+                said = await refused(client, tool, **{argument: "What is the code?"})
+                assert "may not read" in said
+
+
+def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]) -> None:
+    address, engine = house
+    keyed(engine, "alpha")
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    reply = httpx.post(f"{address}/mcp", json=asked, headers=headers)
+    assert reply.status_code == 401
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) -> None:
+    assert run("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
+    done = run("mcp", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "wants a key" in done.stderr
