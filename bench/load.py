@@ -1,0 +1,360 @@
+"""Load over real connections: how many answers per second, how late, with how much memory.
+
+    python bench/load_store.py bench/cache/store-50k                     once
+    python bench/load.py bench/cache/store-50k --seconds 300 --parts hello extractive model streams
+
+Every part runs `ragstone serve --workers N` as a person would, and clients in processes of their
+own that keep their connections open and ask one question after the other, each different:
+  hello       a bare FastAPI application, the yardstick
+  extractive  answers quoted from the documents; `--again` asks a hundred questions in turn, which
+              shows the cache
+  model       a stand-in model that answers after 2 s: all of the rest of the time is ours
+  streams     200 streams at once: how long a token takes from the model to the client
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+MODEL_SECONDS = 2.0
+TOKENS, TOKEN_SECONDS = 40, 0.1
+
+
+# ---- clients -------------------------------------------------------------------------------
+
+
+async def _request(reader: Any, writer: Any, head: bytes, body: bytes) -> tuple[int, bytes]:
+    writer.write(head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    answer = await reader.readuntil(b"\r\n\r\n")
+    lower = answer.lower()
+    at = lower.index(b"content-length:")
+    length = int(lower[at + 15 : lower.index(b"\r\n", at)])
+    return int(answer[9:12]), await reader.readexactly(length)
+
+
+async def _asking(port: int, path: str, questions: list[str], until: float, out: dict) -> None:
+    method = "GET" if path == "/" else "POST"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+    ).encode()
+    at = 0
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    except OSError as error:
+        out["errors"].append(repr(error))
+        return
+    while time.time() < until:
+        body = (
+            b"" if path == "/" else json.dumps({"query": questions[at % len(questions)]}).encode()
+        )
+        at += 1
+        begun = time.perf_counter()
+        try:
+            status, content = await _request(reader, writer, head, body)
+        except (OSError, EOFError, ValueError) as error:
+            out["errors"].append(repr(error))
+            return
+        if status != 200:
+            out["errors"].append(f"{status} {content[:200]!r}")
+        out["seconds"].append(time.perf_counter() - begun)
+        out["ended"].append(time.time())
+    writer.close()
+
+
+async def _streaming(port: int, question: str, out: dict) -> None:
+    body = json.dumps({"query": question}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    writer.write(
+        f"POST /v1/query HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    while line := await reader.readline():
+        if line.startswith(b"data:") and b'"token"' in line:
+            now = time.time()
+            for word in json.loads(line[5:])["content"].split():
+                if word.startswith("t="):
+                    out["delays"].append(now - float(word[2:]))
+        elif line.startswith(b"data:") and b'"done"' in line:
+            out["done"] += 1
+            break
+    writer.close()
+
+
+def client(
+    kind: str, port: int, questions: list[str], connections: int, until: float, pipe: Any
+) -> None:
+    out: dict[str, Any] = {"seconds": [], "ended": [], "errors": [], "delays": [], "done": 0}
+
+    async def run() -> None:
+        if kind == "streams":
+            jobs = [_streaming(port, questions[i], out) for i in range(connections)]
+        else:
+            path = "/" if kind == "hello" else "/v1/query"
+            share = max(1, len(questions) // connections)
+            jobs = [
+                _asking(port, path, questions[i * share : (i + 1) * share] or questions, until, out)
+                for i in range(connections)
+            ]
+        results = await asyncio.gather(*jobs, return_exceptions=True)
+        out["errors"] += [repr(r) for r in results if isinstance(r, BaseException)]
+
+    asyncio.run(run())
+    pipe.send(out)
+
+
+def drive(kind: str, port: int, questions: list[str], connections: int, until: float) -> dict:
+    """Two processes of clients, so that one core's worth of client is not the limit."""
+    parts, half = [], connections // 2
+    for number in range(2):
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        mine = questions[number::2]
+        process = multiprocessing.Process(
+            target=client, args=(kind, port, mine, half, until, theirs)
+        )
+        process.start()
+        parts.append((process, ours))
+    outs = []
+    for process, pipe in parts:
+        outs.append(pipe.recv())
+        process.join()
+    return {
+        "seconds": sorted(s for out in outs for s in out["seconds"]),
+        "ended": [e for out in outs for e in out["ended"]],
+        "errors": [e for out in outs for e in out["errors"]],
+        "delays": sorted(d for out in outs for d in out["delays"]),
+        "done": sum(out["done"] for out in outs),
+    }
+
+
+# ---- servers -------------------------------------------------------------------------------
+
+
+def hello() -> Any:
+    from fastapi import FastAPI
+
+    app = FastAPI()
+
+    @app.get("/")
+    async def root() -> dict[str, str]:
+        return {"message": "Hello"}
+
+    return app
+
+
+async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
+    """An OpenAI-compatible server: waits, then answers; or sends a token every 100 ms."""
+    try:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            lower = head.lower()
+            at = lower.index(b"content-length:") + 15
+            await reader.readexactly(int(lower[at : lower.index(b"\r\n", at)]))
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            if streams:
+                for _ in range(TOKENS):
+                    await asyncio.sleep(TOKEN_SECONDS)
+                    _send(writer, f"t={time.time():.4f} ")
+            else:
+                await asyncio.sleep(MODEL_SECONDS)
+                _send(writer, "The documents say so [Source 1].")
+            data = b"data: [DONE]\n\n"
+            writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n")
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
+        writer.close()
+
+
+def _send(writer: Any, text: str) -> None:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    data = f"data: {json.dumps({**body, 'choices': [choice]})}\n\n".encode()
+    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+
+def model_process(port: int, streams: bool) -> None:
+    async def run() -> None:
+        server = await asyncio.start_server(
+            lambda r, w: _model(r, w, streams=streams), "127.0.0.1", port, backlog=4096
+        )
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def process(command: list[str], port: int, path: str, log: Path) -> Any:
+    with log.open("wb") as out:
+        running = subprocess.Popen(
+            command, stderr=out, stdout=out, env=ENVIRONMENT, cwd=HERE, process_group=0
+        )
+        try:
+            for _ in range(600):
+                try:
+                    with socket.create_connection(("127.0.0.1", port), 1) as probe:
+                        probe.sendall(f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                        if probe.recv(12).endswith(b"200"):
+                            break
+                except OSError:
+                    pass
+                time.sleep(0.2)
+            yield running
+        finally:
+            running.terminate()
+            running.wait(90)
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process and its children."""
+    total, pids = 0.0, [pid]
+    while pids:
+        one = pids.pop()
+        try:
+            status = Path(f"/proc/{one}/status").read_text()
+            pids += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
+        except OSError:
+            continue
+        total += next(
+            (int(line.split()[1]) / 1000 for line in status.splitlines() if line[:6] == "VmRSS:"), 0
+        )
+    return total
+
+
+# ---- the run -------------------------------------------------------------------------------
+
+
+def figures(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
+    took = out["seconds"]
+    if not took:
+        return {"requests": 0, "errors": len(out["errors"]), "first_error": out["errors"][:1]}
+
+    def share(q: float) -> float:
+        return round(took[min(len(took) - 1, int(q * len(took)))] - less, 3)
+
+    return {
+        "requests": len(took),
+        "per_second": round(len(took) / seconds, 1),
+        "p50_s": share(0.5),
+        "p95_s": share(0.95),
+        "p99_s": share(0.99),
+        "errors": len(out["errors"]),
+        "first_error": out["errors"][:1],
+    }
+
+
+def ragstone(store: Path, port: int, workers: int, *flags: str) -> list[str]:
+    common = [
+        "-d", str(store.resolve()), "--port", str(port), "--workers", str(workers),
+        "-s", "observe.log_level=warning",
+    ]  # fmt: skip
+    return [sys.executable, "-m", "ragstone", "serve", *common, *flags]
+
+
+def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> dict[str, Any]:
+    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="ragstone-load-"))
+    log = folder / "server.log"
+    if kind == "hello":
+        command = [
+            sys.executable, "-m", "uvicorn", "load:hello", "--factory", "--port", str(port),
+            "--workers", str(arguments.workers), "--log-level", "warning", "--no-access-log",
+            "--backlog", "4096",
+        ]  # fmt: skip
+        with process(command, port, "/", log):
+            seconds = min(arguments.seconds, 30)
+            out = drive("hello", port, ["x"], arguments.connections, time.time() + seconds)
+            return figures(out, seconds)
+    flags: list[str] = list(arguments.flags)
+    if kind in ("model", "streams"):
+        model_port = free_port()
+        model = multiprocessing.Process(
+            target=model_process, args=(model_port, kind == "streams"), daemon=True
+        )
+        model.start()
+        for name, value in {
+            "provider.name": "openai", "provider.base_url": f"http://127.0.0.1:{model_port}/v1",
+            "provider.openai_api_key": "none", "understand.expand": "off",
+            "check.max_iterations": "0",
+        }.items():  # fmt: skip
+            flags += ["-s", f"{name}={value}"]
+    with process(
+        ragstone(arguments.store, port, arguments.workers, *flags), port, "/readyz", log
+    ) as running:
+        drive("warm", port, questions[-64:], 16, time.time() + 5)
+        if kind == "streams":
+            out = drive("streams", port, questions, arguments.streams, 0)
+            delays = out["delays"]
+            return {
+                "streams": out["done"], "tokens": len(delays), "errors": len(out["errors"]),
+                "first_error": out["errors"][:1],
+                "delay_p50_ms": round(1000 * delays[len(delays) // 2], 1) if delays else None,
+                "delay_p95_ms": round(1000 * delays[int(len(delays) * 0.95)]) if delays else None,
+                "delay_max_ms": round(1000 * delays[-1], 1) if delays else None,
+            }  # fmt: skip
+        asked = questions[:100] if arguments.again else questions
+        memory = multiprocessing.Manager().list()
+        watcher = multiprocessing.Process(target=_watch, args=(running.pid, memory), daemon=True)
+        watcher.start()
+        end = time.time() + arguments.seconds
+        out = drive(kind, port, asked, arguments.connections, end)
+        watcher.terminate()
+        less = MODEL_SECONDS if kind == "model" else 0.0
+        found = figures(out, time.time() - (end - arguments.seconds), less=less)
+        found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 10)]]
+        return found
+
+
+def _watch(pid: int, memory: Any) -> None:
+    while True:
+        memory.append(memory_mb(pid))
+        time.sleep(2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--parts", nargs="+", default=["hello", "extractive", "model", "streams"])
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="a hundred questions in turn")
+    parser.add_argument("--flags", nargs="*", default=[], help="passed on to ragstone serve")
+    arguments = parser.parse_args()
+    questions = json.loads((arguments.store / "questions.json").read_text("utf-8"))
+    results: dict[str, Any] = {}
+    for kind in arguments.parts:
+        results[kind] = run_part(kind, arguments, questions)
+        print(kind, json.dumps(results[kind]), flush=True)
+    if "hello" in results:
+        for kind in set(results) & {"extractive"}:
+            share = results[kind].get("per_second", 0) / results["hello"]["per_second"]
+            print(f"{kind}: {share:.1%} of hello", flush=True)
+    (HERE / "out").mkdir(exist_ok=True)
+    (HERE / "out" / "load.json").write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Ragstone's search inside other frameworks; each adapter needs its own extra."""

@@ -1,0 +1,32 @@
+"""LangChain's own calls reach Ragstone's search."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragstone.engine import Engine
+
+pytest.importorskip("langchain_core")
+
+from ragstone.adapters.langchain import RagstoneRetriever
+
+QUESTION = "What interest is charged on rent that arrives late?"
+
+
+def test_a_chain_gets_documents_with_their_place(sample_engine: Engine) -> None:
+    retriever = RagstoneRetriever(engine=sample_engine, top_k=3)
+    documents = retriever.invoke(QUESTION)
+    assert len(documents) == 3
+    first = documents[0]
+    text = sample_engine.catalog.document(first.metadata["document_id"]).text
+    assert text[first.metadata["start"] : first.metadata["end"]] == first.page_content
+    assert first.id == first.metadata["chunk_id"]
+    chain = retriever | (lambda found: [document.page_content for document in found])
+    assert chain.invoke(QUESTION)[0] == first.page_content
+
+
+async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
+    retriever = RagstoneRetriever(engine=sample_engine, top_k=2, method="keyword")
+    found = [document.id for document in await retriever.ainvoke(QUESTION)]
+    hits = await sample_engine.search(QUESTION, top_k=2, method="keyword")
+    assert found == [hit.chunk.id for hit in hits]

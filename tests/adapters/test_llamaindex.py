@@ -1,0 +1,29 @@
+"""LlamaIndex's own calls reach Ragstone's search."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragstone.engine import Engine
+
+pytest.importorskip("llama_index.core")
+
+from ragstone.adapters.llamaindex import RagstoneRetriever
+
+QUESTION = "What interest is charged on rent that arrives late?"
+
+
+def test_a_query_engine_gets_nodes_with_scores(sample_engine: Engine) -> None:
+    nodes = RagstoneRetriever(sample_engine, top_k=3).retrieve(QUESTION)
+    assert len(nodes) == 3
+    first = nodes[0]
+    text = sample_engine.catalog.document(first.metadata["document_id"]).text
+    assert text[first.metadata["start"] : first.metadata["end"]] == first.text
+    assert first.score == first.metadata["score"]
+
+
+async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
+    retriever = RagstoneRetriever(sample_engine, top_k=2, collection="default")
+    found = [node.node.node_id for node in await retriever.aretrieve(QUESTION)]
+    hits = await sample_engine.search(QUESTION, top_k=2)
+    assert found == [hit.chunk.id for hit in hits]
