@@ -21,8 +21,9 @@ SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
 
 def settings_in(directory: Path, **flags: object) -> Settings:
-    """Settings that nothing outside the test can change."""
-    return load_settings(flags={"data.directory": directory, **flags}, environ={}).settings
+    """Settings that nothing outside the test can change. Every question is answered anew."""
+    flags = {"data.directory": directory, "data.answer_cache": 0, **flags}
+    return load_settings(flags=flags, environ={}).settings
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -22,6 +23,8 @@ from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
 from ragstone.ingest.uploads import Upload, UploadDesk, fail_interrupted, still_there
 from ragstone.ingest.write import bring_up_to_date
+from ragstone.models.batch import QuestionBatcher
+from ragstone.models.remember import remembered
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
 from ragstone.query.check.review import grounding
@@ -31,9 +34,12 @@ from ragstone.query.ladder import Ladder
 from ragstone.query.options import QueryOptions, build_query, check_collection
 from ragstone.query.plain import plain_chat
 from ragstone.query.remember import Memory
+from ragstone.query.repeat import RepeatedAnswers, replay
 from ragstone.settings import Settings, load_settings
 from ragstone.stages import Catalog, Chat, Embedder, Index, IntakeRecords, Provider
+from ragstone.stores import journal
 from ragstone.stores.collections import CollectionInfo, SqlCollections
+from ragstone.stores.desk import JournalDesk
 from ragstone.stores.files import prepare
 from ragstone.stores.originals import Originals
 from ragstone.trace import Trace
@@ -80,14 +86,23 @@ class Engine:
         self.index: Index = index or find("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
         )
+        memory = remembered(self.embedder)
+        self._together = QuestionBatcher(memory)
         context = PartContext(
-            self.settings, self.embedder, self.index,
+            self.settings, memory, self.index,
             # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader=None if embedder or self.settings.embed.name == "builtin" else _shipped(),
+            reader=(
+                None if embedder or self.settings.embed.name == "builtin"
+                else remembered(_shipped())
+            ),
         )  # fmt: skip
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
+        self._repeated = RepeatedAnswers(
+            self.catalog, self.provider, most=self.settings.data.answer_cache
+        )
+        self._desk = JournalDesk(self.catalog)
         self.history = History(self.catalog, self.settings.journal)
         chat = self.provider if isinstance(self.provider, Chat) else None
         self.memory = Memory(
@@ -124,8 +139,18 @@ class Engine:
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         query = await self._with_history(query, options, trace)
+        version = self._repeated.version(query)
+        known = self._repeated.find(query, version)
+        if known is not None:
+            for event in replay(query, known, trace):
+                if isinstance(event, Finished):
+                    await self._remember(event.answer, options)
+                yield event
+            return
+        await self._together.embed(query.text)
         async for event in self._pipeline.answer(query, trace):
             if isinstance(event, Finished):
+                self._repeated.keep(query, version, event.answer)
                 await self._remember(event.answer, options)
             yield event
 
@@ -167,10 +192,14 @@ class Engine:
     async def _remember(self, answer: Answer, options: QueryOptions) -> None:
         """Into the journal, as far as it may know, and into the session, if there is one."""
         owner, session_id = options.get("owner") or LOCAL_OWNER, options.get("session_id")
-        await asyncio.to_thread(
-            self.catalog.record, answer, query_log=self.settings.journal.query_log,
-            owner=owner, session_id=session_id, upload_id=options.get("upload_id"),
-        )  # fmt: skip
+        log = self.settings.journal.query_log
+        if log != "off":
+            await self._desk.write(
+                partial(
+                    journal.record, answer=answer, query_log=log, owner=owner,
+                    session_id=session_id, upload_id=options.get("upload_id"),
+                )
+            )  # fmt: skip
         if session_id:
             await self.memory.keep(owner, session_id, answer)
         for watcher in Trace.watchers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import sentencex
 
@@ -18,6 +19,12 @@ _BREAK = re.compile(
 
 def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
     """The span of every sentence, without the white space around it, in order."""
+    return list(_sentence_spans(text, language))
+
+
+# Answering, citing and checking cut the same passages, one question after the other.
+@lru_cache(maxsize=8_192)
+def _sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     begin = 0
     for end in [*(match.end() for match in _BREAK.finditer(text)), len(text)]:
@@ -26,7 +33,7 @@ def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
             if span[0] < span[1]:
                 spans.append(span)
         begin = end
-    return spans
+    return tuple(spans)
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -9,14 +10,17 @@ import numpy as np
 
 from ragstone.stages import Embedder, Vectors
 
+_MOST_TEXTS = 8_192
+
 
 class RememberedVectors:
     """An embedder in front of another that keeps the `most` recent vectors."""
 
-    def __init__(self, embedder: Embedder, *, most: int = 20_000) -> None:
+    def __init__(self, embedder: Embedder, *, most: int = 40_000) -> None:
         self._embedder = embedder
         self._most = most
         self._vectors: OrderedDict[str, Vectors] = OrderedDict()
+        self._starts: OrderedDict[str, Sequence[int]] = OrderedDict()
 
     @property
     def name(self) -> str:
@@ -36,15 +40,32 @@ class RememberedVectors:
         return self._embedder.max_tokens
 
     def token_starts(self, text: str) -> Sequence[int]:
-        return self._embedder.token_starts(text)
+        """Counted once for each passage: every prompt measures the passages it holds."""
+        starts = self._starts.get(text)
+        if starts is None:
+            starts = self._starts[text] = array("I", self._embedder.token_starts(text))
+            if len(self._starts) > _MOST_TEXTS:
+                self._starts.popitem(last=False)
+        return starts
+
+    def knows(self, text: str) -> bool:
+        return text in self._vectors
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         known = {text: self._vectors[text] for text in texts if text in self._vectors}
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, self._embedder.embed(new), strict=True))
+        if new:
+            known.update(zip(new, self._embedder.embed(new), strict=True))
         for text in dict.fromkeys(texts):
             self._vectors[text] = known[text]
             self._vectors.move_to_end(text)
         while len(self._vectors) > self._most:
             self._vectors.popitem(last=False)
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
         return np.array([known[text] for text in texts], dtype=np.float32)
+
+
+def remembered(embedder: Embedder) -> RememberedVectors:
+    """The embedder itself if it remembers already: one memory serves all parts of a pipeline."""
+    return embedder if isinstance(embedder, RememberedVectors) else RememberedVectors(embedder)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ragstone.models.remember import RememberedVectors
+from ragstone.models.remember import remembered
 from ragstone.plugins import PartContext
 from ragstone.query.ground.choose import SentenceChooser
 from ragstone.query.ground.choose.features import Candidate
@@ -49,5 +49,5 @@ def quoted(one: Candidate) -> str:
 
 
 def build(context: PartContext) -> ExtractiveProvider:
-    embedder = RememberedVectors(context.reads_with)
+    embedder = remembered(context.reads_with)
     return ExtractiveProvider(SentenceChooser(embedder, measures=context.reader is not None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from ragstone.models.remember import RememberedVectors
+from ragstone.models.remember import RememberedVectors, remembered
 from ragstone.plugins import PartContext, find
 from ragstone.query.check.conclude import Concluder
 from ragstone.query.check.correct import CorrectiveLoop
@@ -36,8 +36,8 @@ def assemble(
 
 def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder) -> Pipeline:
     settings = context.settings
-    recent = RememberedVectors(context.embedder)
-    reading = recent if context.reader is None else RememberedVectors(context.reader)
+    recent = remembered(context.embedder)
+    reading = recent if context.reader is None else remembered(context.reader)
     quoting: Provider = (
         provider if provider.name == "extractive" else find("provider", "extractive")(context)
     )

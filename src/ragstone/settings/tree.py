@@ -27,6 +27,12 @@ class DataSettings(Section):
         "A PostgreSQL database for the catalog; SQLite in the directory when empty.",
         "RAGSTONE_DATABASE_URL",
     )
+    answer_cache: int = _setting(
+        1000,
+        "Answers kept for who asks the same again, until the collection changes; 0 keeps none.",
+        ge=0,
+        le=1_000_000,
+    )
     lock_timeout_s: float = _setting(
         10.0, "How long a second writer waits for its turn.", ge=0, le=3600
     )

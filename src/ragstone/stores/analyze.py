@@ -37,8 +37,14 @@ _LATIN = tuple(language for language in _FUNCTION_WORDS if language != "russian"
 
 def terms(text: str) -> list[str]:
     """The terms of a text, in order, repeated as often as they occur."""
+    return list(_terms_of_text(text))
+
+
+# Checks ask for the terms of the same sentences again and again; ingestion never does.
+@lru_cache(maxsize=16_384)
+def _terms_of_text(text: str) -> tuple[str, ...]:
     words = _words(text)
-    return _terms(words, (_languages(words) or ("english",))[0])
+    return tuple(_terms(words, (_languages(words) or ("english",))[0]))
 
 
 def query_terms(text: str) -> list[str]:
@@ -67,7 +73,8 @@ def _languages(words: Sequence[str]) -> tuple[str, ...]:
     third of the words are such, in code and lists hardly any."""
     counts: Counter[str] = Counter()
     for word in words:
-        counts.update(_known_by(word.casefold()))
+        for language in _known_by(word.casefold()):
+            counts[language] += 1
     most = max(counts.values(), default=0)
     if most * 10 < len(words) or not most:
         return ()

@@ -164,6 +164,12 @@ class SqlCatalog:
             count, chunk_count = connection.execute(figures).one()
             return CatalogCounts(count, chunk_count, connection.execute(last).scalar_one())
 
+    def last_change(self, collection: str) -> int:
+        last = select(func.coalesce(func.max(changes.c.seq), 0))
+        with self.database.reading() as connection:
+            found = connection.execute(last.where(changes.c.collection == collection))
+            return int(found.scalar_one())
+
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]:
         query = (
             select(changes)

@@ -8,6 +8,7 @@ from being quoted as an answer.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _ORDERS = (
     # someone tells the reader to forget what it was told
@@ -55,9 +56,17 @@ _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e
 
 def instruction_spans(text: str) -> list[tuple[int, int]]:
     """The parts of a text that read like instructions to a model."""
+    return list(_instruction_spans(text))
+
+
+# The same passages are read for one question after the other.
+@lru_cache(maxsize=16_384)
+def _instruction_spans(text: str) -> tuple[tuple[int, int], ...]:
+    if not _UNSEEN.search(text):
+        return tuple(m.span() for m in _ORDER.finditer(text) if m[0])
     kept = [place for place, letter in enumerate(text) if not _UNSEEN.match(letter)]
     seen = "".join(text[place] for place in kept)
-    return [(kept[m.start()], kept[m.end() - 1] + 1) for m in _ORDER.finditer(seen) if m[0]]
+    return tuple((kept[m.start()], kept[m.end() - 1] + 1) for m in _ORDER.finditer(seen) if m[0])
 
 
 def reads_like_instructions(text: str) -> bool:

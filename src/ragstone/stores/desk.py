@@ -1,0 +1,66 @@
+"""Answers are written down together: one commit for all that wait at the same moment.
+
+A commit waits for the disk (2 ms and more). With one for each answer the disk would decide how
+many answers a second there are; every caller still waits until its own is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from ragstone.stages import Catalog
+
+_Write: TypeAlias = Callable[[Any], None]
+_Waiting: TypeAlias = list[tuple[_Write, "asyncio.Future[None]"]]
+
+
+class JournalDesk:
+    """Takes what is to be written in a transaction, and writes all of it at once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
+        # A task that nothing refers to may be collected before it ends.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.commits = 0
+
+    async def write(self, write: _Write) -> None:
+        """Return when it is safe. Who stops waiting stops nothing: others wait for the same."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if loop in self._waiting:
+            self._waiting[loop].append((write, done))  # taken along with the next commit
+        else:
+            self._waiting[loop] = [(write, done)]
+            task = loop.create_task(self._work_off(loop))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        await done
+
+    async def _work_off(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            while batch := self._waiting[loop]:
+                self._waiting[loop] = []
+                failure: Exception | None = None
+                try:
+                    await asyncio.to_thread(self._commit, [write for write, _ in batch])
+                except Exception as error:  # noqa: BLE001  each caller is told of it
+                    failure = error
+                for _, done in batch:
+                    if done.done():
+                        continue
+                    if failure is None:
+                        done.set_result(None)
+                    else:
+                        done.set_exception(failure)
+        finally:
+            del self._waiting[loop]
+
+    def _commit(self, writes: list[_Write]) -> None:
+        self.commits += 1
+        with self._catalog.transaction() as connection:
+            for write in writes:
+                write(connection)
