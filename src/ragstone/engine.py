@@ -177,8 +177,7 @@ class Engine:
             self.provider, messages, temperature=given, model=model or "", request_id=request_id
         ):
             if isinstance(event, Finished):
-                for watcher in Trace.watchers:
-                    watcher.answered(event.answer)
+                Trace.tell(event.answer)
             yield event
 
     async def _with_history(self, query: Query, options: QueryOptions, trace: Trace) -> Query:
@@ -202,8 +201,7 @@ class Engine:
             )  # fmt: skip
         if session_id:
             await self.memory.keep(owner, session_id, answer)
-        for watcher in Trace.watchers:
-            watcher.answered(answer)
+        Trace.tell(answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """The evidence alone, without an answer; the question is searched for as it stands."""

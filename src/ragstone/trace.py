@@ -173,6 +173,12 @@ class Trace:
         self.degraded: list[str] = []
         self.waterfall = Waterfall()
 
+    @classmethod
+    def tell(cls, answer: Answer) -> None:
+        """Tell the watchers that an answer is finished."""
+        for watcher in cls.watchers:
+            watcher.answered(answer)
+
     def branch(self) -> Trace:
         """A trace that begins with everything so far and goes its own way from here."""
         other = Trace(self.request_id)
