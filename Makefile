@@ -1,7 +1,7 @@
 # Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
 # The first run installs into .venv; later runs need no network.
 .DEFAULT_GOAL := help
-.PHONY: tools help demo test lint types tests format reference docs lock clean serve
+.PHONY: bench tools help demo test lint types tests format reference docs lock clean serve
 
 # The newest that starts: a name on the PATH may be a shim for a version that is not installed.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
@@ -13,6 +13,8 @@ UV := $(shell command -v uv)
 # The wheel's own metadata must be in step with pyproject.toml, so an edit installs again.
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
+# Ragstone and its peers together: large, and never what the tests run in.
+BENCH := .venv-bench
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +55,9 @@ docs: $(DEV) ## Build the documentation as a site
 	@$(INSTALL) 'mkdocs>=1.6'
 	$(BIN)/mkdocs build --strict --quiet
 
+bench: $(BENCH)/.installed ## Run the benchmarks with the peers (20 minutes) and write their page
+	$(BENCH)/bin/python bench/all.py
+
 lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes only
 	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' -o requirements.lock
@@ -61,7 +66,7 @@ lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes on
 		-o requirements-dev.lock
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13 with its venv module."; \
@@ -89,3 +94,15 @@ $(DEV): requirements-dev.lock pyproject.toml | $(BIN)/python
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@ $(RUN)
+
+$(BENCH)/.installed: bench/peers-requirements.txt pyproject.toml
+	@echo "Installing the peers (first run only; several gigabytes) ..."
+ifeq ($(UV),)
+	$(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e '.[build,eval]' -r bench/peers-requirements.txt
+else
+	uv venv --quiet --seed --clear --python $(PYTHON) $(BENCH)
+	@uv pip install --quiet --python $(BENCH)/bin/python -e '.[build,eval]' -r bench/peers-requirements.txt
+endif
+	@touch $@

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,18 +75,20 @@ def _split_archive(archive: Path) -> Iterator[str]:
             return
 
 
-def real_vectors(texts: list[str]) -> NDArray[np.float16]:
+def real_vectors(texts: list[str], count: int = REAL) -> NDArray[np.float16]:
+    """The first `count`, which are embedded by themselves where the whole is not there."""
     path = CACHE / "k8s-vectors.npy"
+    if count < REAL and not path.exists():
+        path = CACHE / f"k8s-vectors-{count}.npy"
     if not path.exists():
         from ragstone.models.embedder import OnnxEmbedder
 
         embedder = OnnxEmbedder()
         parts = []
-        for begin in range(0, REAL, 512):
-            part = embedder.embed(texts[begin : min(begin + 512, REAL)])
+        for begin in range(0, count, 512):
+            part = embedder.embed(texts[begin : min(begin + 512, count)])
             parts.append(part.astype(np.float16))
-            print(f"\rembedding {begin + len(part):,} of {REAL:,}", end="", flush=True)
-        print()
+            print(f"\rembedding {begin + len(part):,} of {count:,}", end="", file=sys.stderr)
         np.save(path, np.concatenate(parts))
     vectors: NDArray[np.float16] = np.load(path)
     return vectors
@@ -98,7 +101,7 @@ def write_corpus(size: int, data: Path) -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     texts = real_chunks(data)
-    vectors = _grown_vectors(real_vectors(texts), size)
+    vectors = _grown_vectors(real_vectors(texts, min(size, REAL)), size)
     np.save(folder / "vectors.npy", vectors)
     with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
         for text in _grown_texts(texts[:REAL], size):

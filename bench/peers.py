@@ -1,9 +1,9 @@
 """The hybrid searches of other libraries over the same texts and the same vectors.
 
-Runs in its own environment (`bench/.venv-peers`, from peers-requirements.txt) and knows nothing of
+Runs where peers-requirements.txt is installed (`.venv-bench`, by `make bench`) and knows nothing of
 Ragstone: a folder with documents, questions and vectors in → one ranking per question out.
 
-    bench/.venv-peers/bin/python bench/peers.py bench/cache/peers/cranfield
+    .venv-bench/bin/python bench/peers.py bench/cache/peers/cranfield
 """
 
 from __future__ import annotations

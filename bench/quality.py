@@ -2,7 +2,7 @@
 the questions that nothing was tuned on.
 
     python bench/quality.py                   # Ragstone alone
-    python bench/quality.py --peers           # with the peers, in their own environment
+    .venv-bench/bin/python bench/quality.py --peers    # where the peers are: make bench
     python bench/quality.py --half tune       # what tuning looks at
 """
 
@@ -14,6 +14,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.engine import Engine
+from ragstone.evaluate.bootstrap import paired_bootstrap, stratified_bootstrap
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.settings import load_settings
 from ragstone.stages import NewDocument, Vectors
 from ragstone.types import Chunk, Document
-from ranking import METRICS, measure, paired_bootstrap, stratified_bootstrap
+from ranking import METRICS, measure
 from sets import CACHE, DEFAULT_DATA, HERE, Half, RetrievalSet, available, contextual, load
 
 DEPTH = 50
@@ -133,7 +135,7 @@ async def run(
 
 
 def run_peers(one: RetrievalSet, places: list[int], half: Half) -> dict[str, Scores]:
-    """The peers' rankings, made in their own environment and kept."""
+    """The peers' rankings, made in a process of their own and kept."""
     folder = CACHE / "peers" / f"{one.name.replace('/', '-')}-{half}-{len(places)}"
     if not (folder / "task.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -144,8 +146,7 @@ def run_peers(one: RetrievalSet, places: list[int], half: Half) -> dict[str, Sco
             "queries": [one.queries[at] for at in places],
         }
         (folder / "task.json").write_text(json.dumps(task))
-    python = HERE / ".venv-peers" / "bin" / "python"
-    subprocess.run([python, HERE / "peers.py", folder], check=True)
+    subprocess.run([sys.executable, HERE / "peers.py", folder], check=True, stdout=sys.stderr)
     scores = {}
     for peer in PEERS:
         rankings = json.loads((folder / f"{peer}.json").read_text())

@@ -55,7 +55,7 @@ def by_numpy(bench: Workbench) -> dict[str, list[str]]:
     last = engine.catalog.counts("default").last_change
     changes = engine.catalog.changes("default", after=0, limit=last)
     chunks, vectors = engine.catalog.indexable([c.keys for c in changes], dimension=384)
-    bench.learn_questions()
+    bench.learn_questions(dataset.questions)
     asked = bench.embedder.embed([one.text for one in dataset.questions])
     engine.close()
     orders = np.argsort(-(asked @ vectors.T), axis=1, kind="stable")[:, :DEPTH]

@@ -1,6 +1,6 @@
 """The search core against its peers: CPU time per query, recall, build, memory, disk, opening.
 
-    python bench/search.py --sizes 10000 200000 --peers .venv-peers/bin/python
+    python bench/search.py --sizes 10000 200000 --peers .venv-bench/bin/python
 
 Every system runs in a process of its own with one thread, so that CPU time is comparable on a
 noisy machine. Prints a table, writes bench/out/search.json and search.png.

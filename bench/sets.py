@@ -7,13 +7,13 @@ is read from `../shared/data`; one that is not there is left out.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from ragstone.evaluate.datasets import load_dataset, stable_number
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.stages import Vectors
 
@@ -46,13 +46,9 @@ class RetrievalSet:
     def half(self, which: Half, *, most: int) -> list[int]:
         """Positions of the questions of one half. A question's own hash decides, so that the
         halves never change; the first `most` in the order of that hash."""
-        hashed = sorted((_hash(query_id), at) for at, query_id in enumerate(self.query_ids))
+        hashed = sorted((stable_number(query_id), at) for at, query_id in enumerate(self.query_ids))
         wanted = 0 if which == "tune" else 1
         return [at for digest, at in hashed if digest % 2 == wanted][:most]
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def available(data: Path) -> list[str]:
@@ -60,26 +56,20 @@ def available(data: Path) -> list[str]:
 
 
 def load(name: str, data: Path, embedder: OnnxEmbedder) -> RetrievalSet:
-    folder = data / name
-    corpus = _lines(folder / "corpus.jsonl")
-    places = {row["_id"]: at for at, row in enumerate(corpus)}
-    judgements: dict[str, set[int]] = {}
-    for line in (folder / "qrels.tsv").read_text("utf-8").splitlines()[1:]:
-        query_id, document_id, grade = line.split("\t")
-        if int(grade) > 0 and document_id in places:
-            judgements.setdefault(query_id, set()).add(places[document_id])
-    queries = [row for row in _lines(folder / "queries.jsonl") if row["_id"] in judgements]
-    titles = tuple(row.get("title", "") for row in corpus)
-    texts = tuple(row["text"] for row in corpus)
-    questions = tuple(" ".join(row["text"].split()) for row in queries)
+    dataset = load_dataset(data / name)
+    places = {passage.id: at for at, passage in enumerate(dataset.passages)}
+    judged = [question for question in dataset.questions if question.grades]
+    titles = tuple(passage.title for passage in dataset.passages)
+    texts = tuple(passage.text for passage in dataset.passages)
+    questions = tuple(question.text for question in judged)
     return RetrievalSet(
         name=name,
         document_ids=tuple(places),
         titles=titles,
         texts=texts,
-        query_ids=tuple(row["_id"] for row in queries),
+        query_ids=tuple(question.id for question in judged),
         queries=questions,
-        judgements={query_id: frozenset(found) for query_id, found in judgements.items()},
+        judgements={one.id: frozenset(places[label] for label in one.grades) for one in judged},
         document_vectors=_vectors(name, "documents", contextual(titles, texts), embedder),
         query_vectors=_vectors(name, "queries", questions, embedder),
     )
@@ -90,10 +80,6 @@ def contextual(titles: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ..
     return tuple(
         f"{title}\n{text}" if title else text for title, text in zip(titles, texts, strict=True)
     )
-
-
-def _lines(path: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
 
 
 def _vectors(name: str, what: str, texts: tuple[str, ...], embedder: OnnxEmbedder) -> Vectors:

@@ -10,6 +10,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.errors import InputError
 from ragstone.evaluate.questions import facts_of, questions_from_documents
+from ragstone.evaluate.run import Options, outcome_of
 from ragstone.query.check.overlap import words
 from ragstone.types import Document
 
@@ -51,6 +52,9 @@ async def test_the_source_of_a_question_can_be_found_and_a_hidden_one_cannot(
     hidden = [one for one in made.questions if one.answerable is False]
     assert len(hidden) == 8
     assert all(one.without and not one.answers for one in hidden)
+    outcome = await outcome_of(sample_engine, hidden[0], Options(), "default")
+    assert outcome.ranking
+    assert hidden[0].without[0] not in outcome.ranking
     names = {one.id: one.name for one in sample_engine.documents()}
     for question in made.questions:
         if question.answerable:

@@ -148,6 +148,8 @@ frame.onload = () => {{
   document.body.dataset.plots = page.querySelectorAll('svg').length;
   document.body.dataset.unseen = [...page.querySelectorAll('svg')].filter(
     one => one.getBoundingClientRect().width < 200).length;
+  document.body.dataset.narrow = [...page.querySelectorAll('td')].filter(
+    one => one.textContent.length > 4 && one.getBoundingClientRect().width < 35).length;
   document.body.dataset.small = [...page.querySelectorAll('p, td')].filter(
     one => parseFloat(getComputedStyle(one).fontSize) < 12).length;
 }};</script>"""
@@ -172,6 +174,6 @@ def test_a_real_browser_opens_the_report(
     seen = dict(re.findall(r'data-(\w+)="(\d+)"', done.stdout))
     assert int(seen["width"]) <= width, "the page scrolls sideways"
     assert int(seen["plots"]) >= 6
-    assert seen["unseen"] == seen["small"] == "0"
+    assert seen["unseen"] == seen["small"] == seen["narrow"] == "0"
     assert set(asked) <= {"/watch.html", "/report.html", "/favicon.ico"}
     assert "CONSOLE" not in done.stderr, done.stderr

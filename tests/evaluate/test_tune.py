@@ -39,7 +39,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
 
 def test_a_sweep_measures_what_a_run_measures(bench: Workbench) -> None:
     questions = bench.dataset.questions[:20]
-    sweeper = Sweeper(bench)
+    sweeper = Sweeper(bench, questions)
     for values in ({}, {"retrieve.candidates": 5, "retrieve.dense_weight": 0.5}):
         settings = changed(bench.settings, values)
         quality = asyncio.run(sweeper.measure(settings, questions)).quality

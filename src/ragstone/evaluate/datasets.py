@@ -63,7 +63,7 @@ class Question:
     answerable: bool | None = None
     """False: the documents do not hold the answer, and saying so is right. None: not known."""
     without: tuple[str, ...] = ()
-    """Ids of documents that this question must not see."""
+    """Names of documents that this question must not see."""
     given: Given | None = None
 
     @property

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 Point: TypeAlias = tuple[float, float]
 
 WIDTH, HEIGHT = 480, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 14, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 12, 14, 46
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class _Scale:
         low = min(values) if axis.low is None else axis.low
         high = max(values) if axis.high is None else axis.high
         if high - low < 1e-9:
-            low, high = low - 0.5, high + 0.5
+            room = abs(low) * 0.05 or 0.5
+            low, high = low - room, high + room
         elif axis.low is None and axis.high is None:
             margin = (high - low) * 0.08
             low, high = low - margin, high + margin

@@ -86,7 +86,7 @@ async def questions_from_documents(
     questions[:hidden] = [
         replace(
             one, id=f"{one.id}-hidden", targets=(), answers=(), answerable=False,
-            without=(fact.document.id,),
+            without=(fact.document.name,),
         )
         for one, fact in zip(questions[:hidden], chosen, strict=False)
     ]  # fmt: skip

@@ -180,7 +180,7 @@ async def outcome_of(
 
 
 async def _asked(engine: Engine, question: Question, options: Options, collection: str) -> Outcome:
-    limits = Not(is_in("document_id", list(question.without))) if question.without else None
+    limits = Not(is_in("document_name", list(question.without))) if question.without else None
     answer: Answer | None = None
     if options.answers:  # before the search, so that its times are those of a new question
         answer = await engine.ask(

@@ -116,8 +116,8 @@ class Measured:
 class Sweeper:
     """Measures settings on a dataset's questions."""
 
-    def __init__(self, bench: Workbench, told: Told = quiet) -> None:
-        bench.learn_questions(told)
+    def __init__(self, bench: Workbench, questions: Sequence[Question], told: Told = quiet) -> None:
+        bench.learn_questions(questions, told)
         self._bench = bench
         self._engine = bench.engine(bench.settings)
         self._catalog = cast("Catalog", RememberedCatalog(self._engine.catalog))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragstone.errors import InputError
@@ -94,23 +94,26 @@ async def tune(
     bench: Workbench, *, most: int = 400, check: int = 1000, told: Told = quiet
 ) -> Tuned:
     """Search the space on one half, check on the other."""
-    learning = _judged(bench.dataset.half("tune").limited(most))
-    holding = _judged(bench.dataset.half("report").limited(check))
+    judged = _judged(bench.dataset)
+    learning = judged.half("tune").limited(most).questions
+    holding = judged.half("report").limited(check).questions
     if min(len(learning), len(holding)) < _FEWEST:
         raise InputError(
             f"The dataset '{bench.dataset.name}' has too few judged questions to tune on: "
             f"{len(learning)} and {len(holding)} in its halves.",
             hint=f"Each half needs {_FEWEST}; --from-documents makes questions from documents.",
         )
-    sweeper = Sweeper(bench, told)
+    sweeper = Sweeper(bench, [*learning, *holding], told)
     try:
         return await _tuned(bench, sweeper, learning, holding, told)
     finally:
         sweeper.close()
 
 
-def _judged(dataset: Dataset) -> list[Question]:
-    return [one for one in dataset.questions if one.grades and one.given is None]
+def _judged(dataset: Dataset) -> Dataset:
+    """Only what has a target that can be searched for."""
+    judged = [one for one in dataset.questions if one.grades and one.given is None]
+    return replace(dataset, questions=tuple(judged))
 
 
 async def _tuned(

@@ -18,7 +18,7 @@ import numpy as np
 import ragstone
 from ragstone.engine import Engine
 from ragstone.errors import InputError
-from ragstone.evaluate.datasets import Dataset, Passage
+from ragstone.evaluate.datasets import Dataset, Passage, Question
 from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.settings import Settings
 from ragstone.stages import Catalog, Embedder, Index, NewDocument, Vectors
@@ -123,10 +123,9 @@ class Workbench:
                 engine.close()
             (self._own / "complete").touch()
 
-    def learn_questions(self, told: Told = quiet) -> None:
-        """Embed all questions beforehand: for sweeps, where times of one question do not count."""
-        asked = [one.text for one in self.dataset.questions if one.given is None]
-        self.embedder.learn(asked, self.work / "vectors", told)
+    def learn_questions(self, questions: Sequence[Question], told: Told = quiet) -> None:
+        """Embed questions beforehand: for sweeps, where times of one question do not count."""
+        self.embedder.learn([one.text for one in questions], self.work / "vectors", told)
 
     def placed(self, settings: Settings) -> Settings:
         """Settings that lead to the documents of the bench and leave no trace in the journal."""
