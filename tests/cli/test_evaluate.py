@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..evaluate.build import write_lines
+from ..evaluate.build import painted_things, write_lines
 from .run import assert_refused, run
 
 
@@ -64,6 +64,30 @@ def test_a_broken_settings_file_fails_the_gate(filled: Path, folder: Path) -> No
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["failed"][0].startswith("recall@10 worse by 0.1: ")
+
+
+def test_questions_are_made_from_the_documents(filled: Path, folder: Path) -> None:
+    done = run("eval", "--from-documents", "--count", "3", "--no-answers", "--json", cwd=folder,
+               **at(filled, folder))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["dataset"] == "documents of default"
+    assert 1 <= found["questions"] <= 3
+    both = run("eval", "questions.jsonl", "--from-documents", cwd=folder, **at(filled, folder))
+    assert_refused(both, "both given")
+
+
+def test_tune_writes_settings_that_can_be_used(filled: Path, folder: Path) -> None:
+    painted_things(folder / "things")
+    known = at(filled, folder)
+    done = run("tune", "things", "--questions", "20", "--check", "20", cwd=folder, **known)
+    assert done.returncode == 0, done.stderr
+    assert "held-back half" in done.stdout
+    assert "recommended threshold: RAG_MIN_SIMILARITY=" in done.stdout
+    names = sorted(path.name for path in (folder / "tuned").iterdir())
+    assert names == ["ragstone.toml", "tune.html", "tune.json", "tune.md"]
+    used = run("settings", "--config", "tuned/ragstone.toml", cwd=folder, **known)
+    assert used.returncode == 0, used.stderr
 
 
 def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragstone.errors import SettingsError
 from ragstone.evaluate.datasets import Question, Target
 from ragstone.evaluate.metrics import (
     RANKING,
@@ -34,6 +37,12 @@ def test_the_measures_of_a_ranking_are_those_of_their_formulas() -> None:
 def test_a_question_without_hits_counts_as_nothing_and_one_without_grades_not_at_all() -> None:
     found = ranking_measures({"q": {"a": 1}, "unjudged": {}}, {"unjudged": ["a"]})
     assert found == {name: {"q": 0.0} for name in RANKING}
+
+
+def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(SettingsError, match=re.escape("pip install 'ragstone[eval]'")):
+        ranking_measures({"q": {"a": 1}}, {"q": ["a"]})
 
 
 def chunk(document: str, text: str = "text", index: int = 0) -> Chunk:

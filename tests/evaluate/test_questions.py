@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.errors import InputError
+from ragstone.errors import InputError, SettingsError
 from ragstone.evaluate.questions import facts_of, questions_from_documents
 from ragstone.evaluate.run import Options, outcome_of
 from ragstone.query.check.overlap import words
@@ -66,6 +66,11 @@ async def test_the_source_of_a_question_can_be_found_and_a_hidden_one_cannot(
 async def test_an_empty_collection_makes_no_questions(engine: Engine) -> None:
     with pytest.raises(InputError, match="holds no sentence"):
         await questions_from_documents(engine, "default", count=5, seed=0)
+
+
+async def test_a_model_is_asked_for_only_where_there_is_one(sample_engine: Engine) -> None:
+    with pytest.raises(SettingsError, match="--with-model needs a provider"):
+        await questions_from_documents(sample_engine, "default", count=1, seed=0, use_model=True)
 
 
 async def test_a_model_may_write_the_questions(tmp_path: Path) -> None:

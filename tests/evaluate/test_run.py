@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.errors import InputError
+from ragstone.errors import InputError, SettingsError
 from ragstone.evaluate.datasets import Dataset, Given, Passage, Question, Target, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import measures, summarised
@@ -96,6 +96,11 @@ def test_other_settings_are_another_run(tmp_path: Path, things: Dataset) -> None
     assert second.directory != first.directory
     same = changed(bench.settings, {"server.port": 1, "journal.query_log": "off"})
     assert asyncio.run(run_questions(bench, same, Options(), name="x")).directory == first.directory
+
+
+def test_a_judge_needs_a_model(tmp_path: Path, things: Dataset) -> None:
+    with pytest.raises(SettingsError, match="--judge needs a provider"):
+        ran(Workbench(things, inside(tmp_path), embedder=HashEmbedder()), judge=True)
 
 
 def test_an_empty_collection_is_a_sentence(tmp_path: Path) -> None:

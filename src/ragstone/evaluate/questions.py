@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field
 from ragstone.engine import Engine
 from ragstone.errors import InputError, ProviderError
 from ragstone.evaluate.datasets import Dataset, Question, Target
+from ragstone.evaluate.run import check_model
 from ragstone.evaluate.workbench import Told, quiet
 from ragstone.prompts import render
 from ragstone.query.check.overlap import words
@@ -66,6 +67,8 @@ async def questions_from_documents(
     told: Told = quiet,
 ) -> Dataset:  # fmt: skip
     """Up to `count` questions; where there are several documents, one in five is unanswerable."""
+    if use_model:
+        check_model(engine, "--with-model")
     documents = [engine.catalog.document(one.id) for one in engine.documents(collection)
                  if one.status == "indexed"]  # fmt: skip
     facts = [fact for document in documents for fact in facts_of(document)]

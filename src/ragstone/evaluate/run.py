@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ragstone.engine import Engine
-from ragstone.errors import RagstoneError
+from ragstone.errors import RagstoneError, SettingsError
 from ragstone.evaluate.datasets import Dataset, Question
 from ragstone.evaluate.judge import judged
 from ragstone.evaluate.metrics import labelled, meets, same_evidence
@@ -117,6 +117,8 @@ async def run_questions(
     """Ask what has not been asked yet."""
     engine = bench.engine(settings)
     try:
+        if options.judge:
+            check_model(engine, "--judge")
         stamp = bench.stamp(engine, settings, dataclasses.replace(options, again=False))
         folder = bench.work / "runs" / f"{safe_name(bench.dataset.name)}-{stamp}"
         book = ResultsBook(folder / "results.jsonl", again=options.again)
@@ -131,6 +133,16 @@ async def run_questions(
         return Run(name, bench.dataset, settings, outcomes, folder, options, seconds)
     finally:
         engine.close()
+
+
+def check_model(engine: Engine, wanted_by: str) -> None:
+    """Refuse what only a language model can do where there is none."""
+    if not isinstance(engine.provider, Chat):
+        raise SettingsError(
+            f"{wanted_by} needs a provider with a language model, and "
+            f"'{engine.provider.name}' has none.",
+            hint="Choose one with --set LLM_PROVIDER=openai, for example.",
+        )
 
 
 class ResultsBook:
