@@ -125,7 +125,7 @@ class Engine:
             try:
                 return await self.ask(question, **options)
             finally:
-                await self._close_connections()
+                await self.close_connections()
 
         return asyncio.run(asked())
 
@@ -350,7 +350,7 @@ class Engine:
         self.index.close()
         self.catalog.close()
 
-    async def _close_connections(self) -> None:
+    async def close_connections(self) -> None:
         """Those of the running event loop: a provider may pool them."""
         aclose = getattr(self.provider, "aclose", None)
         if aclose is not None:
@@ -363,7 +363,7 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
-        await self._close_connections()
+        await self.close_connections()
         self.close()
 
     def _query(self, question: str, options: QueryOptions) -> Query:

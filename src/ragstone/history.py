@@ -126,6 +126,7 @@ class History:
         held = self._headings.get(collection)
         if held is None or held[0] != change:
             paths = self._collections.headings(collection)
-            titles = dict.fromkeys(title for path in paths for title in path)
+            # The header row of a table stands in its chunks' paths, and is no title.
+            titles = dict.fromkeys(t for path in paths for t in path if " | " not in t)
             held = self._headings[collection] = (change, list(titles))
         return held[1]

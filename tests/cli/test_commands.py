@@ -15,7 +15,8 @@ from .run import command, environment, run
 
 COMMANDS = [
     ["demo"], ["ingest"], ["ask"], ["search"], ["check"], ["serve"], ["documents", "list"],
-    ["documents", "show"], ["documents", "delete"], ["history"], ["models"],
+    ["documents", "show"], ["documents", "delete"], ["history"], ["chat"], ["sessions", "list"],
+    ["sessions", "show"], ["sessions", "delete"], ["models"],
     ["models", "pull"], ["settings"],
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ import typer
 from ragstone import __version__
 from ragstone.cli import (
     ask,
+    chat,
     check,
     compare,
     demo,
@@ -23,6 +24,7 @@ from ragstone.cli import (
     models,
     search,
     serve,
+    sessions,
     settings,
     tune,
     upkeep,
@@ -44,6 +46,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
 app.command("search")(search.search)
 app.command("check")(check.check)
 app.command("eval")(evaluation.evaluate)
@@ -54,6 +57,7 @@ app.add_typer(keys.app, name="keys")
 app.command("mcp")(mcp.mcp)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
+app.add_typer(sessions.app, name="sessions")
 app.add_typer(models.app, name="models")
 app.command("settings")(settings.settings)
 app.command("reindex")(upkeep.reindex)

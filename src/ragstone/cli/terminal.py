@@ -65,6 +65,12 @@ def print_answer(answer: Answer) -> None:
     console = out()
     style = "yellow" if answer.status == "abstained" else ""
     console.print(_marked(answer.text, style))
+    print_sources(answer)
+
+
+def print_sources(answer: Answer) -> None:
+    """What stands under an answer."""
+    console = out()
     if answer.citations:
         console.print()
         for number, citation in _first_of_each(answer):

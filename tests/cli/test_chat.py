@@ -1,0 +1,94 @@
+"""`ragstone chat`, `sessions` and `history --delete`, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .run import assert_refused, command, environment, run
+
+REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 million euros.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "report.txt").write_text(REPORT)
+    assert run("ingest", "report.txt", "-d", "data", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def talk(folder: Path, said: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command("chat", "-d", "data", *arguments), cwd=folder, env=environment(), input=said,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
+    done = talk(folder, "What was the revenue in 2022?\n\nand in 2023?\n/quit\nnever\n",
+                "--session", "money")  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.index("4 million") < done.stdout.index("5 million")
+    assert "report.txt" in done.stdout
+    assert "\x1b[" not in done.stdout
+    again = talk(folder, "and in 2022?\n", "--session", "money")
+    assert "4 million" in again.stdout
+    shown = run("sessions", "show", "money", "-d", "data", cwd=folder).stdout
+    assert shown.count("›") == 3
+    assert "never" not in shown
+    listed = run("sessions", "list", "-d", "data", cwd=folder).stdout.split("\t")
+    assert (listed[1], listed[3]) == ("money", "3")
+    entries = json.loads(run("history", "--session", "money", "-d", "data", "--json",
+                             cwd=folder).stdout)  # fmt: skip
+    assert len(entries) == 3
+    assert run("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
+    assert_refused(run("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
+    assert "No sessions yet" in run("sessions", "list", "-d", "data", cwd=folder).stdout
+    assert "No queries yet" in run("history", "-d", "data", cwd=folder).stdout
+
+
+def test_a_question_that_is_refused_does_not_end_the_chat(folder: Path) -> None:
+    done = talk(folder, "?\nWhat was the revenue in 2022?\n")
+    assert done.returncode == 0
+    assert "at least 3" in done.stderr
+    assert "4 million" in done.stdout
+
+
+def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
+    main, terminal = pty.openpty()
+    chat = subprocess.Popen(
+        command("chat", "-d", "data"), cwd=folder, env=environment(TERM="xterm"), stdin=terminal,
+        stdout=terminal, stderr=terminal, close_fds=True,
+    )  # fmt: skip
+    os.close(terminal)
+    os.write(main, b"What was the revenue in 2022?\n/quit\n")
+    seen = b""
+    while True:
+        try:
+            piece = os.read(main, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(main)
+    assert chat.wait(60) == 0
+    assert b"session" in seen
+    assert b"4 million" in seen
+    assert b"report.txt" in seen
+
+
+def test_history_forgets_what_it_is_told_to(folder: Path) -> None:
+    talk(folder, "What was the revenue in 2022?\n")
+    run("ask", "What was the revenue in 2023?", "-d", "data", cwd=folder)
+    assert_refused(run("history", "--delete", "-d", "data", cwd=folder), "what to forget")
+    entries = json.loads(run("history", "-d", "data", "--json", cwd=folder).stdout)
+    one = run("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
+    assert one.stdout == "Deleted 1 query.\n"
+    rest = run("history", "--owner", "local", "--delete", "-d", "data", cwd=folder)
+    assert rest.stdout == "Deleted 1 query.\n"
