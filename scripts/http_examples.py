@@ -3,8 +3,8 @@
     python scripts/http_examples.py            write what they print into the page
     python scripts/http_examples.py --check    say which differ, and fail
 
-A block begins with `$ curl …` (continued after a backslash or a bar); what follows is its output. Ids, numbers
-and times differ from run to run and are not compared.
+A block begins with `$ curl …` (continued after a backslash or a bar); what follows is its output.
+Ids, numbers and times differ from run to run and are not compared.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def problem(
     body = _problem(request, status, detail, hint).model_dump()
     if request.url.path.startswith(_OPENAI):
         # OpenAI's clients show what stands here; RFC 9457 lets a problem have further members.
-        message = f"{detail} {hint}".strip()
+        message = f"{body['detail']} {hint}".strip()
         body["error"] = {"message": message, "type": body["title"], "code": None, "param": None}
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     if status == HTTPStatus.UNAUTHORIZED:
@@ -106,7 +106,8 @@ def _problem(request: Request, status: int, detail: str, hint: str) -> Problem:
     return Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=detail,
+        # What a client sent may stand in it, and half a surrogate pair cannot be sent back.
+        detail=detail.encode("utf-8", "replace").decode(),
         hint=hint,
         request_id=getattr(request.state, "request_id", ""),
     )

@@ -207,7 +207,7 @@ async def compare(body: ChatRequest, request: Request, caller: CallerDep) -> Com
     return CompareReply(data=await _both(body, request, caller))
 
 
-@router.post("/stream", responses=_STREAM, response_class=EventStream)
+@router.post("/stream", responses=_STREAM, response_class=EventStream, status_code=200)
 async def chat_stream(
     body: ChatRequest, request: Request, caller: CallerDep, compare: CompareParam = None
 ) -> EventStream:

@@ -43,7 +43,9 @@ class ChatTurn(BaseModel):
     session_id: str | None = Field(None, description="The conversation; the chat's own if absent.")
 
 
-@router.post("/chat/{chat_id}/stream", responses=_REPLIES, response_class=EventStream)
+@router.post(
+    "/chat/{chat_id}/stream", responses=_REPLIES, response_class=EventStream, status_code=200
+)
 async def chat_stream(
     chat_id: str, body: ChatTurn, request: Request, caller: CallerDep
 ) -> EventStream:

@@ -1,0 +1,89 @@
+"""Two answers from one retrieval, written side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.errors import ProviderError
+from ragstone.testing import HashEmbedder
+from ragstone.types import Prompt
+
+from ..conftest import settings_in
+
+
+class Meeting:
+    """Writes only when two answers are being written at the same time."""
+
+    name = model = "meeting"
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+        self.both = asyncio.Event()
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        self.prompts.append(prompt)
+        if len(self.prompts) == 2:
+            self.both.set()
+        await asyncio.wait_for(self.both.wait(), 5)
+        yield "The gate is green [Source 1]."
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    for name, text in {"gate": "The gate is green.", "rain": "Rain is wet.", "sun": "Sun."}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    flags = {"refine.min_similarity": 0.5, "refine.min_chunks": 1, "check.max_iterations": 0}
+    async with Engine(
+        settings_in(tmp_path / "data", **flags), embedder=HashEmbedder(), provider=Meeting()
+    ) as engine:
+        await engine.ingest([tmp_path / f"{name}.txt" for name in ("gate", "rain", "sun")])
+        yield engine
+
+
+async def test_one_retrieval_serves_both_answers_and_they_are_written_at_once(
+    engine: Engine,
+) -> None:
+    found = await engine.compare("Is the gate green?")
+    raw, refined = (len(answer.sources) for answer in (found.baseline, found.enhanced))
+    assert raw > refined >= 1
+    for answer in (found.baseline, found.enhanced):
+        stages = [span["stage"] for span in answer.trace["spans"]]
+        assert stages.count("retrieve.semantic") == stages.count("ground.generate") == 1
+    assert found.baseline.query_id == found.enhanced.query_id
+    assert engine.history.query(found.enhanced.query_id)["answer"] == found.enhanced.text
+
+
+async def test_when_one_fails_the_other_is_stopped(engine: Engine) -> None:
+    assert isinstance(engine.provider, Meeting)
+    stopped = 0
+
+    async def stream(prompt: Prompt) -> AsyncIterator[str]:
+        nonlocal stopped
+        engine.provider.prompts.append(prompt)  # type: ignore[attr-defined]
+        if len(engine.provider.prompts) == 1:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+            raise ProviderError("It broke.")
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            stopped += 1
+            raise
+        yield ""
+
+    engine.provider.stream = stream  # type: ignore[method-assign]
+    with pytest.raises(ProviderError):
+        # In an empty collection there is nothing to quote instead.
+        await engine.compare("Is the gate green?", collection="empty")
+    await asyncio.sleep(0)
+    assert stopped == 1
+
+
+async def test_small_talk_is_answered_once_and_for_both(engine: Engine) -> None:
+    found = await engine.compare("Hello!")
+    assert found.baseline == found.enhanced
+    assert engine.provider.prompts == []  # type: ignore[attr-defined]
