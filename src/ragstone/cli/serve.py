@@ -24,7 +24,7 @@ def serve(
     preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
-    """Serve the HTTP API until Ctrl-C. Interactive documentation is at /docs.
+    """Serve the page and the HTTP API until Ctrl-C. Interactive documentation is at /docs.
 
     Examples:
 

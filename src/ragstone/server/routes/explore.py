@@ -7,9 +7,10 @@ import asyncio
 import dataclasses
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.server.admission import answering
 from ragstone.server.auth import CallerDep
 from ragstone.server.routes.query import engine_of, readable_query
 from ragstone.server.schemas import Problem, QueryReply
@@ -122,7 +123,7 @@ async def candidates(
     )
 
 
-@router.post("/compare", responses=_PROBLEMS)
+@router.post("/compare", responses=_PROBLEMS, dependencies=[Depends(answering)])
 async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> CompareReply:
     """One question under two presets, answered side by side."""
     caller.require_read(body.collection)

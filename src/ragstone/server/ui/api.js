@@ -31,6 +31,10 @@ export async function problemOf(status, text, requestId = "") {
   }
 }
 
+export function wantKey(problem) {
+  document.dispatchEvent(new CustomEvent("ragstone:key-wanted", { detail: problem }));
+}
+
 const GONE = () => new Problem("The server cannot be reached.", { hint: "Is it still running? Your question is kept here; try again." });
 
 async function send(method, path, { body, accept, signal, keepalive } = {}) {
@@ -49,7 +53,7 @@ async function send(method, path, { body, accept, signal, keepalive } = {}) {
   }
   if (reply.ok) return reply;
   const problem = await problemOf(reply.status, await reply.text().catch(() => ""), reply.headers.get("X-Request-ID") ?? "");
-  if (problem.status === 401) document.dispatchEvent(new CustomEvent("ragstone:key-wanted", { detail: problem }));
+  if (problem.status === 401) wantKey(problem);
   throw problem;
 }
 

@@ -31,7 +31,7 @@ async function pdfjs() {
 async function documentOf(id) {
   if (!opened.has(id)) {
     const { getDocument } = await pdfjs();
-    const data = await api.bytes(`/v1/documents/${id}/original`);
+    const data = await api.bytes(`/v1/documents/${encodeURIComponent(id)}/original`);
     // No eval: the page's policy forbids it. The standard fonts are those that a PDF may leave out.
     const task = getDocument({ data, isEvalSupported: false, useSystemFonts: false, standardFontDataUrl: `${location.origin}${VENDOR}/fonts/` });
     opened.set(id, task.promise);

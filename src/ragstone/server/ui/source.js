@@ -38,7 +38,7 @@ export async function openSource(place, opener, { view = "" } = {}) {
   title.focus({ preventScroll: true });
   const go = (wanted) => openSource(place, null, { view: wanted });
   try {
-    const passage = await api.get(`/v1/documents/${place.document_id}/text`, { start: place.start, end: place.end, around: AROUND });
+    const passage = await api.get(`/v1/documents/${encodeURIComponent(place.document_id)}/text`, { start: place.start, end: place.end, around: AROUND });
     if (mine !== latest) return;
     const isPdf = passage.media_type === "application/pdf";
     const asPage = isPdf && view !== "text";
@@ -76,7 +76,7 @@ function showText(passage, place, body) {
 
 async function whole(place, body) {
   try {
-    showText(await api.get(`/v1/documents/${place.document_id}/text`), place, body);
+    showText(await api.get(`/v1/documents/${encodeURIComponent(place.document_id)}/text`), place, body);
   } catch (error) {
     body.prepend(failure(error));
   }
@@ -85,7 +85,7 @@ async function whole(place, body) {
 async function showPdf(place, body, isCurrent) {
   const [{ renderPage }, lines] = await Promise.all([
     import("./pdf.js"),
-    api.get(`/v1/documents/${place.document_id}/lines`, { start: place.start, end: place.end }),
+    api.get(`/v1/documents/${encodeURIComponent(place.document_id)}/lines`, { start: place.start, end: place.end }),
   ]);
   if (!isCurrent()) return;
   const first = lines[0]?.page ?? place.page ?? 1;
@@ -107,7 +107,7 @@ async function showPdf(place, body, isCurrent) {
 
 async function download(place) {
   try {
-    const url = URL.createObjectURL(new Blob([await api.bytes(`/v1/documents/${place.document_id}/original`)]));
+    const url = URL.createObjectURL(new Blob([await api.bytes(`/v1/documents/${encodeURIComponent(place.document_id)}/original`)]));
     const link = el("a", { href: url, download: baseName(place.document_name) });
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);

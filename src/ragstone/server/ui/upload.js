@@ -74,7 +74,11 @@ function sendAll(files, { collection, tags, password }, rows) {
     };
     request.onload = async () => {
       if (request.status < 300) resolve(JSON.parse(request.responseText));
-      else reject(await api.problemOf(request.status, request.responseText));
+      else {
+        const problem = await api.problemOf(request.status, request.responseText);
+        if (problem.status === 401) api.wantKey(problem);
+        reject(problem);
+      }
     };
     request.onerror = () => reject(new api.Problem("The server cannot be reached.", { hint: "The files were not sent; try again." }));
     request.send(form);
