@@ -56,6 +56,14 @@ def test_the_waterfall_shows_stages_with_times_and_each_chunks_way(page: Page) -
     expect(page.locator(".verdict-text")).to_contain_text("Returned, rank 1.")
 
 
+def test_a_repeated_answer_shows_how_it_was_made_the_first_time(page: Page) -> None:
+    ask(page, DOME)
+    ask(page, DOME)
+    page.get_by_role("link", name="Why this answer?").last.click()
+    expect(page.get_by_text("the answer was given again")).to_be_visible()
+    expect(page.locator(".timeline li").filter(has_text="Search by meaning").first).to_be_visible()
+
+
 def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
     ask(page, NOTICE)
     page.get_by_role("link", name="Why this answer?").click()

@@ -164,7 +164,7 @@ async def chunks_of_query(query_id: str, request: Request, caller: CallerDep) ->
 
 
 def _passages(request: Request, waterfall: dict[str, Any]) -> list[Passage]:
-    keys = (int(key) for key in waterfall["ids"])
+    keys = (int(key) for key in waterfall.get("ids", {}))
     return [Passage.of(chunk) for chunk in engine_of(request).catalog.chunks(keys).values()]
 
 

@@ -68,6 +68,7 @@ const STAGES = {
   "remember.recall": "Recall the conversation",
   "retrieve.sequential": "Read in order",
   "retrieve.chunkenizer": "Ask the retrieval service",
+  repeat: "Answer known from before",
   embed: "Embed the question",
   "retrieve.semantic": "Search by meaning",
   "retrieve.keyword": "Search by keyword",
