@@ -58,8 +58,9 @@ def test_the_waterfall_shows_stages_with_times_and_each_chunks_way(page: Page) -
 
 def test_a_repeated_answer_shows_how_it_was_made_the_first_time(page: Page) -> None:
     ask(page, DOME)
+    page.get_by_role("button", name="New conversation").click()
     ask(page, DOME)
-    page.get_by_role("link", name="Why this answer?").last.click()
+    page.get_by_role("link", name="Why this answer?").click()
     expect(page.get_by_text("the answer was given again")).to_be_visible()
     expect(page.locator(".timeline li").filter(has_text="Search by meaning").first).to_be_visible()
 
