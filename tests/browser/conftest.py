@@ -51,7 +51,8 @@ def address(
     """A server of this file's own on the sample documents."""
     directory = tmp_path_factory.mktemp("served") / "data"
     shutil.copytree(filled, directory)
-    yield from serve(Engine(settings_in(directory), embedder=embedder))
+    settings = settings_in(directory, **{"data.answer_cache": 100})
+    yield from serve(Engine(settings, embedder=embedder))
 
 
 # Module by module: while the driver runs, its event loop occupies the thread that other tests
