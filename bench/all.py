@@ -73,10 +73,12 @@ STEPS = (
          ("search.py", "--sizes", "5000", "--peers", "{python}"),
          "CPU time per query in a process with one thread.", ("docs-k8s.tar.gz",)),
     Step("latency", "What a search costs, by preset",
-         ("latency.py", "--size", "5000", "--questions", "100"), "", ("docs-k8s.tar.gz",)),
+         ("latency.py", "--size", "5000", "--questions", "300"), "", ("docs-k8s.tar.gz",)),
     Step("ingest", "Reading a folder",
          ("ingest.py", "--folder", "{folder}", "--files", "60"), "", ("docs-k8s.tar.gz",)),
-    Step("load", "Many at once", ("load.py",)),
+    Step("load", "Many at once",
+         ("load.py", "{cache}/store-50k", "--seconds", "20", "--connections", "200"),
+         "Where `python bench/load_store.py bench/cache/store-50k` has been run (20 CPU minutes)."),
 )  # fmt: skip
 
 
@@ -95,12 +97,14 @@ class Done:
 def run(step: Step) -> Done:
     slots = {
         "data": DATA, "work": WORK, "out": HERE / "out", "python": sys.executable,
-        "folder": HERE / "cache" / "k8s",
+        "cache": HERE / "cache", "folder": HERE / "cache" / "k8s",
     }  # fmt: skip
     script, *arguments = [part.format(**slots) for part in step.command]
     shown = "ragstone" if script == "ragstone" else f"python bench/{script}"
     shown = relative(" ".join([shown, *arguments]))
     missing = [name for name in step.needs if not (DATA / name).exists()]
+    made = [Path(part) for part in arguments if part.startswith(str(HERE / "cache" / "store"))]
+    missing += [f"bench/cache/{path.name}" for path in made if not path.exists()]
     if script != "ragstone" and not (HERE / script).is_file():
         return Done(step, shown, "", 0.0, "not run: the script is not there")
     if missing:
