@@ -41,12 +41,9 @@ def test_the_events_are_sources_tokens_claims_done(written: httpx.Client) -> Non
 
 def test_events_arrive_while_the_model_still_writes(written: httpx.Client, model: StandIn) -> None:
     model.behaviours = ["drip"]  # 0.3 s between its pieces
-    begun = time.monotonic()
-    times = {event["type"]: at - begun for at, event in reversed([*stream(
+    times = {event["type"]: at for at, event in reversed([*stream(
         written, "/v1/query", QUESTION)])}  # fmt: skip
-    assert times["sources"] < 0.3
-    assert times["token"] < 0.6
-    assert times["done"] > 1.0
+    assert times["sources"] <= times["token"] < times["done"] - 1.0
 
 
 def test_a_client_that_leaves_a_stream_stops_the_model(

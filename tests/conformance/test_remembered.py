@@ -1,0 +1,127 @@
+"""History, sessions and collections: the same answers on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import InputError, NotFoundError
+from ragstone.history import History
+from ragstone.settings import JournalSettings
+from ragstone.stages import Catalog
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.collections import SqlCollections
+from ragstone.stores.database import Database
+from ragstone.testing.conformance import EMBEDDER, new_document
+from ragstone.types import Answer, Chunk, HistoryFilter, Turn
+
+from .test_catalogs import empty_database
+
+
+def answer(query_id: str, collection: str = "c", *, ago_s: float = 0.0) -> Answer:
+    trace = {"started_at": time.time() - ago_s, "total_ms": 5.0, "spans": []}
+    return Answer(query_id, "Why so?", collection, "So.", "answered", provider="p", trace=trace)
+
+
+def turn(question: str) -> Turn:
+    return Turn(0, "q", question, "So.", "answered", "question", time.time())
+
+
+class Remembered:
+    """Subclasses give a `catalog` fixture, an empty one."""
+
+    @pytest.fixture
+    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def history(self, catalog: Catalog) -> History:
+        return History(catalog, JournalSettings())
+
+    def test_queries_are_found_by_what_is_wanted_of_them(
+        self, catalog: Catalog, history: History
+    ) -> None:
+        catalog.record(answer("1"), query_log="full", owner="alice", session_id="s")
+        catalog.record(answer("2", "d"), query_log="full", owner="bob", upload_id="u")
+
+        def found(**wanted: object) -> list[str]:
+            entries = history.queries(wanted=HistoryFilter(**wanted))  # type: ignore[arg-type]
+            return [entry["query_id"] for entry in entries]
+
+        assert found(owner="alice") == found(session_id="s") == found(collections=["c"]) == ["1"]
+        assert found(owner="bob") == found(upload_id="u") == ["2"]
+        assert found(collections=[]) == found(since=time.time() + 9) == []
+        assert history.analytics(HistoryFilter())["queries"]["total"] == 2
+        assert sorted(history.collections_asked(None)) == ["c", "d"]
+        assert history.delete_queries(HistoryFilter(owner="bob")) == 1
+        assert found() == ["1"]
+
+    def test_sessions_begin_grow_and_end(self, history: History) -> None:
+        sessions = history.sessions
+        for owner in ("alice", "bob"):
+            for question in ("One?", "Two?", "Three?"):
+                sessions.add(owner, "s", "c", turn(question), kept_turns=2)
+        session = history.session("alice", "s")
+        assert [(one.position, one.question) for one in session.turns] == [
+            (1, "Two?"), (2, "Three?"),
+        ]  # fmt: skip
+        sessions.summarise("alice", "s", "They spoke.", before=2)
+        assert history.session("alice", "s").summarised == 2
+        assert [one.turn_count for one in history.session_list("alice")] == [2]
+        history.delete_session("alice", "s")
+        with pytest.raises(NotFoundError):
+            history.session("alice", "s")
+        assert len(history.session("bob", "s").turns) == 2
+        sessions.expire(before=time.time() + 1)
+        assert history.session_list("bob") == []
+
+    def test_collections_are_made_counted_and_removed(
+        self, catalog: Catalog, history: History
+    ) -> None:
+        collections = SqlCollections(catalog)
+        collections.create("empty", embedder=EMBEDDER)
+        with pytest.raises(InputError):
+            collections.create("empty", embedder=EMBEDDER)
+        catalog.add([new_document("a", ["One.", "Two."])], embedder=EMBEDDER)
+        counts = [(one.name, one.documents, one.chunks) for one in collections.listed()]
+        assert counts == [("c", 1, 2), ("empty", 0, 0)]
+        catalog.record(answer("1"), query_log="full")
+        history.sessions.add("alice", "s", "c", turn("One?"), kept_turns=9)
+        assert collections.delete("c")
+        assert [one.name for one in collections.listed()] == ["empty"]
+        assert (history.queries(), history.session_list("alice")) == ([], [])
+        assert catalog.counts("c").chunks == 0
+        assert catalog.changes("c", after=0, limit=9)[-1].kind == "remove"
+        with pytest.raises(NotFoundError):
+            collections.delete("c")
+
+    def test_headings_come_once(self, catalog: Catalog) -> None:
+        made = new_document("a", ["One.", "Two.", "Three."])
+
+        def under(chunk: Chunk, *path: str) -> Chunk:
+            return replace(chunk, heading_path=path)
+
+        first, second, third = made.chunks
+        chunks = (under(first, "A"), under(second, "A"), under(third, "A", "B"))
+        catalog.add([replace(made, chunks=chunks)], embedder=EMBEDDER)
+        assert sorted(SqlCollections(catalog).headings("c")) == [("A",), ("A", "B")]
+
+
+class TestSqlite(Remembered):
+    @pytest.fixture
+    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
+        catalog = SqlCatalog.in_directory(tmp_path)
+        yield catalog
+        catalog.close()
+
+
+class TestPostgres(Remembered):
+    @pytest.fixture
+    def catalog(self, postgres_url: str) -> Iterator[Catalog]:
+        catalog = SqlCatalog(Database.at_url(empty_database(postgres_url)))
+        yield catalog
+        catalog.close()
