@@ -24,6 +24,8 @@ from transformers import AutoModel, AutoTokenizer
 warnings.filterwarnings("ignore")
 
 CHUNK_TOKENS, OVERLAP_TOKENS = 200, 32
+# Of the Kubernetes documentation in English.
+CHARS_PER_TOKEN = 3.4
 
 
 class Model:
@@ -66,7 +68,7 @@ def txtai(folder: Path, model: Model) -> None:
     for text in texts_of(folder):
         held = ""
         for paragraph in text.split("\n\n"):
-            if held and len(held) + len(paragraph) > CHUNK_TOKENS * 4:
+            if held and len(held) + len(paragraph) > CHUNK_TOKENS * CHARS_PER_TOKEN:
                 chunks.append(held)
                 held = ""
             held = f"{held}\n\n{paragraph}" if held else paragraph
