@@ -66,7 +66,7 @@ def test_a_model_that_is_down_is_a_502_for_a_plain_chat(
 
 
 def test_the_extractive_answerer_cannot_chat(client: httpx.Client) -> None:
-    reply = problem(client.post("/api/chat", json={**QUESTION, "rag_enabled": False}), 502)
+    reply = problem(client.post("/api/chat", json={**QUESTION, "rag_enabled": False}), 422)
     assert "LLM_PROVIDER" in reply["hint"]
 
 

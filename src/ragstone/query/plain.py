@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from ragstone.errors import ProviderError
+from ragstone.errors import InputError
 from ragstone.stages import Provider
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Message, Prompt, Token, Usage
@@ -23,7 +23,7 @@ async def plain_chat(
     request_id: str,
 ) -> AsyncIterator[Event]:
     if provider.name == "extractive":
-        raise ProviderError(
+        raise InputError(
             "The extractive answerer only quotes documents; a plain chat needs a model.",
             hint="Choose one with LLM_PROVIDER, or leave rag_enabled on.",
         )

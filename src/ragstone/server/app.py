@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ragstone import __version__
 from ragstone.engine import Engine
 from ragstone.observe.watch import stop_watching
-from ragstone.server import errors
+from ragstone.server import errors, openapi
 from ragstone.server.admission import Admission, answering
 from ragstone.server.auth import caller_of
 from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
@@ -99,6 +99,7 @@ def create_app(
     if assistants:
         app.router.routes.append(Route("/mcp", assistants, methods=["GET", "POST", "DELETE"]))
     errors.install(app)
+    openapi.install(app)
     # The last one added is the first that a request meets.
     app.add_middleware(
         BodyLimit,

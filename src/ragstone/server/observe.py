@@ -35,7 +35,7 @@ class Observed:
         async def tagged(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
                 message["headers"] = [
                     *message.get("headers", ()), (b"x-request-id", request_id.encode()),
                 ]  # fmt: skip

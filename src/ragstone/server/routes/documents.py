@@ -74,7 +74,12 @@ _POLL_S = 0.2
 _running: set[asyncio.Task[IngestReport]] = set()
 
 
-@router.post("/v1/documents", responses=_PROBLEMS, openapi_extra=_BODIES, status_code=201)
+_LATER: dict[int | str, dict[str, Any]] = {
+    202: {"model": UploadReply, "description": "They are being read."},
+}
+
+
+@router.post("/v1/documents", responses=_PROBLEMS | _LATER, openapi_extra=_BODIES, status_code=201)
 async def add_documents(
     request: Request,
     response: Response,

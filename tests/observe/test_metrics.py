@@ -1,0 +1,56 @@
+"""Metrics: an answer leaves its marks, and no label holds a text or a name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+
+from ragstone.engine import Engine
+from ragstone.errors import ProviderError
+from ragstone.observe.metrics import MetricsWatcher, page
+from ragstone.testing import HashEmbedder
+from ragstone.types import Prompt
+
+from ..conftest import settings_in
+from .test_spans import watched_by
+
+
+class Failing:
+    name, model = "failing", "none"
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        raise ProviderError("It is down.")
+        yield ""
+
+
+def value(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def test_an_answer_is_counted_timed_and_judged(sample_engine: Engine) -> None:
+    stage = {"stage": "retrieve.semantic"}
+    before = value("ragstone_stage_seconds_count", **stage)
+    grounded = value("ragstone_quality_count", signal="groundedness_score")
+    with watched_by(MetricsWatcher()):
+        asyncio.run(sample_engine.ask("How large is the primary mirror?"))
+    assert value("ragstone_stage_seconds_count", **stage) == before + 1
+    assert value("ragstone_quality_count", signal="groundedness_score") == grounded + 1
+    text = page("")[0].decode()
+    assert "mirror" not in text
+    assert "default" not in text
+
+
+def test_a_failing_provider_is_an_error_of_its_stage_and_a_degradation(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder(), provider=Failing())
+    asyncio.run(engine.ingest([tmp_path / "gate.txt"]))
+    rung = value("ragstone_degraded_total", rung="extractive_answer")
+    with watched_by(MetricsWatcher()):
+        answer = asyncio.run(engine.ask("What colour is the gate?"))
+    engine.close()
+    assert "extractive_answer" in answer.degraded
+    assert value("ragstone_degraded_total", rung="extractive_answer") == rung + 1
+    assert 'ragstone_errors_total{component="ground.generate"' in page("")[0].decode()
