@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
+import pickle
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ from ragstone.types import Chunk, Hit, Source
 HERE = Path(__file__).parent
 OUT = HERE / "out"
 DATA = HERE.parent.parent / "shared" / "data"
-SAMPLES = Path(str(resources.files("ragstone.samples")))
+SAMPLES = HERE.parent / "src/ragstone/samples"
+CHOOSING = HERE.parent / "src/ragstone/query/ground/choose"
 PER_KIND = 150
 
 
@@ -56,7 +58,7 @@ def perturbed(data: Path) -> list[str]:
     passages = fit_extractive.records(data / "squad2-dev-half/corpus.jsonl")
     report = [row["text"] for row in passages if not Asked("", "", [], "", row["title"]).fits]
     where = {text[a:b]: text for text in report for a, b in sentence_spans(text) if b - a > 30}
-    sentences = sorted(where, key=lambda s: fit_extractive.hashlib.sha256(s.encode()).digest())
+    sentences = sorted(where, key=lambda s: hashlib.sha256(s.encode()).digest())
     embedder = Remembering(HERE / "cache" / "perturbed.pickle")
 
     def verdict(claim: str, text: str) -> str:
@@ -129,7 +131,23 @@ class Read:
             self.asked += asyncio.run(fit_extractive.searched(passages, questions, cache, embedder))
         chooser = SentenceChooser(embedder)
         self.threshold = chooser.weights.threshold
-        probability, right = [], []
+        kept = cache / f"read-{len(self.asked)}-{stamp(CHOOSING)}.pickle"
+        if kept.is_file():
+            probability, right = pickle.loads(kept.read_bytes())
+        else:
+            probability, right = self._read(chooser)
+            kept.write_bytes(pickle.dumps((probability, right)))
+            embedder.save()
+        self.probability, self.right = np.array(probability), np.array(right)
+        self.report = np.array([not one.fits for one in self.asked])
+        self.corpus = np.array([one.corpus for one in self.asked])
+        self.off = np.array([one.off_corpus for one in self.asked])
+        self.answerable = np.array([bool(one.answers) for one in self.asked])
+        self.retrieved = np.array([one.retrieved for one in self.asked])
+
+    def _read(self, chooser: SentenceChooser) -> tuple[list[float], list[bool]]:
+        probability: list[float] = []
+        right: list[bool] = []
         for one in self.asked:
             sources = [Source(n, hit, hit.chunk.text) for n, hit in enumerate(one.hits, 1)]
             choice = chooser.choose(one.question, sources)
@@ -140,13 +158,13 @@ class Read:
             )
             probability.append(choice.probability)
             right.append(held)
-        embedder.save()
-        self.probability, self.right = np.array(probability), np.array(right)
-        self.report = np.array([not one.fits for one in self.asked])
-        self.corpus = np.array([one.corpus for one in self.asked])
-        self.off = np.array([one.off_corpus for one in self.asked])
-        self.answerable = np.array([bool(one.answers) for one in self.asked])
-        self.retrieved = np.array([one.retrieved for one in self.asked])
+        return probability, right
+
+
+def stamp(folder: Path) -> str:
+    """What the code and weights of a folder are, so that a cache is used with no others."""
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def extractive(read: Read) -> list[str]:

@@ -26,6 +26,10 @@ Rung: TypeAlias = Literal[
 ]
 
 
+# After one of these the model that failed is not asked again for the same question.
+MODEL_FAILED: frozenset[Rung] = frozenset({"without_llm_steps", "extractive_answer"})
+
+
 class Ladder:
     """Takes the steps down: each is logged, counted and named in the reply's `degraded` list."""
 

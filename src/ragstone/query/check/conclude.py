@@ -13,7 +13,7 @@ from ragstone.query.check.verify import in_doubt, verified
 from ragstone.query.ground.cite import short_answers
 from ragstone.query.ground.generate import Draft
 from ragstone.query.ground.markers import Notation
-from ragstone.query.ladder import Ladder
+from ragstone.query.ladder import MODEL_FAILED, Ladder
 from ragstone.query.understand.understander import Understood
 from ragstone.stages import Chat, Embedder
 from ragstone.trace import Trace
@@ -76,7 +76,7 @@ class Concluder:
             )
         doubtful = in_doubt(checked.claims)
         # A model that has just failed is not asked again.
-        if not doubtful or self.chat is None or trace.degraded:
+        if not doubtful or self.chat is None or MODEL_FAILED & set(trace.degraded):
             return checked
         with trace.span("check.verify") as span:
             span.count(claims=len(doubtful))

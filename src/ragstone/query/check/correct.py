@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ragstone.errors import UnusableReplyError
 from ragstone.query.check.evidence import CORRECT_FROM, Evidence
 from ragstone.query.check.ground import NOT_GROUNDED
-from ragstone.query.ladder import Ladder
+from ragstone.query.ladder import MODEL_FAILED, Ladder
 from ragstone.query.pipeline import Pipeline, reply_events
 from ragstone.query.understand.rewrite import widen
 from ragstone.query.understand.understander import Understood
@@ -101,7 +101,8 @@ class CorrectiveLoop:
         core = core_words(query.text)
         if not best.tried:
             return replace(query, expansions=(*query.expansions, Expansion("rewrite", core)))
-        if self.chat is not None and len(best.tried) == 1 and not trace.degraded:
+        works = self.chat is not None and not MODEL_FAILED & set(trace.degraded)
+        if self.chat is not None and works and len(best.tried) == 1:
             try:
                 found = await widen(self.chat, query.text, variants=_VARIANTS)
                 return replace(query, expansions=tuple(found))
