@@ -95,6 +95,13 @@ async def _streaming(port: int, question: str, out: dict) -> None:
     writer.close()
 
 
+def _turn(questions: list[str], number: int, share: int) -> list[str]:
+    """A connection's own questions; where there are too few for all, everybody begins elsewhere."""
+    begin = number % len(questions)
+    own = questions[number * share : (number + 1) * share]
+    return own or [*questions[begin:], *questions[:begin]]
+
+
 def client(
     kind: str, port: int, questions: list[str], connections: int, until: float, pipe: Any
 ) -> None:
@@ -107,7 +114,7 @@ def client(
             path = "/" if kind == "hello" else "/v1/query"
             share = max(1, len(questions) // connections)
             jobs = [
-                _asking(port, path, questions[i * share : (i + 1) * share] or questions, until, out)
+                _asking(port, path, _turn(questions, i, share), until, out)
                 for i in range(connections)
             ]
         results = await asyncio.gather(*jobs, return_exceptions=True)
