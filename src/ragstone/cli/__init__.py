@@ -24,6 +24,15 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # `ragstone history | head`: the reader has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _reader_has_enough()
+    except SystemExit as ended:
+        # Typer makes a failure of it where more was written than the pipe's buffer holds.
+        if isinstance(ended.__context__, BrokenPipeError):
+            _reader_has_enough()
+        raise
+
+
+def _reader_has_enough() -> None:
+    """`ragstone history | head` is no failure."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Python still flushes at its end
+    sys.exit(0)
