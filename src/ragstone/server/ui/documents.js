@@ -39,6 +39,7 @@ export function create(shared) {
   let chosenTag = "";
   let shown = ROWS;
   const leaving = new Map();
+  const unfolded = new Set();
 
   const drag = (on) => (event) => { event.preventDefault(); zone.classList.toggle("over", on); };
   root.addEventListener("dragenter", drag(true));
@@ -102,6 +103,7 @@ export function create(shared) {
     const under = el("tr", { class: "under", hidden: true }, el("td", { colspan: "6" }));
     const versions = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => toggleVersions(one, versions, under) }, "Versions");
     const failed = one.status === "failed";
+    if (unfolded.has(one.name)) toggleVersions(one, versions, under);
     return [el("tr", { class: failed ? "failed" : "" },
       el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, one.name)
@@ -118,7 +120,9 @@ export function create(shared) {
     const open = under.hidden;
     button.setAttribute("aria-expanded", String(open));
     under.hidden = !open;
-    if (!open) return;
+    // By name: it stays unfolded when a new version takes the document's place.
+    if (!open) { unfolded.delete(one.name); return; }
+    unfolded.add(one.name);
     try {
       const found = await api.get(`/v1/documents/${one.id}/versions`);
       replace(under.firstChild, el("ul", { class: "versions" }, found.map((version, index) => el("li", {},
