@@ -72,6 +72,8 @@ def test_a_dropped_file_is_read_and_can_be_asked(page: Page) -> None:
     go(page, "Ask")
     ask(page, "What is the code of the garden gate?")
     expect(page.locator(".answer")).to_contain_text("8812")
+    page.reload()
+    expect(page.get_by_label("Collection", exact=True)).to_have_value("dropped")
 
 
 def test_a_file_that_fails_says_why_and_does_not_fail_the_others(page: Page) -> None:

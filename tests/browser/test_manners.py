@@ -145,6 +145,14 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, area
 
 
+@pytest.mark.parametrize("place", ["#/constructor", "#/nothing/%", "#"])
+def test_an_address_that_makes_no_sense_leads_to_the_question(
+    page: Page, address: str, place: str
+) -> None:
+    page.goto(f"{address}/{place}")
+    expect(page.get_by_role("heading", level=1, name="Ask")).to_be_visible()
+
+
 def test_the_policy_is_strict_and_holds(page: Page, complaints: list[str]) -> None:
     reply = page.request.get(page.url)
     policy = reply.headers["content-security-policy"]

@@ -43,7 +43,7 @@ function remember() {
 }
 
 async function refreshCollections() {
-  const wanted = picker.value || sessionStorage.getItem("ragstone.collection") || "default";
+  const wanted = sessionStorage.getItem("ragstone.collection") || picker.value || "default";
   let names = [];
   try {
     const found = await api.get("/v1/collections");
@@ -60,10 +60,18 @@ async function refreshCollections() {
   picker.value = isKnown || names.length === 0 ? wanted : names[0];
 }
 
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // a stray % in an address that somebody typed
+  }
+}
+
 async function route() {
   const [, name = "ask", ...rest] = location.hash.split("/");
-  if (name === "source") { await showPlace(rest.map(decodeURIComponent)); return; }
-  const area = AREAS[name] ? name : "ask";
+  if (name === "source") { await showPlace(rest.map(decoded)); return; }
+  const area = Object.hasOwn(AREAS, name) ? name : "ask";
   const moved = area !== shown;
   shown = area;
   for (const link of document.querySelectorAll("[data-area]")) {
@@ -81,7 +89,7 @@ async function route() {
   if (!root.isConnected) main.append(root);
   root.hidden = false;
   document.title = `${title} · Ragstone`;
-  await enter?.(rest.map(decodeURIComponent));
+  await enter?.(rest.map(decoded));
   if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
 }
 

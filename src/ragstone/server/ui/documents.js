@@ -159,6 +159,7 @@ export function create(shared) {
     try {
       await api.remove(`/v1/collections/${encodeURIComponent(name)}`);
       toast(`The collection “${name}” is deleted.`);
+      shared.collection = shared.collections.find((other) => other !== name) ?? "default";
     } catch (error) {
       toast(`The collection could not be deleted: ${error.message}`, { kind: "bad" });
     }
