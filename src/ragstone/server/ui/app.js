@@ -71,7 +71,8 @@ function decoded(part) {
 async function route() {
   const [, name = "ask", ...rest] = location.hash.split("/");
   if (name === "source") { await showPlace(rest.map(decoded)); return; }
-  const area = Object.hasOwn(AREAS, name) ? name : "ask";
+  const isKnown = Object.hasOwn(AREAS, name);
+  const area = isKnown ? name : "ask";
   const moved = area !== shown;
   shown = area;
   for (const link of document.querySelectorAll("[data-area]")) {
@@ -89,7 +90,7 @@ async function route() {
   if (!root.isConnected) main.append(root);
   root.hidden = false;
   document.title = `${title} · Ragstone`;
-  await enter?.(rest.map(decoded));
+  await enter?.(isKnown ? rest.map(decoded) : []);
   if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
 }
 
