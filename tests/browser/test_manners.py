@@ -13,7 +13,7 @@ from .conftest import ask, go
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
 AREAS = ("Ask", "Documents", "Compare", "Why", "Insight", "Settings")
 NOTICE = "How much notice do we have to give if we want to end the café contract?"
-ROAD = "Who pays for repairs of the access road?"
+REMOVAL = "How long do we get to take the telescopes away once the lease is over?"
 
 
 def violations(page: Page, *, rules: str = "") -> list[str]:
@@ -38,9 +38,9 @@ def test_no_area_has_a_serious_violation(
     # Only the colours are others in the dark.
     rules = "color-contrast" if scheme == "dark" else ""
     page.goto(address)
-    ask(page, ROAD)
+    ask(page, REMOVAL)
     page.locator(".answer .chip").first.click()
-    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "4")
     assert violations(page, rules=rules) == []
     for area in AREAS[1:]:
         go(page, area)
@@ -100,7 +100,7 @@ def test_the_whole_way_works_by_keyboard_alone(page: Page) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     reach(page, "#question")
-    page.keyboard.type(ROAD)
+    page.keyboard.type(REMOVAL)
     page.keyboard.press("Enter")
     expect(page.locator(".turn")).to_have_attribute("aria-busy", "false")
     expect(page.locator("#announcer")).to_contain_text("The answer is complete")
@@ -108,12 +108,12 @@ def test_the_whole_way_works_by_keyboard_alone(page: Page) -> None:
     expect(page.get_by_role("tooltip")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator("#source-title")).to_be_focused()
-    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "4")
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.matches('.answer .chip')")
     reach(page, "a[href^='#/why/']")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name=ROAD)).to_be_visible()
+    expect(page.get_by_role("heading", name=REMOVAL)).to_be_visible()
 
 
 def reach(page: Page, selector: str, *, backwards: bool = False) -> None:
@@ -130,12 +130,12 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
 ) -> None:
     page = open_page(viewport={"width": 375, "height": 740}, has_touch=True, is_mobile=True)
     page.goto(address)
-    ask(page, ROAD)
+    ask(page, REMOVAL)
     page.locator(".answer .chip").first.tap()
-    expect(page.locator("#preview")).to_contain_text("maintains the ridge road")
+    expect(page.locator("#preview")).to_contain_text("removes the telescopes")
     expect(page.locator("#source")).to_be_hidden()
     page.get_by_role("button", name="Open the source").tap()
-    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "2")
+    expect(page.locator("#source .sheet")).to_have_attribute("data-rendered", "4")
     box = page.locator("#source").bounding_box()
     assert box is not None
     assert (box["width"], box["height"]) == (375, 740)

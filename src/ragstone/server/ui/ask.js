@@ -11,7 +11,7 @@ import { claimsSummary, isSmallTalk } from "./words.js";
 const EXAMPLES = [
   "How much notice do we have to give if we want to end the café contract?",
   "How long do the batteries keep the telescope running in a power cut?",
-  "Who pays for repairs of the access road?",
+  "What interest is charged on rent that arrives late?",
 ];
 
 /** Without HTTPS a browser has no clipboard for scripts; a selection can still be copied. */
