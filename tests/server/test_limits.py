@@ -141,6 +141,9 @@ async def test_a_request_that_takes_too_long_is_ended_and_gives_its_place_back(
         ({"Host": "[::1]:8642", "Origin": "http://localhost:8642"}, 200),
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1", "Origin": "https://evil.example"}, 403),
+        ({"Host": "127.0.0.1", "Origin": "null"}, 403),
+        ({"Host": "evil.example", "Authorization": "Bearer any"}, 403),
+        ({"Host": "evil.example", "X-API-Key": "any"}, 403),
     ],
 )
 async def test_without_keys_only_this_machines_own_names_are_answered(
@@ -150,6 +153,16 @@ async def test_without_keys_only_this_machines_own_names_are_answered(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         assert (await client.get("/v1/documents", headers=headers)).status_code == code
+
+
+async def test_a_key_made_while_the_server_runs_opens_it_under_any_name(engine: Engine) -> None:
+    app = create_app(engine, only_hosts=("127.0.0.1",))
+    secret, _ = app.state.keys.create("ann", role="admin", collections=("*",), expires_in_s=None)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://rag.example") as client:
+        for key, code in ((secret, 200), ("rs_wrong", 401)):
+            reply = await client.get("/v1/documents", headers={"X-API-Key": key})
+            assert reply.status_code == code
 
 
 @pytest.mark.parametrize(
@@ -165,3 +178,12 @@ def test_which_addresses_are_loopback(host: str, own: bool) -> None:
 def test_a_rate_that_is_none_is_a_settings_error(tmp_path: Path, flag: str) -> None:
     with pytest.raises(SettingsError, match="is no rate"):
         Rates(settings_in(tmp_path, **{flag: "often"}))
+
+
+async def test_methods_that_a_client_invents_share_one_label(engine: Engine) -> None:
+    transport = httpx.ASGITransport(create_app(engine))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        await client.request("INVENTED", "/healthz")
+        metrics = (await client.get("/metrics")).text
+    assert 'method="other"' in metrics
+    assert "INVENTED" not in metrics

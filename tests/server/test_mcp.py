@@ -16,12 +16,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from ragstone.engine import Engine
+from ragstone.server.app import create_app
 from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import environment, run
 from ..conftest import settings_in
-from .conftest import serve
+from .conftest import serve, serve_application
 
 
 async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
@@ -78,6 +79,33 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Engin
 def keyed(engine: Engine, *collections: str) -> str:
     ring = KeyRing(engine.catalog)
     return ring.create("ann", role="reader", collections=collections, expires_in_s=None)[0]
+
+
+async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> None:
+    settings = settings_in(
+        tmp_path / "data",
+        **{"server.max_generations": 1, "server.queue_timeout_s": 0.1,
+           "server.public_url": "https://rag.example/docs/"},
+    )  # fmt: skip
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    engine = Engine(settings, embedder=HashEmbedder())
+    await engine.ingest([tmp_path / "gate.txt"])
+    app = create_app(engine)
+    server = serve_application(app)
+    address = await asyncio.to_thread(next, server)
+    try:
+        async with Client(f"{address}/mcp") as client, app.state.admission.place():
+            found = await called(client, "search", query="the gate")
+            assert found["results"][0]["url"].startswith("https://rag.example/docs/#/source/")
+            assert "found no time" in await refused(client, "ask", question="Is the gate green?")
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+def test_no_stream_is_held_open_for_an_assistant(house: tuple[str, Engine]) -> None:
+    address, engine = house
+    headers = {"X-API-Key": keyed(engine, "alpha"), "Accept": "text/event-stream"}
+    assert httpx.get(f"{address}/mcp", headers=headers, timeout=5).status_code == 405
 
 
 async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:

@@ -136,6 +136,20 @@ def test_a_stream_ends_with_done(client: httpx.Client) -> None:
     assert shapes[0]["choices"][0]["delta"]["role"] == "assistant"
 
 
+def test_a_failure_within_a_stream_is_raised_by_the_client(
+    written_sdk: openai.OpenAI, written: httpx.Client, model: StandIn
+) -> None:
+    written.post("/v1/collections", json={"name": "bare"})
+    model.behaviours = ["401"]
+    chunks = written_sdk.chat.completions.create(
+        model="ragstone/bare",
+        messages=QUESTION,
+        stream=True,  # type: ignore[arg-type]
+    )
+    with pytest.raises(openai.APIError, match="LLM_API_KEY"):
+        list(chunks)
+
+
 @pytest.mark.parametrize(
     "body", [{}, [], {"model": "ragstone"}, {"model": 1, "messages": QUESTION}]
 )

@@ -97,7 +97,7 @@ def create_app(
     for door in OPEN:
         app.include_router(door.router)
     if assistants:
-        app.router.routes.append(Route("/mcp", assistants, methods=["GET", "POST", "DELETE"]))
+        app.router.routes.append(Route("/mcp", assistants, methods=["POST"]))
     errors.install(app)
     openapi.install(app)
     # The last one added is the first that a request meets.
@@ -109,7 +109,7 @@ def create_app(
     app.add_middleware(Deadline, seconds=limits.request_timeout_s)
     app.add_middleware(AddressLimit, rates=app.state.rates)
     if only_hosts:
-        app.add_middleware(KnownHosts, hosts=only_hosts)
+        app.add_middleware(KnownHosts, hosts=only_hosts, keys=app.state.keys)
     app.add_middleware(Observed)
     return app
 

@@ -81,11 +81,7 @@ def install(app: FastAPI) -> None:
 def problem(
     request: Request, status: int, detail: str, hint: str = "", retry_after_s: int | None = None
 ) -> JSONResponse:
-    body = _problem(request, status, detail, hint).model_dump()
-    if request.url.path.startswith(_OPENAI):
-        # OpenAI's clients show what stands here; RFC 9457 lets a problem have further members.
-        message = f"{body['detail']} {hint}".strip()
-        body["error"] = {"message": message, "type": body["title"], "code": None, "param": None}
+    body = _members(request, _problem(request, status, detail, hint))
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"  # RFC 9110 wants to be told how to come in
@@ -98,8 +94,18 @@ def problem_of(request: Request, error: RagstoneError | None) -> dict[str, Any]:
         body = _problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, _UNFORESEEN, _SEE_LOG)
     else:
         body = _problem(request, status_of(error), error.message, error.hint)
-    # `type` says what kind of event it is.
-    return body.model_dump(exclude={"type"})
+    members = _members(request, body)
+    del members["type"]  # of an event: what kind of event it is
+    return members
+
+
+def _members(request: Request, found: Problem) -> dict[str, Any]:
+    body = found.model_dump()
+    if request.url.path.startswith(_OPENAI):
+        # OpenAI's clients look here for a failure; RFC 9457 lets a problem have further members.
+        message = f"{found.detail} {found.hint}".strip()
+        body["error"] = {"message": message, "type": found.title, "code": None, "param": None}
+    return body
 
 
 def _problem(request: Request, status: int, detail: str, hint: str) -> Problem:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragstone.errors import DeadlineError, ForbiddenError
 from ragstone.server.errors import BodyTooLargeError, explained
+from ragstone.stores.keys import KeyRing
 
 
 class BodyLimit:
@@ -43,21 +44,18 @@ class KnownHosts:
     in the same browser, by a name of its own that leads here (DNS rebinding).
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], keys: KeyRing) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = dict(scope["headers"])
-            host = _host_of(headers.get(b"host", b"").decode("latin-1"))
-            origin = headers.get(b"origin", b"").decode("latin-1")
-            # Who needs a key has proven more than an address can.
+            # Once there are keys, one that is sent is looked at, and proves more than an address
+            # can. Before that the header alone proves nothing: any page can send it.
             keyed = b"authorization" in headers or b"x-api-key" in headers
-            if (
-                not keyed
-                and not {host, _host_of(origin.partition("://")[2]) or host} <= self._hosts
-            ):
+            if not self._is_for_us(headers) and not (keyed and self._keys.any()):
                 error = ForbiddenError(
                     "Without a key this server answers only to this machine's own address.",
                     hint="Use http://127.0.0.1, or make a key with: ragstone keys create",
@@ -65,6 +63,12 @@ class KnownHosts:
                 await explained(Request(scope), error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _is_for_us(self, headers: Mapping[bytes, bytes]) -> bool:
+        named = [headers.get(b"host", b"").decode("latin-1")]
+        if b"origin" in headers:  # "null" for a page in a sandbox: nobody's name
+            named.append(headers[b"origin"].decode("latin-1").partition("://")[2])
+        return all(_host_of(name) in self._hosts for name in named)
 
 
 def _host_of(address: str) -> str:

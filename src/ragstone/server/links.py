@@ -16,5 +16,8 @@ def base_url(request: Request) -> str:
 
 
 def source_url(base: str, citation: Citation) -> str:
-    place = f"{citation.start}/{citation.end}"
-    return f"{base}/#/source/{quote(citation.document_id, safe='')}/{place}"
+    return place_url(base, citation.document_id, citation.start, citation.end)
+
+
+def place_url(base: str, document_id: str, start: int, end: int) -> str:
+    return f"{base}/#/source/{quote(document_id, safe='')}/{start}/{end}"

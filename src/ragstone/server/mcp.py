@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -27,6 +31,7 @@ from ragstone.query.explain import find_chunk
 from ragstone.server.admission import Admission
 from ragstone.server.auth import Caller, admitted_request
 from ragstone.server.errors import explained
+from ragstone.server.links import base_url, place_url
 from ragstone.stores.catalog import no_document
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk
 
@@ -46,6 +51,11 @@ class Visit:
     caller: Caller
     collection: str
     base_url: str
+    admission: Admission | None = None
+    """Where only so many answers are written at once."""
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        return self.admission.place() if self.admission else nullcontext()
 
 
 def collection_for(engine: Engine, caller: Caller, wanted: str | None) -> str:
@@ -86,7 +96,10 @@ def build(engine: Engine, visit: Callable[[Context[Any, Any]], Visit]) -> MCPSer
         """Answer a question from the documents, with citations that were checked."""
         with _told():
             now = visit(ctx)
-            answer = await engine.ask(question, collection=now.collection, owner=now.caller.owner)
+            async with now.place():
+                answer = await engine.ask(
+                    question, collection=now.collection, owner=now.caller.owner
+                )
             return _json(_answered(answer, now.base_url))
 
     return server
@@ -111,7 +124,7 @@ def _answered(answer: Answer, base: str) -> dict[str, Any]:
             {
                 "id": citation.chunk_id,
                 "title": citation.document_name,
-                "url": _url(base, citation.document_id, citation.start, citation.end),
+                "url": place_url(base, citation.document_id, citation.start, citation.end),
                 "snippet": citation.snippet,
                 "verdict": citation.verdict,
             }
@@ -130,7 +143,7 @@ def _fetched(engine: Engine, now: Visit, wanted: str) -> dict[str, Any]:
         "document_id": document.id, "collection": document.collection, **document.metadata,
     }  # fmt: skip
     if not colon:
-        url = _url(now.base_url, document.id, 0, len(document.text))
+        url = place_url(now.base_url, document.id, 0, len(document.text))
         return _item(document.id, document.name, document.text, url, about)
     chunk = find_chunk(engine.catalog, document.collection, wanted)
     if chunk.page is not None:
@@ -138,7 +151,7 @@ def _fetched(engine: Engine, now: Visit, wanted: str) -> dict[str, Any]:
     if chunk.heading_path:
         about["section"] = " > ".join(chunk.heading_path)
     about |= {"start": chunk.start, "end": chunk.end}
-    url = _url(now.base_url, document.id, chunk.start, chunk.end)
+    url = place_url(now.base_url, document.id, chunk.start, chunk.end)
     return _item(wanted, document.name, chunk.text, url, about)
 
 
@@ -148,13 +161,8 @@ def _item(id_: str, title: str, text: str, url: str, metadata: dict[str, Any]) -
 
 def _result(chunk: Chunk, base: str) -> dict[str, str]:
     title = " › ".join([chunk.document_name, *chunk.heading_path[-1:]])
-    url = _url(base, chunk.document_id, chunk.start, chunk.end)
+    url = place_url(base, chunk.document_id, chunk.start, chunk.end)
     return {"id": chunk.id, "title": title, "url": url}
-
-
-def _url(base: str, document_id: str, start: int, end: int) -> str:
-    """The page, opened at the place."""
-    return f"{base}/#/source/{quote(document_id, safe='')}/{start}/{end}"
 
 
 def _json(value: dict[str, Any]) -> str:
@@ -164,7 +172,7 @@ def _json(value: dict[str, Any]) -> str:
 async def run_stdio(engine: Engine, caller: Caller, collection: str | None) -> None:
     """Serve one assistant that started this process."""
     host = engine.settings.server
-    base = f"http://{host.host}:{host.port}"
+    base = host.public_url.rstrip("/") or f"http://{host.host}:{host.port}"
     now = Visit(caller, collection_for(engine, caller, collection), base)
     async with engine:
         await build(engine, lambda _: now).run_stdio_async()
@@ -197,14 +205,12 @@ class HttpDoor:
         caller: Caller = request.scope["state"]["caller"]
         wanted = request.query_params.get("collection")
         collection = collection_for(self._engine, caller, wanted)
-        return Visit(caller, collection, str(request.base_url).rstrip("/"))
+        return Visit(caller, collection, base_url(request), request.app.state.admission)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
             await admitted_request(request)
-            admission: Admission = request.app.state.admission
-            async with admission.place():
-                await self.manager.handle_request(scope, receive, send)
+            await self.manager.handle_request(scope, receive, send)
         except RagstoneError as error:
             await explained(request, error)(scope, receive, send)

@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ragstone.observe.metrics import IN_FLIGHT, REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+# A client may invent others, and each would be a line of the metrics for ever.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Looked at every few seconds by machines; their lines would drown the others.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -53,11 +55,12 @@ class Observed:
     def _write_down(self, scope: Scope, status: int, seconds: float) -> None:
         """By the door's pattern, not by the address: that one may hold names and questions."""
         door = getattr(scope.get("route"), "path", "none")
-        REQUESTS.labels(scope["method"], door, status or "cut off").inc()
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        REQUESTS.labels(method, door, status or "cut off").inc()
         REQUEST_SECONDS.labels(door).observe(seconds)
         if door not in _QUIET:
             caller = scope["state"].get("caller")
             self._log.info(
-                "request", method=scope["method"], door=door, status=status or None,
+                "request", method=method, door=door, status=status or None,
                 duration_ms=round(seconds * 1000, 3), key_id=caller.key_id if caller else None,
             )  # fmt: skip

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse
 
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
@@ -24,6 +23,7 @@ from ragstone.server.schemas import (
     Problem,
     UploadReply,
 )
+from ragstone.server.sse import EventStream
 from ragstone.stages import IntakeRecords
 from ragstone.stores.records import no_upload
 from ragstone.types import DEFAULT_COLLECTION, IngestReport
@@ -237,26 +237,25 @@ def _readable_upload(records: IntakeRecords, caller: Caller, upload_id: str) -> 
     return found
 
 
-@router.get("/v1/uploads/{upload_id}/events", responses=_PROBLEMS)
-async def upload_events(upload_id: str, request: Request, caller: CallerDep) -> StreamingResponse:
+@router.get(
+    "/v1/uploads/{upload_id}/events", responses=_PROBLEMS, response_class=EventStream,
+    status_code=200,
+)  # fmt: skip
+async def upload_events(upload_id: str, request: Request, caller: CallerDep) -> EventStream:
     """The same as server-sent events: `file` for each document, `done` at the end."""
     records = engine_of(request).records
     await asyncio.to_thread(_readable_upload, records, caller, upload_id)
 
-    async def events() -> AsyncIterator[str]:
+    async def events() -> AsyncGenerator[dict[str, Any], None]:
         sent = 0
         while True:
             now = await asyncio.to_thread(records.upload, upload_id)
             for file in now["files"][sent:]:
-                yield _event("file", {**file, "done": sent + 1, "file_count": now["file_count"]})
                 sent += 1
+                yield {"type": "file", **file, "done": sent, "file_count": now["file_count"]}
             if now["status"] != "running":
-                yield _event("done", {"upload_id": upload_id, "status": now["status"]})
+                yield {"type": "done", "upload_id": upload_id, "status": now["status"]}
                 return
             await asyncio.sleep(_POLL_S)
 
-    return StreamingResponse(events(), media_type="text/event-stream")
-
-
-def _event(kind: str, fields: dict[str, Any]) -> str:
-    return f"data: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n"
+    return EventStream(request, events())
