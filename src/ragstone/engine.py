@@ -100,7 +100,7 @@ class Engine:
         self.ladder = Ladder()
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
         self._repeated = RepeatedAnswers(
-            self.catalog, self.provider, most=self.settings.data.answer_cache
+            self.catalog, self.index, self.provider, most=self.settings.data.answer_cache
         )
         self._desk = JournalDesk(self.catalog)
         self.history = History(self.catalog, self.settings.journal)

@@ -347,6 +347,7 @@ class Index(Protocol):
         ...
 
     def counts(self, collection: str) -> IndexCounts: ...
+    def last_change(self, collection: str) -> int: ...  # the newest one that a search sees
 
     def dense(
         self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None

@@ -12,6 +12,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.stages import Vectors
 from ragstone.testing import HashEmbedder, ScriptedProvider
+from ragstone.testing.conformance import new_document
 from ragstone.types import Answer
 
 from ..conftest import settings_in
@@ -65,6 +66,21 @@ async def test_any_change_of_the_collection_is_seen_at_once(filled: Engine, tmp_
     assert "blue" in (await filled.ask(QUESTION)).text
     await filled.delete(filled.documents()[0].id)
     assert (await filled.ask(QUESTION)).status == "abstained"
+    filled.close()
+
+
+async def test_what_an_index_finds_before_it_has_caught_up_is_not_kept(filled: Engine) -> None:
+    await filled.ask(QUESTION)
+    blue = new_document("wall", ["The gate is blue since last week."], collection="default",
+                        vectors=filled.embedder.embed(["The gate is blue."]))  # fmt: skip
+    filled.catalog.add([blue], embedder=filled.embedder.name)  # by another process, just now
+    early = await filled.ask(QUESTION)
+    assert "repeat" not in stages(early)
+    assert "blue" not in early.text
+    filled.index.refresh("default")
+    late = await filled.ask(QUESTION)
+    assert "repeat" not in stages(late)
+    assert len(late.sources) == 2
     filled.close()
 
 

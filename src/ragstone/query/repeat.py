@@ -10,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ragstone.stages import Catalog, Provider
+from ragstone.errors import StoreError
+from ragstone.stages import Catalog, Index, Provider
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Query, SourcesFound, Token
 
@@ -18,8 +19,9 @@ from ragstone.types import Answer, Event, Finished, Query, SourcesFound, Token
 class RepeatedAnswers:
     """The `most` recent answers by question and everything that limits its search."""
 
-    def __init__(self, catalog: Catalog, provider: Provider, *, most: int) -> None:
+    def __init__(self, catalog: Catalog, index: Index, provider: Provider, *, most: int) -> None:
         self._catalog = catalog
+        self._index = index
         self._quotes = provider.name == "extractive"
         self._most = most
         self._answers: OrderedDict[str, tuple[int, Answer]] = OrderedDict()
@@ -28,7 +30,13 @@ class RepeatedAnswers:
         """The state of the collection that an answer will rest on; None: it is not kept."""
         if not self._most or not (self._quotes or query.temperature == 0):
             return None
-        return self._catalog.last_change(query.collection)
+        version = self._catalog.last_change(query.collection)
+        try:
+            seen = self._index.last_change(query.collection)
+        except StoreError:  # the search meets it again, and knows what to do without
+            return None
+        # An index follows the catalog; what it finds before it has caught up is soon out of date.
+        return version if seen == version else None
 
     def find(self, query: Query, version: int | None) -> Answer | None:
         key = _key(query)

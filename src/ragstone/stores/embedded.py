@@ -79,6 +79,9 @@ class EmbeddedIndex:
         shelf = self._shelf(collection)
         return IndexCounts(dense=len(shelf.dense), keyword=len(shelf.keyword))
 
+    def last_change(self, collection: str) -> int:
+        return self._shelf(collection).manifest.seq
+
     def dense(
         self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
     ) -> list[Found]:

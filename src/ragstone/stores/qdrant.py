@@ -61,6 +61,7 @@ class QdrantIndex:
         self._consistency = None if wanted is None else models.ReadConsistencyType(wanted)
         self._ready: set[str] = set()
         self._checked: dict[str, float] = {}
+        self._seen: dict[str, int] = {}
         self._refreshing = threading.Lock()
 
     def refresh(self, collection: str) -> None:
@@ -75,6 +76,11 @@ class QdrantIndex:
             self._ensure(collection)
             state = self._apply(collection, state, changes)
             self._save_state(collection, state)
+        self._seen[collection] = state["seq"]
+
+    def last_change(self, collection: str) -> int:
+        """As of the last look: asking the cluster would cost as much as a search."""
+        return self._seen.get(collection, 0)
 
     def rebuild(self, collection: str) -> None:
         self._call(partial(self._client.delete_collection, self._name(collection)))

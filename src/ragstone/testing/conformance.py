@@ -387,6 +387,11 @@ class IndexConformance:
         assert keys_of(index.dense("c", vectors[2], limit=6)) == keys_of(before[0])
         assert keys_of(self.search(index, "wind")) == keys_of(before[1])
 
+    def test_it_says_how_far_it_has_followed(self, catalog: Catalog, index: Index) -> None:
+        assert index.last_change("c") == catalog.last_change("c") == 0
+        self.fill(catalog, index)
+        assert index.last_change("c") == catalog.last_change("c") > 0
+
     def test_refreshing_twice_changes_nothing(self, catalog: Catalog, index: Index) -> None:
         self.fill(catalog, index)
         index.refresh("c")
