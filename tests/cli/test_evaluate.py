@@ -97,5 +97,14 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
     assert_refused(run("compare", "balanced", "nowhere", cwd=folder, **known), "no preset")
     wrong = run("eval", "questions.jsonl", "--fail-if", "beauty < 1", cwd=folder, **known)
     assert_refused(wrong, "names a measure that does not exist", "ndcg@10")
+    worse = run("eval", "questions.jsonl", "--fail-if", "f1 worse", cwd=folder, **known)
+    assert_refused(worse, "compares two systems", "ragstone compare")
+    for arguments in (
+        ("compare", "balanced", "minimal", "questions.jsonl", "--junit", "questions.jsonl/j.xml"),
+        ("tune", "questions.jsonl", "--out", "questions.jsonl"),
+        ("eval", "questions.jsonl", "--report", "questions.jsonl/r.html"),
+        ("eval", "questions.jsonl", "--work", "questions.jsonl"),
+    ):
+        assert_refused(run(*arguments, cwd=folder, **known), "cannot be written")
     few = run("tune", "questions.jsonl", cwd=folder, **known)
     assert_refused(few, "too few judged questions")

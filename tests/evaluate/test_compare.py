@@ -10,11 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ragstone.errors import SettingsError
-from ragstone.evaluate.compare import Comparison, compared, read_side, way_in_words
-from ragstone.evaluate.datasets import Dataset, load_dataset
+from ragstone.evaluate.compare import Comparison, Difference, compared, read_side, way_in_words
+from ragstone.evaluate.datasets import Dataset, Question, load_dataset
 from ragstone.evaluate.gate import check_comparison, check_conditions, parse_condition
 from ragstone.evaluate.junit import junit_xml
-from ragstone.evaluate.run import Options, Run, run_questions
+from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import summarised
 from ragstone.evaluate.workbench import Workbench, changed
 from ragstone.testing import HashEmbedder
@@ -90,7 +90,10 @@ def test_conditions_on_one_run(runs: tuple[Run, Run]) -> None:
     assert not check_conditions([parse_condition("ndcg@10 < 0.5")], summary)
     assert check_conditions([parse_condition("ndcg@10 > 0.5")], summary)
     with pytest.raises(SettingsError, match="compares two systems"):
-        check_conditions([parse_condition("ndcg@10 worse")], summary)
+        parse_condition("ndcg@10 worse", systems=1)
+    with pytest.raises(SettingsError, match="figure of a whole run"):
+        parse_condition("ece > 0.1")
+    assert parse_condition("ece > 0.1", systems=1).number == 0.1
 
 
 @pytest.mark.parametrize("written", ["", "ndcg@10", "ndcg < 1", "ndcg@10 < x", "ndcg@10 < 1.2.3"])
@@ -110,3 +113,44 @@ def test_a_side_is_a_preset_a_file_or_a_directory(tmp_path: Path) -> None:
     for wrong in ("nothing", "balanced,oops", str(tmp_path / "no.toml")):
         with pytest.raises(SettingsError):
             read_side(wrong, flags={})
+
+
+def test_a_preset_is_that_preset_whatever_file_lies_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ragstone.toml").write_text(
+        f"[retrieve]\ncandidates = 7\n[data]\ndirectory = '{tmp_path / 'here'}'\n"
+    )
+    preset, file = (read_side(one, flags={}).settings for one in ("balanced", "ragstone.toml"))
+    assert (preset.retrieve.candidates, file.retrieve.candidates) == (100, 7)
+    assert preset.data.directory == file.data.directory == tmp_path / "here"
+
+
+@pytest.mark.parametrize(("losses", "verdict"), [(1, "no difference"), (5, "no difference"),
+                                                 (6, "worse")])  # fmt: skip
+def test_a_handful_of_questions_is_no_verdict(losses: int, verdict: str) -> None:
+    found = Difference("ndcg@10", 1.0, 0.5, -0.5, (-0.5, -0.5), 0, losses, 0)
+    assert found.verdict == verdict
+
+
+def test_a_question_that_fails_counts_as_answered_wrongly(tmp_path: Path) -> None:
+    question = Question("q", "Who built it?", answers=("Mason",), answerable=True)
+    told = Outcome("q", answer="Mason", status="answered")
+    sides = [
+        Run(
+            name,
+            Dataset("set", (question,)),
+            inside(tmp_path),
+            (one,),
+            tmp_path,
+            Options(answers=True),
+        )
+        for name, one in (("good", told), ("broken", Outcome("q", error="The model is gone.")))
+    ]
+    found = compared(*sides)
+    for measure in ("containment", "f1", "exact_match", "decided_right"):
+        main = found.difference(measure)
+        assert main is not None, measure
+        assert (main.before, main.after) == (1.0, 0.0)
+    assert check_comparison([parse_condition("containment worse by 0.02")], found)

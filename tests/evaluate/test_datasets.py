@@ -75,6 +75,11 @@ def _recode(encoding: str) -> Callable[[Path], None]:
         (_append("qrels.tsv", "q0\tnowhere\t1\n"), "qrels.tsv, line 82: there is no document"),
         (_append("qrels.tsv", "q999\tgate-red\t1\n"), "qrels.tsv, line 82: there is no question"),
         (_append("qrels.tsv", "q0\tgate-red\n"), "qrels.tsv, line 82: it has 2 columns"),
+        (
+            lambda f: (f / "qrels.tsv").write_text("q0\tgate-red\t0.5\n"),
+            "qrels.tsv, line 1: the score '0.5' is no whole",
+        ),
+        (_append("qrels.tsv", "q0\tgate-red\t²\n"), "line 82: the score '²' is no whole"),
         (_append("qrels.tsv", "q0\tgate-red\tgood\n"), "line 82: the score 'good' is no whole"),
         (_append("queries.jsonl", '\n{"_id": "x", "text": "y"}\n'), "line 81: it is empty"),
         (_append("queries.jsonl", '{"_id": "x"\n'), "queries.jsonl, line 81: it is no JSON"),

@@ -69,6 +69,16 @@ def test_evidence_counts_chunk_by_chunk() -> None:
     assert labelled(question, hits) == ["id-a:0", "wanted"]
 
 
+def test_a_chunk_that_holds_two_pieces_of_evidence_counts_for_both() -> None:
+    first = "The lease ends on the last day of June 2039."
+    second = "The rent is due on the first working day of every month."
+    question = Question("q", "?", (Target("one", text=first), Target("two", text=second)))
+    assert labelled(question, [chunk("a", f"{first} {second}")]) == ["one", "two"]
+    assert labelled(question, [chunk("a", first), chunk("a", f"{first} {second}", 1)]) == [
+        "one", "two",
+    ]  # fmt: skip
+
+
 def test_answers_are_compared_without_articles_punctuation_and_markers() -> None:
     assert exact_match("The Green Gate. [Source 1]", ["green gate"]) == 1.0
     assert containment("It is a green gate [Source 2].", ["the green gate"]) == 1.0

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import ragstone
 from ragstone.engine import Engine
 from ragstone.errors import InputError, SettingsError
 from ragstone.evaluate.datasets import Dataset, Given, Passage, Question, Target, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import measures, summarised
-from ragstone.evaluate.workbench import Workbench, changed
+from ragstone.evaluate.workbench import Workbench, changed, program_files
 from ragstone.stages import Vectors
 from ragstone.testing import HashEmbedder
 
@@ -159,3 +160,36 @@ def test_another_systems_answer_is_judged_as_it_stands(tmp_path: Path) -> None:
 def test_an_outcome_survives_being_written_down() -> None:
     outcome = Outcome("q", ("a",), (("a", 1.0, None),), answer="Ä", cost_usd=0.5, cited=("a",))
     assert Outcome.of_line(outcome.as_line()) == outcome
+
+
+def test_samples_with_responses_need_no_documents(tmp_path: Path) -> None:
+    given = Given("The gate is in the north.", ("The gate of the town is in the north.",))
+    dataset = Dataset("ragas", (Question("q", "Where?", given=given),))
+    run = ran(Workbench(dataset, inside(tmp_path), embedder=HashEmbedder()))
+    assert run.outcomes[0].groundedness > 0
+
+
+def test_the_embedder_is_the_one_that_the_settings_name(tmp_path: Path, things: Dataset) -> None:
+    settings = inside(tmp_path, **{"embed.name": "openai", "embed.api_key": "k"})
+    assert Workbench(things, settings).embedder.name.startswith("openai/")
+    assert Workbench(things, inside(tmp_path)).directory != Workbench(things, settings).directory
+
+
+def test_a_changed_program_is_another_run() -> None:
+    root = Path(ragstone.__file__).parent
+    names = {path.relative_to(root).as_posix() for path in program_files(root)}
+    imported = {
+        "engine.py", "filters.py", "plugins.py", "sentences.py", "trace.py", "types.py",
+        "evaluate/run.py", "prompts/judge.md", "query/pipeline.py", "settings/layers.py",
+        "stores/function_words.toml",
+    }  # fmt: skip
+    assert imported <= names
+    assert not any(name.startswith(("cli/", "server/")) for name in names)
+
+
+def test_a_work_directory_that_cannot_be_used_is_a_sentence(
+    tmp_path: Path, things: Dataset
+) -> None:
+    (tmp_path / "work").write_text("a file")
+    with pytest.raises(InputError, match=r"directory of evaluations .* cannot be written"):
+        Workbench(things, inside(tmp_path), embedder=HashEmbedder())

@@ -17,7 +17,7 @@ from ragstone.evaluate.run import Options, run_questions
 from ragstone.evaluate.summary import measures
 from ragstone.evaluate.sweep import RememberedScores, Sweeper
 from ragstone.evaluate.threshold import curve_of, recommended, threshold_curve
-from ragstone.evaluate.tune import SPACE, is_gain, settings_file, tune, value_at
+from ragstone.evaluate.tune import SPACE, Tuned, is_gain, settings_file, tune, value_at
 from ragstone.evaluate.tune_report import as_dict, html_page, markdown_page
 from ragstone.evaluate.workbench import Workbench, changed
 from ragstone.settings import load_settings
@@ -121,3 +121,15 @@ def test_a_pair_is_scored_once() -> None:
     assert remembered.score("q", ["a", "bb"]) == [1.0, 2.0]
     assert remembered.score("q", ["bb", "ccc", "a"]) == [2.0, 3.0, 1.0]
     assert encoder.seen == 3
+
+
+def test_the_file_holds_what_tuning_began_with(tmp_path: Path, bench: Workbench) -> None:
+    own = changed(bench.settings, {"retrieve.fusion": "rrf", "refine.duplicate_similarity": 1.0})
+    values = {"refine.min_similarity": 0.2, "retrieve.candidates": 50.0}
+    tuned = Tuned(bench.dataset, own, (), (), 0.2, values, 0.5, 0.6, (0.0, 0.2), 20, 20)
+    file = tmp_path / "ragstone.toml"
+    file.write_text(settings_file(tuned, when="today"), "utf-8")
+    read = load_settings(config_file=file, environ={}).settings
+    assert read.retrieve.fusion == "rrf"
+    assert read.refine.duplicate_similarity == 1.0
+    assert (read.refine.min_similarity, read.retrieve.candidates) == (0.2, 50)

@@ -10,7 +10,17 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.eval import Count, FailIf, Limit, Seed, WithModel, Work, questions_of, shown
+from ragstone.cli.eval import (
+    Count,
+    FailIf,
+    Limit,
+    Seed,
+    WithModel,
+    Work,
+    questions_of,
+    shown,
+    tell_failures,
+)
 from ragstone.cli.progress import telling
 from ragstone.cli.terminal import err, out, print_json, print_table
 from ragstone.types import DEFAULT_COLLECTION
@@ -79,6 +89,8 @@ def compare(
         for path, value in (("data.directory", data), ("evaluate.directory", work))
         if value is not None
     }
+    if junit is not None:
+        options.make_folder(junit.parent, "--junit")
     sides = [read_side(one, flags=flags) for one in (before, after)]
     with telling() as told:
         questions = questions_of(
@@ -86,6 +98,7 @@ def compare(
             seed=seed, with_model=with_model, told=told,
         ).limited(limit)  # fmt: skip
         runs = asyncio.run(_both(questions, sides, collection, answers=answers, told=told))
+    tell_failures(runs)
     found = compared(*runs)
     failed = check_comparison(conditions, found)
     if junit is not None:

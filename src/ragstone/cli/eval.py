@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +120,9 @@ def evaluate(
     """
     from ragstone.evaluate.gate import check_conditions, parse_condition
 
-    conditions = [parse_condition(written) for written in fail_if or ()]
+    conditions = [parse_condition(written, systems=1) for written in fail_if or ()]
+    if report is not None:
+        options.make_folder(report.parent, "--report")
     flags: dict[str, Any] = {"retrieve.method": method, "evaluate.directory": work}
     settings = options.load(data, config, preset, set, **flags).settings
     with telling() as told:
@@ -134,6 +137,7 @@ def evaluate(
     from ragstone.evaluate.report import write_report
     from ragstone.evaluate.summary import summarised
 
+    tell_failures(runs)
     summaries = {run.name: summarised(run) for run in runs}
     written = write_report(runs, summaries, report)
     if json:
@@ -224,13 +228,16 @@ def print_summaries(runs: list[Run], summaries: dict[str, Summary]) -> None:
     if stages:
         out().print("[dim]stage, median and p95 in ms:[/]")
         print_table(["stage", "p50", "p95"], [(name, *times) for name, times in stages.items()])
-    for name, summary in summaries.items():
-        if summary.errors:
-            first = next(
-                one for run in runs if run.name == name for one in run.outcomes if one.error
-            )
+
+
+def tell_failures(runs: Sequence[Run]) -> None:
+    """How many questions of each run failed, and why the first of them did."""
+    for run in runs:
+        failures = [one.error for one in run.outcomes if one.error]
+        if failures:
             err().print(
-                f"[yellow]{name}: {summary.errors} questions failed:[/] {escape(first.error)}"
+                f"[yellow]{escape(run.name)}: {len(failures)} questions failed:[/] "
+                f"{escape(failures[0])}"
             )
 
 

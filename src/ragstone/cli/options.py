@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragstone.errors import SettingsError
+from ragstone.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
@@ -65,6 +66,19 @@ def flags_of(overrides: list[str] | None) -> dict[str, Any]:
             )
         flags[name.strip()] = value.strip()
     return flags
+
+
+def make_folder(folder: Path, flag: str) -> None:
+    """Where a result will be written, before the long work that leads to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"The folder '{folder}' of {flag} cannot be written: {error.strerror}.",
+            hint=f"Give {flag} another place.",
+        ) from error
 
 
 def open_engine(loaded: LoadedSettings) -> Engine:

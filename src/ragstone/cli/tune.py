@@ -69,6 +69,7 @@ def tune(
     from ragstone.evaluate.tune_report import as_dict, html_page, markdown_page
     from ragstone.evaluate.workbench import Workbench
 
+    options.make_folder(output, "--out")
     flags: dict[str, Any] = {"evaluate.directory": work}
     settings = options.load(data, config, preset, set, **flags).settings
     with telling() as told:
@@ -81,7 +82,6 @@ def tune(
         tuned = asyncio.run(search(bench, most=questions, check=check, told=told))
     toml = settings_file(tuned, when=datetime.now(UTC).strftime("%Y-%m-%d"))
     found = as_dict(tuned)
-    output.mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("ragstone.toml", toml),
         ("tune.html", html_page(tuned, toml)),

@@ -5,6 +5,7 @@ A file qa.jsonl beside them may add the answers, and questions that the document
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def _judgements(
     found: dict[str, list[Target]] = {}
     for number, line in text_lines(path):
         cells = line.split("\t") if "\t" in line else line.split()
-        if number == 1 and not cells[-1].lstrip("-").isdigit():
+        if number == 1 and cells[0].strip() not in asked and not _is_whole(cells[-1]):
             continue  # the header
         query_id, document_id, grade = _judgement(path, number, cells)
         if query_id not in asked:
@@ -110,11 +111,15 @@ def _judgement(path: Path, number: int, cells: list[str]) -> tuple[str, str, int
             path, number, f"it has {len(cells)} columns, not 3",
             "Write query-id, corpus-id and score with tabs between them.",
         )  # fmt: skip
-    if not cells[2].strip().lstrip("-").isdigit():
+    if not _is_whole(cells[2]):
         raise bad_line(
             path, number, f"the score '{cells[2]}' is no whole number", "Use 0, 1, 2 and so on."
         )
     return cells[0].strip(), cells[1].strip(), int(cells[2])
+
+
+def _is_whole(cell: str) -> bool:
+    return re.fullmatch(r"\s*-?[0-9]+\s*", cell) is not None
 
 
 def _with_answers(

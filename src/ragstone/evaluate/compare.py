@@ -23,6 +23,11 @@ from ragstone.settings import PRESETS, Settings, load_settings
 Verdict: TypeAlias = Literal["better", "worse", "no difference"]
 # Below this two values of one question count as equal.
 _EQUAL = 1e-9
+# With fewer questions that differ, all of them in one direction is no rarer than 5 % (sign test:
+# 2 / 2^5 = 6 %), while their bootstrap can be as narrow as one likes.
+_FEWEST_CHANGED = 6
+# What a preset is about. A ragstone.toml that lies around must not change both sides alike.
+_OF_A_PRESET = ("preset", "understand", "retrieve", "refine", "ground", "check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,9 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """Beyond chance: the 95 % interval does not hold 0."""
+        """Beyond chance: the 95 % interval does not hold 0, and enough questions differ."""
         low, high = self.interval
-        if low <= 0 <= high:
+        if low <= 0 <= high or self.wins + self.losses < _FEWEST_CHANGED:
             return "no difference"
         return "better" if (low > 0) != self.lower_is_better else "worse"
 
@@ -210,7 +215,8 @@ def read_side(written: str, *, flags: Mapping[str, Any]) -> Side:
         values[key.strip()] = value.strip()
     path = Path(name)
     if name in PRESETS:
-        return Side(written, load_settings(flags={**values, "preset": name}).settings)
+        flags = {**values, "preset": name}
+        return Side(written, load_settings(flags=flags, file_without=_OF_A_PRESET).settings)
     if path.suffix == ".toml":
         return Side(written, load_settings(flags=values, config_file=path).settings)
     if path.is_dir():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ragstone.evaluate.summary import Summary
 
 MEASURES = (*RANKING, *ANSWER, *JUDGED, *COSTS)
+_OF_A_WHOLE_RUN = ("aurc", "ece")
 _WRITTEN = re.compile(
     r"\s*(?P<measure>[\w@]+)\s*(?:(?P<sign>[<>])\s*(?P<bound>[-\d.]+)"
     r"|(?P<worse>worse)(?:\s+by\s+(?P<by>[\d.]+))?)\s*"
@@ -35,7 +36,8 @@ class Condition:
         return not self.sign
 
 
-def parse_condition(written: str) -> Condition:
+def parse_condition(written: str, *, systems: int = 2) -> Condition:
+    """Refused before anything is asked: what makes no sense, for one system or for two."""
     match = _WRITTEN.fullmatch(written)
     hint = "Write 'ndcg@10 < 0.6', 'ndcg@10 worse' or 'ndcg@10 worse by 0.01'."
     if match is None:
@@ -51,6 +53,17 @@ def parse_condition(written: str) -> Condition:
         value = float(number) if number else None
     except ValueError as error:
         raise SettingsError(f"'--fail-if {written}' has no number.", hint=hint) from error
+    if systems == 1 and not match["sign"]:
+        raise SettingsError(
+            f"'--fail-if {written}' compares two systems.",
+            hint="Use it with: ragstone compare A B",
+        )
+    if systems == 2 and measure in _OF_A_WHOLE_RUN:
+        raise SettingsError(
+            f"'--fail-if {written}' names a figure of a whole run, which has no value per question "
+            "to compare.",
+            hint=f"Use it with: ragstone eval --fail-if '{measure} > 0.1'",
+        )
     return Condition(written, measure, match["sign"] or "", value)
 
 
@@ -58,11 +71,6 @@ def check_conditions(conditions: Sequence[Condition], summary: Summary) -> list[
     """A sentence for every condition that holds for one run."""
     failed = []
     for one in conditions:
-        if one.compares:
-            raise SettingsError(
-                f"'--fail-if {one.written}' compares two systems.",
-                hint="Use it with: ragstone compare A B",
-            )
         figure = summary.figure(one.measure)
         if figure is None:
             failed.append(f"{one.written}: {one.measure} was not measured.")

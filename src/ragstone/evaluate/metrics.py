@@ -65,7 +65,8 @@ def _measures() -> dict[Any, str]:
 def labelled(question: Question, hits: Sequence[Chunk]) -> list[str]:
     """A ranking of chunks as labels: a target's where one is met, else the document's own name.
 
-    A document counts once, at its best chunk; a text inside a document counts chunk by chunk.
+    A document counts once, at its best chunk; a text inside a document counts chunk by chunk, and
+    a chunk that holds several counts for each: else longer chunks would find less.
     """
     by_document = {one.document: one for one in question.targets if one.document and not one.text}
     by_text = [one for one in question.targets if one.text]
@@ -74,8 +75,9 @@ def labelled(question: Question, hits: Sequence[Chunk]) -> list[str]:
         found = by_document.get(chunk.document_name) or next(
             (by_document[name] for name in by_document if is_named(chunk, name)), None
         )
-        found = found or next((one for one in by_text if meets(chunk, one)), None)
-        ranking.append(found.label if found else chunk.id if by_text else chunk.document_name)
+        met = [found] if found else [one for one in by_text if meets(chunk, one)]
+        own = chunk.id if by_text else chunk.document_name
+        ranking += [one.label for one in met] or [own]
     return list(dict.fromkeys(ranking))
 
 

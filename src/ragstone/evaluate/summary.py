@@ -84,7 +84,13 @@ def measures(run: Run) -> ByQuestion:
     if grades:
         found.update(ranking_measures(grades, {one.id: one.ranking for one in run.outcomes}))
     for outcome in run.outcomes:
-        values = _answer_measures(questions[outcome.id], outcome)
+        question = questions[outcome.id]
+        wanted = run.options.answers or question.given is not None
+        values = (
+            _failed_measures(question)
+            if outcome.error and wanted
+            else _answer_measures(question, outcome)
+        )
         values |= {name: float(getattr(outcome, name)) for name in _COSTS
                    if getattr(outcome, name) is not None and not outcome.error}  # fmt: skip
         for name, value in values.items():
@@ -94,6 +100,14 @@ def measures(run: Run) -> ByQuestion:
             found.pop(name, None)
     order = (*RANKING, *ANSWER, *JUDGED, *_COSTS)
     return {name: found[name] for name in order if name in found}
+
+
+def _failed_measures(question: Question) -> dict[str, float]:
+    """A question that failed has no right answer: left out, a broken system would look whole."""
+    values = {} if question.answerable is None else {"decided_right": 0.0}
+    if question.answers and question.answerable is not False:
+        values |= dict.fromkeys(("exact_match", "f1", "containment"), 0.0)
+    return values
 
 
 def _answer_measures(question: Question, outcome: Outcome) -> dict[str, float]:

@@ -7,6 +7,7 @@ smaller gains are chance more often than not, and a setting that stays as it is 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from ragstone.evaluate.datasets import Dataset, Question
 from ragstone.evaluate.sweep import Measured, Sweeper
 from ragstone.evaluate.threshold import Kept, curve_of, recommended
 from ragstone.evaluate.workbench import Told, Workbench, changed, quiet
-from ragstone.settings import Settings
+from ragstone.settings import Settings, preset_values
 
 # In the order of the pipeline: what a later step sees depends on the earlier ones.
 SPACE: tuple[tuple[str, tuple[float, ...]], ...] = (
@@ -207,8 +208,23 @@ def value_at(settings: Settings, path: str) -> Any:
     return value
 
 
+def _of_ones_own(settings: Settings) -> list[str]:
+    """What the search was set to beyond its preset: without it the figures would be another's."""
+    plain = changed(Settings(), preset_values(settings.preset))
+    paths = [
+        f"{section}.{name}"
+        for section in ("understand", "retrieve", "refine")
+        for name in type(value_at(plain, section)).model_fields
+    ]
+    return [
+        path
+        for path in paths
+        if value_at(settings, path) not in (None, value_at(plain, path))  # TOML knows no nothing
+    ]
+
+
 def settings_file(tuned: Tuned, *, when: str) -> str:
-    """A ragstone.toml with what tuning found."""
+    """A ragstone.toml with what tuning found and what it began with."""
     lines = [
         f"# Written by `ragstone tune` on {when}, from {tuned.dataset.name}:",
         f"# {tuned.tuned_on} questions to tune on, {tuned.checked_on} held back.",
@@ -216,11 +232,12 @@ def settings_file(tuned: Tuned, *, when: str) -> str:
         f'preset = "{tuned.settings.preset}"',
     ]
     sections: dict[str, list[str]] = {}
-    for path, value in sorted(tuned.values.items()):
+    tuned_settings = changed(tuned.settings, tuned.values)
+    for path in sorted({*tuned.values, *_of_ones_own(tuned.settings)}):
         section, _, name = path.rpartition(".")
-        whole = isinstance(value_at(tuned.settings, path), int)
-        number = int(value) if whole else value
-        sections.setdefault(section, []).append(f"{name} = {number}")
+        # A text, a number or a truth is written the same in TOML and JSON.
+        value = json.dumps(value_at(tuned_settings, path), ensure_ascii=False, default=str)
+        sections.setdefault(section, []).append(f"{name} = {value}")
     for section, entries in sections.items():
         lines += ["", f"[{section}]", *entries]
     return "\n".join(lines) + "\n"

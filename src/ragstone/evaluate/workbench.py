@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ import numpy as np
 
 import ragstone
 from ragstone.engine import Engine
-from ragstone.errors import InputError
+from ragstone.errors import InputError, StoreError
 from ragstone.evaluate.datasets import Dataset, Passage, Question
 from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.plugins import GROUPS, available, find
 from ragstone.settings import Settings
 from ragstone.stages import Catalog, Embedder, Index, NewDocument, Vectors
-from ragstone.stores.files import replace_file
+from ragstone.stores.files import prepare, replace_file
 from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
 
 Told = Callable[[str, int, int], None]
@@ -33,6 +35,8 @@ _BATCH = 64
 _MAX_CHARS = 100_000
 # What cannot change a result: where data lie, what is logged, who may call.
 _WITHOUT_EFFECT = {"data", "journal", "memory", "observe", "server", "evaluate", "preset"}
+_NO_QUESTION_COMES = {"adapters", "cli", "ingest", "observe", "samples", "server", "testing"}
+_COMPUTING = ("faiss-cpu", "numpy", "onnxruntime", "tantivy", "tokenizers")
 
 
 def quiet(done: str, count: int, total: int) -> None:
@@ -57,6 +61,15 @@ class QueryVectors:
     @property
     def max_tokens(self) -> int:
         return self._embedder.max_tokens
+
+    @property
+    def waits(self) -> bool:
+        return bool(getattr(self._embedder, "waits", False))
+
+    def close(self) -> None:
+        close = getattr(self._embedder, "close", None)
+        if close is not None:
+            close()
 
     def token_starts(self, text: str) -> Sequence[int]:
         return self._embedder.token_starts(text)
@@ -94,12 +107,13 @@ class Workbench:
         self, dataset: Dataset, settings: Settings, *,
         collection: str = DEFAULT_COLLECTION, embedder: Embedder | None = None,
     ) -> None:  # fmt: skip
-        from ragstone.models.embedder import OnnxEmbedder
-
         self.dataset = dataset
         self.settings = settings
-        self.work = settings.evaluate.directory
-        self.embedder = QueryVectors(embedder or OnnxEmbedder())
+        self.work = _prepared(settings.evaluate.directory)
+        name = settings.embed.name
+        self.embedder = QueryVectors(embedder or find("embedder", name)(settings))
+        # An engine whose embedder is not the shipped one reads with another: it makes its own.
+        self._handed = self.embedder if embedder or name == "builtin" else None
         self.collection = DEFAULT_COLLECTION if dataset.passages else collection
         self._own = self._own_directory() if dataset.passages else None
 
@@ -116,7 +130,7 @@ class Workbench:
     def prepare(self, told: Told = quiet) -> None:
         """Embed and index what is not there yet. A run that was stopped goes on from there."""
         if self._own is not None and not (self._own / "complete").is_file():
-            engine = Engine(self.placed(self.settings), embedder=self.embedder)
+            engine = Engine(self.placed(self.settings), embedder=self._handed)
             try:
                 _fill(engine, self.dataset.passages, told)
             finally:
@@ -142,8 +156,9 @@ class Workbench:
     def engine(
         self, settings: Settings, *, catalog: Catalog | None = None, index: Index | None = None
     ) -> Engine:
-        engine = Engine(self.placed(settings), embedder=self.embedder, catalog=catalog, index=index)
-        if self._own is None and not engine.catalog.counts(self.collection).chunks:
+        engine = Engine(self.placed(settings), embedder=self._handed, catalog=catalog, index=index)
+        asked = any(question.given is None for question in self.dataset.questions)
+        if asked and self._own is None and not engine.catalog.counts(self.collection).chunks:
             engine.close()
             raise InputError(
                 f"The collection '{self.collection}' is empty, and the dataset brings none.",
@@ -216,13 +231,43 @@ def safe_name(name: str) -> str:
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in name)[:60] or "set"
 
 
+def _prepared(directory: Path) -> Path:
+    try:
+        return prepare(directory)
+    except StoreError as error:
+        raise InputError(
+            error.message.replace("data directory", "directory of evaluations"),
+            hint="Choose another with --work DIR or RAGSTONE_EVALUATE_DIRECTORY.",
+        ) from error
+
+
 @cache
 def program_stamp() -> str:
-    """A changed program is another program, even under the same version."""
+    """A changed program is another program, even under the same version; so is one with another
+    release of a library that computes, or of a plug-in."""
     digest = hashlib.sha256(ragstone.__version__.encode())
     root = Path(ragstone.__file__).parent
-    for room in ("models", "providers", "query", "stores", "prompts", "evaluate"):
-        for path in sorted((root / room).rglob("*")):
-            if path.suffix in {".py", ".toml", ".md"}:
-                digest.update(path.read_bytes())
+    for path in program_files(root):
+        digest.update(path.read_bytes())
+    outside = {point.dist for slot in GROUPS for point in available(slot).values() if point.dist}
+    releases = {f"{one.name} {one.version}" for one in outside}
+    releases |= {f"{one} {version(one)}" for one in _COMPUTING if _is_installed(one)}
+    digest.update("\n".join(sorted(releases)).encode())
     return digest.hexdigest()[:12]
+
+
+def program_files(root: Path) -> list[Path]:
+    """Everything of the package but the rooms that no question comes through."""
+    return [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.suffix in {".py", ".toml", ".md"}
+        and path.relative_to(root).parts[0] not in _NO_QUESTION_COMES
+    ]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False

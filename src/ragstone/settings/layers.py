@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -51,12 +51,18 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     config_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    file_without: Container[str] = (),
 ) -> LoadedSettings:
-    """Read all layers. `flags` are keyed by path (`refine.top_k`) or by variable name."""
+    """Read all layers. `flags` are keyed by path (`refine.top_k`) or by variable name; of the file
+    the sections `file_without` do not count."""
     environ = os.environ if environ is None else environ
     flag_layer = _by_path(flags or {}, origin="flag")
     environ_layer = _from_environ(environ)
-    file_layer = _from_file(config_file, environ)
+    file_layer = {
+        path: found
+        for path, found in _from_file(config_file, environ).items()
+        if path.partition(".")[0] not in file_without
+    }
     chosen = [layer["preset"][0] for layer in (flag_layer, environ_layer, file_layer)
               if "preset" in layer]  # fmt: skip
     preset = str(chosen[0] if chosen else Settings.model_fields["preset"].default)
