@@ -7,13 +7,17 @@ generator cannot reset one.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ragstone.types import Answer, Chunk, Hits, Scores
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -30,6 +34,18 @@ class Span:
 
     def count(self, **figures: Any) -> None:
         self.counts.update(figures)
+
+    async def aside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Work for the processor in a thread of its own, so that other answers go on meanwhile."""
+
+        def timed() -> T:
+            begun = time.thread_time()
+            try:
+                return work(*given, **named)
+            finally:
+                self.cpu_ms += (time.thread_time() - begun) * 1000
+
+        return await asyncio.to_thread(timed)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -200,7 +216,8 @@ class Trace:
             raise
         finally:
             span.duration_ms = (time.perf_counter() - begun) * 1000
-            span.cpu_ms = (time.thread_time() - cpu) * 1000
+            # Of a stage that stepped aside, this thread's time would be that of other answers.
+            span.cpu_ms = span.cpu_ms or (time.thread_time() - cpu) * 1000
             for watcher in self.watchers:
                 watcher.stage(self, span)
 

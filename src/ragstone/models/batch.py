@@ -7,6 +7,7 @@ passes. What comes out lies in the memory that the stages ask, so none of them n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
@@ -44,8 +45,15 @@ class QuestionBatcher:
         if waiting:
             loop.call_soon(self._flush, loop)
         self.batches += 1
+        embedding = loop.run_in_executor(None, self._embed, list(now))
+        embedding.add_done_callback(lambda _: _release(now.values()))
+
+    def _embed(self, texts: list[str]) -> None:
         with suppress(Exception):  # the stage that needs the vector meets the failure again
-            self._memory.embed(list(now))
-        for future in now.values():
-            if not future.done():
-                future.set_result(None)
+            self._memory.embed(texts)
+
+
+def _release(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

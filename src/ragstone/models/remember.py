@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ class RememberedVectors:
         self._most = most
         self._vectors: OrderedDict[str, Vectors] = OrderedDict()
         self._starts: OrderedDict[str, Sequence[int]] = OrderedDict()
+        # Answers are worked on in several threads; the model itself runs outside of it.
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -43,24 +46,28 @@ class RememberedVectors:
         """Counted once for each passage: every prompt measures the passages it holds."""
         starts = self._starts.get(text)
         if starts is None:
-            starts = self._starts[text] = array("I", self._embedder.token_starts(text))
-            if len(self._starts) > _MOST_TEXTS:
-                self._starts.popitem(last=False)
+            starts = array("I", self._embedder.token_starts(text))
+            with self._lock:
+                self._starts[text] = starts
+                if len(self._starts) > _MOST_TEXTS:
+                    self._starts.popitem(last=False)
         return starts
 
     def knows(self, text: str) -> bool:
         return text in self._vectors
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        known = {text: self._vectors[text] for text in texts if text in self._vectors}
+        with self._lock:
+            known = {text: self._vectors[text] for text in texts if text in self._vectors}
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new:
             known.update(zip(new, self._embedder.embed(new), strict=True))
-        for text in dict.fromkeys(texts):
-            self._vectors[text] = known[text]
-            self._vectors.move_to_end(text)
-        while len(self._vectors) > self._most:
-            self._vectors.popitem(last=False)
+        with self._lock:
+            for text in dict.fromkeys(texts):
+                self._vectors[text] = known[text]
+                self._vectors.move_to_end(text)
+            while len(self._vectors) > self._most:
+                self._vectors.popitem(last=False)
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         return np.array([known[text] for text in texts], dtype=np.float32)

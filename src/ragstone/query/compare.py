@@ -48,7 +48,7 @@ async def _evidence(pipeline: Pipeline, query: Query, trace: Trace) -> tuple[Hit
 
 async def _answer(pipeline: Pipeline, understood: Understood, hits: Hits, trace: Trace) -> Answer:
     answer: Answer | None = None
-    evidence = pipeline.graded(understood.query, hits, trace)
+    evidence = await pipeline.graded(understood.query, hits, trace)
     async for event in pipeline.write(understood, evidence, trace):
         if isinstance(event, Finished):
             answer = event.answer

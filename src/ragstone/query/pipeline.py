@@ -75,20 +75,21 @@ class Pipeline:
 
     async def gather(self, query: Query, trace: Trace) -> Evidence:
         """Search, make sources of the hits, and grade them."""
-        return self.graded(query, await self._found(query, trace), trace)
+        return await self.graded(query, await self._found(query, trace), trace)
 
-    def graded(self, query: Query, hits: Hits, trace: Trace) -> Evidence:
+    async def graded(self, query: Query, hits: Hits, trace: Trace) -> Evidence:
         """Hits as sources, with how probable it is that they hold the answer."""
         with trace.span("ground.context") as span:
-            sources = self.context.build(
-                hits, span, style=query.citation_style, question=query.text
+            sources = await span.aside(
+                self.context.build, hits, span, style=query.citation_style, question=query.text
             )
             read = tuple(source.hit for source in sources)
             trace.waterfall.passed(span.stage, hits, read, span.counts)
         with trace.span("check.evidence") as span:
             probability = 0.0
             try:
-                probability = self.chooser.choose(query.text, sources).probability
+                choice = await span.aside(self.chooser.choose, query.text, sources)
+                probability = choice.probability
             except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
                 span.note(f"The evidence could not be graded ({type(error).__name__}).")
             evidence = Evidence(query, sources, probability)

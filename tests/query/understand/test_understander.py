@@ -106,7 +106,9 @@ async def test_a_model_that_fails_leaves_a_question(tmp_path: Path, embedder: On
 
 async def test_a_follow_up_is_resolved_by_the_model(tmp_path: Path, embedder: OnnxEmbedder) -> None:
     provider = ScriptedProvider({"<conversation>": '{"question": "Who signed the lease?"}'})
-    engine = Engine(settings_in(tmp_path), embedder=embedder, provider=provider)
+    (tmp_path / "lease.txt").write_text("The lease was signed by Ada Brandt.")
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder, provider=provider)
+    await engine.ingest([tmp_path / "lease.txt"])
     history = [Message("user", "What is the rent in the lease?"), Message("assistant", "900.")]
     answer = await engine.ask("and who signed it?", history=history)
     assert "assistant: 900." in provider.asked[0]

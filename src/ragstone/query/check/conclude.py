@@ -66,7 +66,7 @@ class Concluder:
 
     async def _checked(self, text: str, notation: Notation, trace: Trace) -> Review:
         with trace.span("check.ground") as span:
-            checked = review(text, notation, self.embedder)
+            checked = await span.aside(review, text, notation, self.embedder)
             span.count(
                 claims=len(checked.claims),
                 citations=len(checked.citations),

@@ -65,11 +65,14 @@ class CorrectiveLoop:
         return best
 
     def _may_search_again(self, evidence: Evidence) -> bool:
-        # A summary reads its document in order: there is nothing to search for again.
+        # A summary reads its document in order: there is nothing to search for again. Nor is there
+        # where nothing is near in meaning: the collection, or what a filter leaves of it, is empty.
+        query = evidence.query
         return (
             evidence.grade != "correct"
             and len(evidence.tried) < self.max_iterations
-            and evidence.query.route != "summarize"
+            and query.route != "summarize"
+            and (bool(evidence.sources) or query.method == "keyword")
         )
 
     async def _searched_again(self, best: Evidence, trace: Trace) -> Evidence:

@@ -12,7 +12,7 @@ from ragstone.query.check.review import review
 from ragstone.query.ground.cite import statements
 from ragstone.query.ground.markers import Notation, code_spans
 from ragstone.stages import Embedder
-from ragstone.types import NO_ANSWER
+from ragstone.types import NO_ANSWER, Claim
 
 _WITHHELD = frozenset({"unsupported", "contradicted"})
 
@@ -66,8 +66,13 @@ class SentenceHold:
         if NO_ANSWER in part:
             return part
         seen = review(part, self.notation, self.embedder)
-        if any(claim.verdict in _WITHHELD for claim in seen.claims):
+        if any(_doubtful(claim) for claim in seen.claims):
             self.withheld.append(part.strip())
             return ""
         after = part[len(part.rstrip()) :]
         return seen.text + after
+
+
+def _doubtful(claim: Claim) -> bool:
+    """Nothing supports it, or it says a number, a date or a name that its source does not."""
+    return claim.verdict in _WITHHELD or (claim.verdict == "partial" and bool(claim.reasons))
