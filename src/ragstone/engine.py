@@ -8,6 +8,7 @@ async with Engine() as engine:
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 import uuid
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from ragstone.errors import StoreError
 from ragstone.history import History
 from ragstone.ingest.find import Found, find_files
 from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
@@ -38,10 +40,13 @@ from ragstone.query.repeat import RepeatedAnswers, replay
 from ragstone.settings import Settings, load_settings
 from ragstone.stages import Catalog, Chat, Embedder, Index, IntakeRecords, Provider
 from ragstone.stores import journal
+from ragstone.stores.catalog import SqlCatalog, other_embedder
 from ragstone.stores.collections import CollectionInfo, SqlCollections
+from ragstone.stores.database import Database
 from ragstone.stores.desk import JournalDesk
 from ragstone.stores.files import prepare
 from ragstone.stores.originals import Originals
+from ragstone.stores.records import SqlIntakeRecords
 from ragstone.trace import Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -62,6 +67,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
 
+log = logging.getLogger(__name__)
+
+
 class Engine:
     """Asks, streams, searches, ingests. Any part can be handed in ready-made."""
 
@@ -78,7 +86,7 @@ class Engine:
         self.embedder = embedder or find("embedder", self.settings.embed.name)(self.settings)
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or open_catalog(self.settings, directory)
-        self.records: IntakeRecords = _intake_records(self.catalog)
+        self.records: IntakeRecords = SqlIntakeRecords(self.catalog)
         self.collections = SqlCollections(self.catalog)
         self.originals = Originals(directory)
         fail_interrupted(self.records, self.originals)
@@ -93,7 +101,7 @@ class Engine:
             # Answers are chosen and checked with weights that were fitted to the shipped embedder.
             reader=(
                 None if embedder or self.settings.embed.name == "builtin"
-                else remembered(_shipped())
+                else remembered(find("embedder", "builtin")(self.settings))
             ),
         )  # fmt: skip
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
@@ -143,16 +151,13 @@ class Engine:
         known = self._repeated.find(query, version)
         if known is not None:
             for event in replay(query, known, trace):
-                if isinstance(event, Finished):
-                    await self._remember(event.answer, options)
-                yield event
+                yield await self._remembered(event, options)
             return
         await self._together.embed(query.text)
         async for event in self._pipeline.answer(query, trace):
             if isinstance(event, Finished):
                 self._repeated.keep(query, version, event.answer)
-                await self._remember(event.answer, options)
-            yield event
+            yield await self._remembered(event, options)
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
         """Two answers from one retrieval, before and after refine; the second one is remembered."""
@@ -160,8 +165,7 @@ class Engine:
         trace = Trace(options.get("request_id") or query.id)
         query = await self._with_history(query, options, trace)
         found = await compare(self._pipeline.line, query, trace)
-        await self._remember(found.enhanced, options)
-        return found
+        return replace(found, enhanced=await self._remember(found.enhanced, options))
 
     async def chat(
         self,
@@ -188,20 +192,34 @@ class Engine:
         recalled = await self.memory.recall(owner, session_id, query, trace)
         return replace(query, history=(*recalled, *query.history))
 
-    async def _remember(self, answer: Answer, options: QueryOptions) -> None:
+    async def _remembered(self, event: Event, options: QueryOptions) -> Event:
+        if not isinstance(event, Finished):
+            return event
+        return Finished(await self._remember(event.answer, options))
+
+    async def _remember(self, answer: Answer, options: QueryOptions) -> Answer:
+        """Write an answer down; a store that cannot take it costs the memory, not the answer."""
+        try:
+            await self._write_down(answer, options)
+        except StoreError as error:
+            log.warning("an answer was not written down: %s", type(error).__name__)
+            answer = replace(answer, degraded=(*answer.degraded, "not_remembered"))
+        Trace.tell(answer)
+        return answer
+
+    async def _write_down(self, answer: Answer, options: QueryOptions) -> None:
         """Into the journal, as far as it may know, and into the session, if there is one."""
         owner, session_id = options.get("owner") or LOCAL_OWNER, options.get("session_id")
-        log = self.settings.journal.query_log
-        if log != "off":
+        query_log = self.settings.journal.query_log
+        if query_log != "off":
             await self._desk.write(
                 partial(
-                    journal.record, answer=answer, query_log=log, owner=owner,
+                    journal.record, answer=answer, query_log=query_log, owner=owner,
                     session_id=session_id, upload_id=options.get("upload_id"),
                 )
             )  # fmt: skip
         if session_id:
             await self.memory.keep(owner, session_id, answer)
-        Trace.tell(answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """The evidence alone, without an answer; the question is searched for as it stands."""
@@ -374,26 +392,9 @@ class Engine:
     def _refuse_other_embedder(self, collection: str) -> None:
         held = self.catalog.embedder_of(collection)
         if held is not None and held != self.embedder.name:
-            from ragstone.stores.catalog import other_embedder
-
             raise other_embedder(collection, held, self.embedder.name)
 
 
-def _shipped() -> Embedder:
-    from ragstone.models.embedder import OnnxEmbedder
-
-    return OnnxEmbedder()
-
-
 def open_catalog(settings: Settings, directory: Path) -> Catalog:
-    from ragstone.stores.catalog import SqlCatalog
-    from ragstone.stores.database import Database
-
     url = settings.data.database_url.get_secret_value()
     return SqlCatalog(Database.at_url(url) if url else Database.in_directory(directory))
-
-
-def _intake_records(catalog: Catalog) -> IntakeRecords:
-    from ragstone.stores.records import SqlIntakeRecords
-
-    return SqlIntakeRecords(catalog)

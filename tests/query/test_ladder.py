@@ -140,3 +140,14 @@ async def test_with_everything_off_the_hits_are_plain_retrieval(
         expected = await plain.retrieve(query, Trace("t"))
         assert await engine.search(question, top_k=1000) == expected
         assert await engine.search(question, top_k=7) == expected[:7]
+
+
+async def test_a_journal_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+    engine = await filled(tmp_path, OnnxEmbedder())
+    with engine.catalog.transaction() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE INSERT ON queries BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    answer = await asked(engine)
+    assert "three months" in answer.text
+    assert answer.degraded == ("not_remembered",)

@@ -171,3 +171,11 @@ def test_every_door_is_in_the_openapi_with_an_example_of_its_body(client: httpx.
         named = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         assert named["examples"], path
         assert door["description"] or door["summary"]
+
+
+@pytest.mark.parametrize("path", ["/v1/documents", "/documents", "/chat/a/documents"])
+def test_a_form_without_a_boundary_is_not_called_json(client: httpx.Client, path: str) -> None:
+    headers = {"content-type": "multipart/form-data"}
+    said = problem(client.post(path, content=b"abc", headers=headers), 400)
+    assert "boundary" in said["detail"]
+    assert "JSON" not in said["detail"] + said["hint"]

@@ -53,6 +53,8 @@ _CLIENT_CLOSED_REQUEST = 499
 _OPENAI = ("/v1/chat/completions", "/v1/models")
 _SEND_JSON = "Send a JSON object in UTF-8 with the header Content-Type: application/json."
 
+_SEND_FORM = "Let your client make the form: curl -F files=@notes.md …"
+
 
 class BodyTooLargeError(HTTPException):
     """A request body over the limit; the framework lets an HTTPException pass while it reads."""
@@ -154,7 +156,10 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail, hint = f"{error.detail}.", "See /docs for all addresses."
-    if error.status_code == HTTPStatus.BAD_REQUEST:
+    is_form = request.headers.get("content-type", "").startswith("multipart/")
+    if error.status_code == HTTPStatus.BAD_REQUEST and is_form:
+        detail, hint = f"The form cannot be read: {error.detail.rstrip('.')}.", _SEND_FORM
+    elif error.status_code == HTTPStatus.BAD_REQUEST:
         # What the framework says of bytes that are no UTF-8.
         detail, hint = "The body is no JSON in UTF-8.", _SEND_JSON
     elif isinstance(error, BodyTooLargeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import math
 import time
 from typing import TYPE_CHECKING
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from limits.aio.storage import Storage
 
 
+log = logging.getLogger(__name__)
+
+# Every request would wait this long for a Redis that does not answer.
+_PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+
+
 class Rate:
     """One limit, e.g. 1200/minute, for any number of callers."""
 
@@ -28,9 +35,25 @@ class Rate:
         self._items = _parsed(limit)
         self._limiter = FixedWindowRateLimiter(storage)
         self._who = who
+        self._counts = True
 
     async def spend(self, name: str) -> None:
-        """Count a request, or refuse it and say when to come back."""
+        """Count a request, or refuse it and say when to come back.
+
+        Where counting fails everybody is let in: a limit is there to keep the server answering.
+        """
+        from limits.errors import StorageError
+
+        try:
+            await self._count(name)
+            self._counts = True
+        except StorageError as error:
+            if self._counts:
+                kind = type(error.storage_error).__name__
+                log.warning("requests of each %s are not counted: %s", self._who, kind)
+            self._counts = False
+
+    async def _count(self, name: str) -> None:
         for item in self._items:
             if not await self._limiter.hit(item, self._who, name):
                 window = await self._limiter.get_window_stats(item, self._who, name)
@@ -91,8 +114,11 @@ def _storage(url: str) -> Storage:
     try:
         scheme, _, rest = url.partition("://")
         # redis-py is what the extra brings; the library would look for another client.
-        options = {} if scheme == "memory" else {"implementation": "redispy"}
-        storage = storage_from_string(f"async+{scheme}://{rest}", **options)
+        options: dict[str, str | float] = {}
+        if scheme != "memory":
+            options = {"implementation": "redispy", **_PATIENCE}
+        address = f"async+{scheme}://{rest}"
+        storage = storage_from_string(address, wrap_exceptions=True, **options)
     except ConfigurationError as error:
         raise SettingsError(
             f"The requests cannot be counted there: {error}.",

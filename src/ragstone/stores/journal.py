@@ -50,7 +50,7 @@ def record(
                 "degraded": list(answer.degraded),
                 "provider": answer.provider,
                 "model": answer.model,
-                "trace": answer.trace,
+                "trace": answer.trace if full else _without_text(answer.trace),
             },
         )
     )
@@ -155,6 +155,15 @@ def _conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
     if wanted.before is not None:
         found.append(table.c.created_at < wanted.before)
     return found
+
+
+def _without_text(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """A failure by its kind alone: a provider or a database may quote the question in its words."""
+    spans = [
+        {**span, "error": span["error"] and span["error"].partition(":")[0]}
+        for span in trace["spans"]
+    ]
+    return {**trace, "spans": spans}
 
 
 def _citation(citation: Citation, *, full: bool) -> dict[str, Any]:

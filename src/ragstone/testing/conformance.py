@@ -247,12 +247,14 @@ class CatalogConformance:
 
     def test_the_journal_keeps_as_much_as_it_may(self, catalog: Catalog) -> None:
         for query_id, query_log in (("1", "off"), ("2", "metadata"), ("3", "full")):
-            trace = {"started_at": time.time() + int(query_id), "spans": []}
+            span = {"stage": "s", "duration_ms": 1.0, "counts": {}, "error": "OSError: Why?"}
+            trace = {"started_at": time.time() + int(query_id), "spans": [span]}
             answer = Answer(query_id, "Why?", "c", "Because.", "answered", trace=trace)
             catalog.record(answer, query_log=query_log)
         entries = catalog.queries(limit=10)
         assert [entry["query_id"] for entry in entries] == ["3", "2"]
         assert [entry["query"] for entry in entries] == ["Why?", None]
+        assert "Why?" not in str(catalog.query("2"))
         with pytest.raises(NotFoundError):
             catalog.query("1")
 
