@@ -106,5 +106,11 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
         ("eval", "questions.jsonl", "--work", "questions.jsonl"),
     ):
         assert_refused(run(*arguments, cwd=folder, **known), "cannot be written")
+    write_lines(folder / "lost.jsonl", [
+        {"question": "What colour is the gate?", "document": "docs/gate.txt"},
+        {"question": "Where is the key?", "document": "nowhere.txt"},
+    ])  # fmt: skip
+    lost = run("eval", "lost.jsonl", cwd=folder, **known)
+    assert_refused(lost, "lost.jsonl, line 2: there is no document 'nowhere.txt' in 'default'")
     few = run("tune", "questions.jsonl", cwd=folder, **known)
     assert_refused(few, "too few judged questions")

@@ -183,3 +183,14 @@ def test_halves_share_nothing_and_lose_nothing(ids: list[str], most: int) -> Non
     few = dataset.limited(most)
     assert len(few.questions) == min(most, len(ids))
     assert {one.id for one in few.questions} <= set(ids)
+
+
+def test_a_list_of_samples_counts_entries_and_lines_count_lines(tmp_path: Path) -> None:
+    listed = tmp_path / "list.json"
+    listed.write_text('[{"question": "Where?"},\n\n\n{"answer": "there"}]')
+    with pytest.raises(InputError, match=r"list\.json, entry 2: the field 'question' is missing"):
+        load_dataset(listed)
+    deep = tmp_path / "deep.jsonl"
+    deep.write_text("[" * 100_000 + "\n")
+    with pytest.raises(InputError, match=r"deep\.jsonl, line 1: it is "):
+        load_dataset(deep)

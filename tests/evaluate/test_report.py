@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,8 +19,8 @@ import pytest
 
 from ragstone.errors import InputError
 from ragstone.evaluate.datasets import Dataset, Passage, Question, Target
-from ragstone.evaluate.report import html_report, markdown_report, write_report
-from ragstone.evaluate.run import Options, Run, run_questions
+from ragstone.evaluate.report import html_report, markdown_report, worst, write_report
+from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import Summary, summarised
 from ragstone.evaluate.workbench import Workbench
 from ragstone.testing import HashEmbedder
@@ -98,6 +99,26 @@ def test_the_report_shows_the_plots_and_the_worst_questions(
     markdown = markdown_report(*reported)
     assert "| ndcg@10 |" in markdown
     assert "## Worst questions" in markdown
+
+
+def test_a_wrong_answer_is_among_the_worst_however_well_was_searched(
+    reported: tuple[list[Run], dict[str, Summary]], tmp_path: Path
+) -> None:
+    questions = (
+        Question("right", "Who built it?", (Target("a"),), ("Mason",), True),
+        Question("wrong", "Who sold it?", (Target("a"),), ("Miller",), True),
+        Question("failed", "Who lost it?", (Target("a"),), ("Baker",), True),
+        Question("spoke", "Who ate it?", answerable=False),
+    )
+    said = Outcome("", ("a",), answer="It was Mason.", status="answered")
+    outcomes = [replace(said, id=one.id) for one in questions]
+    outcomes[2] = Outcome("failed", error="The model is gone.")
+    run = Run("set", Dataset("set", questions), reported[0][0].settings, tuple(outcomes), tmp_path,
+              Options(answers=True))  # fmt: skip
+    assert [question.id for question, _, _ in worst(run)] == ["failed", "spoke", "wrong"]
+    assert "lowest of ndcg@10, containment, decided_right" in html_report(
+        [run], {"set": summarised(run)}
+    )
 
 
 def test_a_report_is_written_where_it_is_wanted(

@@ -18,7 +18,6 @@ from ragstone.cli.eval import (
     WithModel,
     Work,
     questions_of,
-    shown,
     tell_failures,
 )
 from ragstone.cli.progress import telling
@@ -133,6 +132,8 @@ async def _both(
 
 
 def print_comparison(found: Comparison, *, most_changed: int) -> None:
+    from ragstone.evaluate.summary import shown
+
     out().print(
         f"[bold]{escape(found.before)} → {escape(found.after)}[/] · {escape(found.dataset)} · "
         f"{found.questions} questions"

@@ -163,7 +163,7 @@ def questions_of(
     from ragstone.evaluate.questions import questions_from_documents
 
     if dataset is not None and not from_documents:
-        return load_dataset(dataset)
+        return _checked(load_dataset(dataset), dataset, settings, collection)
     if dataset is not None:
         raise InputError(
             "A dataset and --from-documents were both given.", hint="Choose one of the two."
@@ -183,6 +183,20 @@ def questions_of(
         )
     finally:
         engine.close()
+
+
+def _checked(loaded: Dataset, path: Path, settings: Settings, collection: str) -> Dataset:
+    """A dataset that brings no documents must speak of those that there are."""
+    from ragstone.engine import Engine
+    from ragstone.evaluate.workbench import check_documents
+
+    if not loaded.passages:
+        engine = Engine(settings)
+        try:
+            check_documents(loaded, path, engine, collection)
+        finally:
+            engine.close()
+    return loaded
 
 
 async def _runs(
@@ -208,6 +222,8 @@ async def _runs(
 
 
 def print_summaries(runs: list[Run], summaries: dict[str, Summary]) -> None:
+    from ragstone.evaluate.summary import shown
+
     dataset = runs[0].dataset
     out().print(
         f"[bold]{escape(dataset.name)}[/] · {len(dataset.questions)} questions · "
@@ -239,10 +255,6 @@ def tell_failures(runs: Sequence[Run]) -> None:
                 f"[yellow]{escape(run.name)}: {len(failures)} questions failed:[/] "
                 f"{escape(failures[0])}"
             )
-
-
-def shown(name: str, value: float) -> str:
-    return f"{value:.1f}" if name.endswith(("_ms", "_tokens")) else f"{value:.4f}"
 
 
 def _as_dict(runs: list[Run], summaries: dict[str, Summary], report: Path) -> dict[str, Any]:

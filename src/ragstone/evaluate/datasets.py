@@ -65,6 +65,8 @@ class Question:
     without: tuple[str, ...] = ()
     """Names of documents that this question must not see."""
     given: Given | None = None
+    line: int = field(default=0, compare=False, repr=False)
+    """Where it stands in its file, for sentences about it; no part of what it is."""
 
     @property
     def grades(self) -> dict[str, int]:

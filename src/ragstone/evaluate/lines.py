@@ -11,7 +11,8 @@ from ragstone.errors import InputError
 
 
 def bad_line(path: Path, number: int, what: str, hint: str) -> InputError:
-    return InputError(f"{path}, line {number}: {what}.", hint=hint)
+    unit = "entry" if path.suffix == ".json" else "line"  # there objects are counted
+    return InputError(f"{path}, {unit} {number}: {what}.", hint=hint)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -55,6 +56,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 path, number, f"it is no JSON ({error.msg}, column {error.colno})",
                 "Every line must be one JSON object.",
             ) from error  # fmt: skip
+        except RecursionError as error:
+            raise bad_line(path, number, "it is nested too deeply", "Write it flat.") from error
         if not isinstance(value, dict):
             raise bad_line(
                 path, number, "it is no JSON object", 'Every line must look like {"…": …}.'

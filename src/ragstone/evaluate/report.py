@@ -19,11 +19,13 @@ from ragstone.evaluate.compare import way_in_words
 from ragstone.evaluate.datasets import Question
 from ragstone.evaluate.plots import Axis, Series, histogram, horizontal_bars, plot
 from ragstone.evaluate.run import Outcome, Run
-from ragstone.evaluate.summary import Summary, main_measure, measures
+from ragstone.evaluate.summary import ByQuestion, Summary, main_measure, measures, shown
 from ragstone.evaluate.threshold import threshold_curve
 from ragstone.stores.files import replace_file
 
 _WORST = 15
+# A question went as badly as the worst of these: what was found, what was said, whether to speak.
+_WENT_BADLY = ("ndcg@10", "containment", "decided_right")
 
 
 def page(title: str, body: str) -> str:
@@ -103,8 +105,9 @@ def _rows(runs: Sequence[Run], summaries: Mapping[str, Summary]) -> list[list[st
         others = [summaries[run.name].figure(one.name) for run in runs[1:]]
         low, high = one.interval
         rows.append([
-            one.name, f"{one.mean:.4f}", f"{low:.4f} to {high:.4f}" if one.has_interval else "–",
-            str(one.count), *(f"{other.mean:.4f}" if other else "–" for other in others),
+            one.name, shown(one.name, one.mean),
+            f"{shown(one.name, low)} to {shown(one.name, high)}" if one.has_interval else "–",
+            str(one.count), *(shown(one.name, other.mean) if other else "–" for other in others),
         ])  # fmt: skip
     return rows
 
@@ -175,7 +178,9 @@ def _scores_plot(run: Run) -> str:
 
 
 def _threshold_plot(run: Run) -> str:
-    curve = threshold_curve(run)
+    in_use = run.settings.refine.min_similarity
+    # What the threshold in use dropped is not among the hits: below it nothing can be said.
+    curve = [one for one in threshold_curve(run) if one.threshold >= in_use]
     if not curve:
         return ""
     return plot(
@@ -184,8 +189,8 @@ def _threshold_plot(run: Run) -> str:
             Series("relevant hits", [(one.threshold, one.relevant_kept) for one in curve]),
             Series("other hits", [(one.threshold, one.others_kept) for one in curve], colour=2),
         ],
-        Axis("RAG_MIN_SIMILARITY", 0, None), Axis("share kept", 0, 1),
-        mark=run.settings.refine.min_similarity, mark_label="in use",
+        Axis("RAG_MIN_SIMILARITY", 0, None), Axis("share kept of those found", 0, 1),
+        mark=in_use, mark_label="in use",
     )  # fmt: skip
 
 
@@ -199,14 +204,24 @@ def _latency_plot(run: Run) -> str:
 
 
 def worst(run: Run) -> list[tuple[Question, Outcome, float]]:
-    """The questions with the lowest value of the main measure, failures first."""
+    """The questions that went worst by any of the measures that count, failures first."""
     found = measures(run)
-    values = found.get(main_measure(found), {})
+    values: dict[str, list[float]] = {}
+    for name in _counting(found):
+        for key, value in found[name].items():
+            values.setdefault(key, []).append(value)
     outcomes = run.by_id
     asked = [one for one in run.dataset.questions if one.id in values or outcomes[one.id].error]
-    asked.sort(key=lambda one: (values.get(one.id, -1.0), one.id))
-    low = [(one, outcomes[one.id], values.get(one.id, 0.0)) for one in asked[:_WORST]]
-    return [entry for entry in low if entry[2] < 1.0]
+    low = {one.id: min(values.get(one.id, [0.0])) for one in asked}
+    # Where all have the same worst value, as with answers of whole sentences, the others decide.
+    asked.sort(key=lambda one: (not outcomes[one.id].error, low[one.id],
+                                sum(values.get(one.id, [])), one.id))  # fmt: skip
+    return [(one, outcomes[one.id], low[one.id]) for one in asked if low[one.id] < 1.0][:_WORST]
+
+
+def _counting(found: ByQuestion) -> list[str]:
+    names = [name for name in _WENT_BADLY if name in found] or [main_measure(found)]
+    return [name for name in names if name]
 
 
 def _worst_html(run: Run) -> list[str]:
@@ -218,17 +233,14 @@ def _worst_html(run: Run) -> list[str]:
         f"<td class=n>{value:.3f}</td></tr>"
         for number, (question, _, value) in enumerate(found, start=1)
     )
+    measured = ", ".join(_counting(measures(run)))
     parts = [
-        "<h2>Worst questions</h2>",
-        f'<div class="wide"><table><tr><th>question</th><th class=n>{escape(_main(run))}</th></tr>'
+        f"<h2>Worst questions</h2><p>By the lowest of {escape(measured)}.</p>",
+        '<div class="wide"><table><tr><th>question</th><th class=n>lowest</th></tr>'
         f"{rows}</table></div><h2>Their traces</h2>",
     ]
     parts += [_trace_html(number, *entry) for number, entry in enumerate(found, start=1)]
     return parts
-
-
-def _main(run: Run) -> str:
-    return main_measure(measures(run))
 
 
 def _trace_html(number: int, question: Question, outcome: Outcome, value: float) -> str:

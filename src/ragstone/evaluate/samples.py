@@ -44,7 +44,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     except UnicodeDecodeError as error:
         raise InputError(f"The file '{path}' is not UTF-8.", hint="Save it in UTF-8.") from error
     except json.JSONDecodeError as error:
-        raise bad_line(path, error.lineno, f"it is no JSON ({error.msg})", "Mend it.") from error
+        raise InputError(
+            f"{path}, line {error.lineno}: it is no JSON ({error.msg}).", hint="Mend it."
+        ) from error
     listed = whole.get("samples", [whole]) if isinstance(whole, dict) else whole
     for number, row in enumerate(listed if isinstance(listed, list) else [listed], start=1):
         if not isinstance(row, dict):
@@ -72,7 +74,7 @@ def _qa(path: Path, number: int, row: Mapping[str, Any], passages: dict[str, Pas
         targets = tuple(Target(one, document=one) for one in own)
     return Question(
         identity, text, () if denied else targets, answers,
-        answerable=False if denied else True if answers or targets else None,
+        answerable=False if denied else True if answers or targets else None, line=number,
     )  # fmt: skip
 
 
@@ -137,5 +139,5 @@ def _ragas(
     answers = texts_field(path, number, row, "reference")
     return Question(
         str(row.get("id") or number), text, targets, answers,
-        answerable=True if answers or targets else None, given=given,
+        answerable=True if answers or targets else None, given=given, line=number,
     )  # fmt: skip

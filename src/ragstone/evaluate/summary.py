@@ -91,8 +91,9 @@ def measures(run: Run) -> ByQuestion:
             if outcome.error and wanted
             else _answer_measures(question, outcome)
         )
-        values |= {name: float(getattr(outcome, name)) for name in _COSTS
-                   if getattr(outcome, name) is not None and not outcome.error}  # fmt: skip
+        if question.given is None and not outcome.error:  # another system's costs are not known
+            values |= {name: float(getattr(outcome, name)) for name in _COSTS
+                       if getattr(outcome, name) is not None}  # fmt: skip
         for name, value in values.items():
             found.setdefault(name, {})[outcome.id] = value
     if not any(found.get("input_tokens", {}).values()):
@@ -227,6 +228,10 @@ def _stages(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
         )
         for stage, found in times.items()
     }
+
+
+def shown(name: str, value: float) -> str:
+    return f"{value:.1f}" if name.endswith(("_ms", "_tokens")) else f"{value:.4f}"
 
 
 def main_measure(found: ByQuestion) -> str:

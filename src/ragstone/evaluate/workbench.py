@@ -20,6 +20,7 @@ import ragstone
 from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
 from ragstone.evaluate.datasets import Dataset, Passage, Question
+from ragstone.evaluate.lines import bad_line
 from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.plugins import GROUPS, available, find
 from ragstone.settings import Settings
@@ -174,6 +175,22 @@ class Workbench:
                  effective(settings), program_stamp(), *more]  # fmt: skip
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def check_documents(dataset: Dataset, path: Path, engine: Engine, collection: str) -> None:
+    """Refuse a question about a document that the collection does not hold: it would count as not
+    found for ever, and look like a bad search."""
+    held = {name for one in engine.documents(collection) for name in (one.id, one.name)}
+    for question in dataset.questions:
+        for name in {one.document for one in question.targets if one.document}:
+            # As `is_named` has it: a path that ends in the name, or the id of a chunk.
+            parts = name.split("/")
+            ends = {"/".join(parts[at:]) for at in range(len(parts))} | {name.rpartition(":")[0]}
+            if held and question.given is None and not held & ends:
+                raise bad_line(
+                    path, question.line, f"there is no document '{name}' in '{collection}'",
+                    "See their names with: ragstone documents list",
+                )  # fmt: skip
 
 
 def _fill(engine: Engine, passages: Sequence[Passage], told: Told) -> None:
