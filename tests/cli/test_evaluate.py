@@ -54,6 +54,11 @@ def test_compare_of_equal_sides_says_no_difference(filled: Path, folder: Path) -
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("No difference: ndcg@10 is equal")
     assert 'failures="0"' in (folder / "j.xml").read_text()
+    anew = run("compare", "balanced", "balanced", "questions.jsonl", "--no-answers", "--again",
+               "--json", cwd=folder, **at(filled, folder))  # fmt: skip
+    found = {one["measure"]: one for one in json.loads(anew.stdout)["differences"]}
+    assert found["ndcg@10"]["ties"] == 2
+    assert found["latency_ms"]["ties"] < 3  # kept times would be equal
 
 
 def test_a_broken_settings_file_fails_the_gate(filled: Path, folder: Path) -> None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ragstone.cli import options
 from ragstone.cli.eval import (
+    Again,
     Count,
     FailIf,
     Limit,
@@ -61,6 +62,7 @@ def compare(
     seed: Seed = 0,
     with_model: WithModel = False,
     limit: Limit = None,
+    again: Again = False,
     work: Work = None,
     json: options.Json = False,
     data: options.DataDir = None,
@@ -96,7 +98,9 @@ def compare(
             dataset, sides[0].settings, collection, from_documents=dataset is None, count=count,
             seed=seed, with_model=with_model, told=told,
         ).limited(limit)  # fmt: skip
-        runs = asyncio.run(_both(questions, sides, collection, answers=answers, told=told))
+        runs = asyncio.run(
+            _both(questions, sides, collection, answers=answers, again=again, told=told)
+        )
     tell_failures(runs)
     found = compared(*runs)
     failed = check_comparison(conditions, found)
@@ -113,7 +117,13 @@ def compare(
 
 
 async def _both(
-    dataset: Dataset, sides: list[Side], collection: str, *, answers: bool | None, told: Told
+    dataset: Dataset,
+    sides: list[Side],
+    collection: str,
+    *,
+    answers: bool | None,
+    again: bool,
+    told: Told,
 ) -> tuple[Run, Run]:
     from ragstone.evaluate.run import Options, run_questions
     from ragstone.evaluate.workbench import Workbench
@@ -125,7 +135,11 @@ async def _both(
         bench.prepare(told)
         runs.append(
             await run_questions(
-                bench, side.settings, Options(answers=wanted), name=side.name, told=told
+                bench,
+                side.settings,
+                Options(answers=wanted, again=again),
+                name=side.name,
+                told=told,
             )
         )
     return runs[0], runs[1]

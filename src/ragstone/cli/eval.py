@@ -40,6 +40,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Which ones: the same seed, th
 WithModel = Annotated[
     bool, typer.Option("--with-model", help="Let the provider's model write the questions.")
 ]
+Again = Annotated[bool, typer.Option("--again", help="Ask everything anew, whatever is known.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="Ask at most this many, an even sample.")
 ]
@@ -90,9 +91,7 @@ def evaluate(
     seed: Seed = 0,
     with_model: WithModel = False,
     limit: Limit = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Ask everything anew, whatever is known.")
-    ] = False,
+    again: Again = False,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write a report: .html, or .md."),
