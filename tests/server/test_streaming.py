@@ -66,6 +66,16 @@ def test_a_client_that_leaves_before_the_first_word_stops_the_model(
     assert eventually(lambda: model.cancelled == 1)
 
 
+def test_a_client_that_leaves_a_comparison_of_presets_stops_both_models(
+    written: httpx.Client, model: StandIn
+) -> None:
+    model.behaviours = ["slow", "slow"]
+    body = {**QUESTION, "presets": ["minimal", "balanced"]}
+    with pytest.raises(httpx.ReadTimeout):
+        written.post("/v1/compare", json=body, timeout=1.5)
+    assert eventually(lambda: model.cancelled == 2)
+
+
 def test_a_question_that_is_refused_is_a_plain_problem_and_no_stream(
     written: httpx.Client,
 ) -> None:

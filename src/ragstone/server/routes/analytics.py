@@ -103,7 +103,7 @@ async def analytics(
 ) -> AnalyticsReply:
     """Volume, latency per stage, questions that went unanswered, ungrounded or slow, the documents
     that answers cite, tokens and cost. An admin sees everybody's queries, others their own."""
-    wanted = visible(request, caller, collection)
+    wanted = await asyncio.to_thread(visible, request, caller, collection)
     wanted = dataclasses.replace(wanted, since=time.time() - days * _DAY_S)
     found: dict[str, Any] = await asyncio.to_thread(engine_of(request).history.analytics, wanted)
     return AnalyticsReply(**found)
@@ -120,7 +120,8 @@ async def suggestions(
     """The caller's own questions that were answered before, and headings of the documents, from
     collections that the caller may read."""
     engine = engine_of(request)
-    wanted = dataclasses.replace(visible(request, caller, collection), owner=caller.owner)
+    seen = await asyncio.to_thread(visible, request, caller, collection)
+    wanted = dataclasses.replace(seen, owner=caller.owner)
     names = engine.catalog.collections() if collection is None else [collection]
     found = await asyncio.to_thread(
         engine.history.suggestions, prefix, wanted=wanted, collections=names, limit=limit,

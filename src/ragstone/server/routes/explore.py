@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Awaitable, Iterable
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,8 +15,9 @@ from ragstone.server.admission import answering
 from ragstone.server.auth import CallerDep
 from ragstone.server.routes.query import engine_of, readable_query
 from ragstone.server.schemas import Problem, QueryReply
+from ragstone.server.sse import while_here
 from ragstone.server.variants import Variants
-from ragstone.types import DEFAULT_COLLECTION, Chunk, Hit
+from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk, Hit
 
 router = APIRouter(prefix="/v1", tags=["explore"])
 
@@ -129,17 +131,16 @@ async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> 
     caller.require_read(body.collection)
     variants = variants_of(request)
     engines = [variants.of_preset(preset) for preset in body.presets]
-    answers = await asyncio.gather(
-        *(
-            engine.ask(
-                body.query,
-                collection=body.collection,
-                request_id=request.state.request_id,
-                owner=caller.owner,
-            )
-            for engine in engines
+    asked = (
+        engine.ask(
+            body.query,
+            collection=body.collection,
+            request_id=request.state.request_id,
+            owner=caller.owner,
         )
+        for engine in engines
     )
+    answers = await while_here(request, _all(asked))
     flat = [_flat(engine.settings.model_dump(mode="json")) for engine in engines]
     sides = []
     for number, (preset, answer) in enumerate(zip(body.presets, answers, strict=True)):
@@ -161,6 +162,10 @@ async def chunks_of_query(query_id: str, request: Request, caller: CallerDep) ->
     """Every chunk that a stage of a past query saw and that is still there."""
     entry = readable_query(engine_of(request), caller, query_id)
     return _passages(request, entry["trace"]["waterfall"])
+
+
+async def _all(asked: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    return await asyncio.gather(*asked)
 
 
 def _passages(request: Request, waterfall: dict[str, Any]) -> list[Passage]:

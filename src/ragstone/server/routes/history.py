@@ -43,7 +43,7 @@ async def queries(
     collection: Annotated[str | None, Query(description="Only those about it.")] = None,
 ) -> list[dict[str, Any]]:
     """Past queries, newest first, each without its trace."""
-    base = visible(request, caller, collection)
+    base = await asyncio.to_thread(visible, request, caller, collection)
     wanted = HistoryFilter(base.owner, base.collections, upload_id, session_id)
     history = engine_of(request).history
     return await asyncio.to_thread(history.queries, skip=skip, limit=limit, wanted=wanted)
