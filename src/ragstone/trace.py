@@ -8,16 +8,32 @@ generator cannot reset one.
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ragstone.types import Answer, Chunk, Hits, Scores
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@cache
+def _aside() -> ThreadPoolExecutor:
+    """One thread, and one that steps back: several would take the event loop's turns away, and with
+    them the tokens of the answers that are being written."""
+    return ThreadPoolExecutor(1, "aside", initializer=_step_back)
+
+
+def _step_back() -> None:
+    with suppress(AttributeError, OSError):  # where threads have no priority of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
 
 
 @dataclass(slots=True)
@@ -36,7 +52,7 @@ class Span:
         self.counts.update(figures)
 
     async def aside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Work for the processor in a thread of its own, so that other answers go on meanwhile."""
+        """Work for the processor in another thread, so that other answers go on meanwhile."""
 
         def timed() -> T:
             begun = time.thread_time()
@@ -45,7 +61,7 @@ class Span:
             finally:
                 self.cpu_ms += (time.thread_time() - begun) * 1000
 
-        return await asyncio.to_thread(timed)
+        return await asyncio.get_running_loop().run_in_executor(_aside(), timed)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
