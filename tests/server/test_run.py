@@ -85,8 +85,9 @@ def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         sent = {"name": "gate.txt", "text": "The zebra gate is painted green."}
         assert httpx.post(f"{address}/v1/documents", json=sent, headers=headers).is_success
-        asked = {"query": "What colour is the zebra gate?"}
         for number in range(8):  # a new connection each: both workers are met
+            # A question that was asked before would be answered without a search.
+            asked = {"query": "What colour is the zebra gate?", "top_k": number + 1}
             reply = httpx.post(
                 f"{address}/v1/query", json=asked, headers=headers | {"X-Request-ID": f"r{number}"},
                 timeout=30,

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from ragstone.query.check.overlap import word_overlap, words
 from ragstone.stores.analyze import STOP_WORDS
 
-Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite"]
+Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word"]
 
 
 @dataclass(frozen=True, slots=True)

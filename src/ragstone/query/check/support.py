@@ -19,6 +19,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from ragstone.query.check.exchange import exchanged_words
 from ragstone.query.check.facts import disagreements
 from ragstone.query.check.overlap import support
 from ragstone.query.check.polarity import Disagreement
@@ -108,7 +109,7 @@ def _windows(claim: str, text: str, parts: Sequence[Unit]) -> list[_Window]:
 
 
 def _judged(claim: str, window: _Window, text: str, meant: float) -> Support:
-    against = tuple(disagreements(claim, window.text, text))
+    against = (*disagreements(claim, window.text, text), *exchanged_words(claim, window.text))
     # Meaning is measured on the whole text; a window without the claim's words takes no part in it.
     score = max(window.overlap, meant * min(1.0, window.content * 2))
     if any(one.contradicts for one in against):
