@@ -67,7 +67,7 @@ STEPS = (
          ("ragstone", "eval", "{data}/squad2-dev-half", "--limit", "150", "--no-baselines",
           "--work", "{work}"),
          "The extractive answerer, without a language model.", ("squad2-dev-half",)),
-    Step("grounding", "Claims, citations and abstention", ("grounding.py", "--share", "0.1")),
+    Step("grounding", "Claims, citations and abstention", ("grounding.py", "--share", "0.03")),
     Step("intent", "Small talk or question", ("intent.py",), "", ("smalltalk-vs-question",)),
     Step("search", "The search core against the peers",
          ("search.py", "--sizes", "5000", "--peers", "{python}"),
@@ -193,6 +193,9 @@ def page(results: list[Done], seconds: float) -> str:
         if one.trouble:
             lines += [f"**{one.trouble[0].upper()}{one.trouble[1:]}.**", ""]
         lines += [*markdown(one.output), ""]
+    left = [step.name for step in STEPS if step not in [one.step for one in results]]
+    if left:
+        lines += [f"Not run this time: {', '.join(left)}.", ""]
     text = "\n".join(lines)
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
