@@ -49,7 +49,7 @@ def checked(
 
 
 @pytest.mark.timeout(400)
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(ANSWERS, st.sampled_from(["source", "chunk"]))
 def test_every_citation_of_every_answer_resolves(answer: str, style: CitationStyle) -> None:
     result = checked(answer, style=style)

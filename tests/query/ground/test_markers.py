@@ -32,7 +32,7 @@ def streamed(
     return out + stream.close(), stream.dangling
 
 
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(ANSWERS, st.lists(st.integers(0, 300), max_size=30), STYLES)
 def test_the_text_is_the_same_however_it_is_cut(
     answer: str, cuts: list[int], style: CitationStyle
@@ -55,7 +55,7 @@ def test_letter_by_letter_no_marker_is_ever_shown_half(answer: str, style: Citat
         assert not any(m.start < len(shown) < m.end for m in written)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(ANSWERS, STYLES)
 def test_what_is_left_is_in_one_form_and_points_to_a_source(
     answer: str, style: CitationStyle
