@@ -24,7 +24,7 @@ from ..conftest import settings_in
 from .test_isolation import DOORS
 
 # Each door is asked this often; more was tried while it was written.
-EXAMPLES = 15
+EXAMPLES = 8
 
 
 @pytest.fixture(scope="module")
