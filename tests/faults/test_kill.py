@@ -14,7 +14,7 @@ from ragstone.stores.catalog import SqlCatalog
 from ragstone.stores.embedded import EmbeddedIndex
 from ragstone.testing.conformance import DIMENSION
 
-KILLS = 12
+KILLS = 20
 WRITER = Path(__file__).with_name("writer.py")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.terminal import out, print_json, print_table
-from ragstone.types import DEFAULT_COLLECTION
+from ragstone.types import DEFAULT_COLLECTION, Document
 
 app = typer.Typer(no_args_is_help=True, help="List, show and delete documents.")
 
@@ -80,7 +80,7 @@ def delete_document(
     out().print(f"Deleted {document_id}.")
 
 
-def _without_text(document: object) -> dict[str, object]:
-    fields = dataclasses.asdict(document)  # type: ignore[call-overload]
+def _without_text(document: Document) -> dict[str, object]:
+    fields = dataclasses.asdict(document)
     del fields["text"]
-    return dict(fields)
+    return fields

@@ -14,7 +14,7 @@ from ragstone.cli import options
 from ragstone.cli.progress import telling
 from ragstone.cli.terminal import err, out, print_json, print_table
 from ragstone.errors import InputError
-from ragstone.types import DEFAULT_COLLECTION
+from ragstone.types import DEFAULT_COLLECTION, RetrievalMethod
 
 if TYPE_CHECKING:
     from ragstone.evaluate.datasets import Dataset
@@ -214,8 +214,9 @@ async def _runs(
     runs = [await run_questions(bench, settings, chosen, name=settings.preset, told=told)]
     if baselines and dataset.has_targets and not given:
         plain = changed(settings, SEARCH_ALONE)
-        for name, method in (("BM25 alone", "keyword"), ("dense alone", "semantic")):
-            alone = Options(method=method, again=again)  # type: ignore[arg-type]
+        searches: dict[str, RetrievalMethod] = {"BM25 alone": "keyword", "dense alone": "semantic"}
+        for name, method in searches.items():
+            alone = Options(method=method, again=again)
             runs.append(await run_questions(bench, plain, alone, name=name, told=told))
     return runs
 

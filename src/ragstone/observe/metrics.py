@@ -87,5 +87,6 @@ def page(shared_directory: str) -> tuple[bytes, str]:
     registry = REGISTRY
     if shared_directory:
         registry = CollectorRegistry()
+        # This one class of prometheus_client has no types.
         multiprocess.MultiProcessCollector(registry, shared_directory)  # type: ignore[no-untyped-call]
     return generate_latest(registry), CONTENT_TYPE_LATEST

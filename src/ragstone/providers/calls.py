@@ -116,7 +116,7 @@ async def answered(
                 f"{name} was silent for {policy.timeout_s:g} seconds.",
                 hint="Raise LLM_TIMEOUT_SECONDS, or choose a faster model.",
             ) from error
-        except Exception as error:
+        except Exception as error:  # whatever a library raises is told as one sentence
             failure = explain(error) or plain_failure(name, error)
             if begun:
                 raise ProviderError(failure.message, hint=failure.hint) from error

@@ -27,6 +27,7 @@ def install(app: FastAPI) -> None:
                     _describe(operation["responses"])
         return schema
 
+    # Replacing the method is how FastAPI wants its schema extended.
     app.openapi = described  # type: ignore[method-assign]
 
 

@@ -129,7 +129,7 @@ class HybridRetriever:
                             query.collection, text, limit=options.candidates, k1=options.bm25_k1,
                             b=options.bm25_b, within=within,
                         )  # fmt: skip
-            except Exception as error:
+            except Exception as error:  # whatever a store raises, the other search may do
                 if not any(one.dense for one in lists):
                     raise StoreError(
                         "Neither semantic nor keyword search works.",
