@@ -36,6 +36,8 @@ FORBIDDEN = {
     "models": {"query", "ingest", "providers", "engine", "server", "cli", "evaluate"},
     "providers": {"ingest", "engine", "server", "cli", "evaluate"},
     "engine": {"server", "cli", "evaluate"},
+    "history": {"engine", "server", "cli", "evaluate"},
+    "intake": {"engine", "server", "cli", "evaluate"},
     "evaluate": {"server", "cli"},
     "server": {"cli"},
 }

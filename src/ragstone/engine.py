@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-import time
-import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ragstone.errors import StoreError
 from ragstone.history import History
-from ragstone.ingest.find import Found, find_files
-from ragstone.ingest.pipeline import Ingestor, Progress, RunOptions
-from ragstone.ingest.uploads import Upload, UploadDesk, fail_interrupted, still_there
-from ragstone.ingest.write import bring_up_to_date
+from ragstone.ingest.uploads import Upload
+from ragstone.intake import IngestOptions, Intake, UploadOptions
 from ragstone.models.batch import QuestionBatcher
 from ragstone.models.remember import remembered
 from ragstone.plugins import IndexContext, PartContext, find
@@ -38,15 +33,13 @@ from ragstone.query.plain import plain_chat
 from ragstone.query.remember import Memory
 from ragstone.query.repeat import RepeatedAnswers, replay
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Chat, Embedder, Index, IntakeRecords, Provider
+from ragstone.stages import Catalog, Chat, Embedder, Index, Provider
 from ragstone.stores import journal
-from ragstone.stores.catalog import SqlCatalog, other_embedder
-from ragstone.stores.collections import CollectionInfo, SqlCollections
+from ragstone.stores.catalog import SqlCatalog, refuse_other_embedder
+from ragstone.stores.collections import CollectionInfo
 from ragstone.stores.database import Database
 from ragstone.stores.desk import JournalDesk
 from ragstone.stores.files import prepare
-from ragstone.stores.originals import Originals
-from ragstone.stores.records import SqlIntakeRecords
 from ragstone.trace import Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -86,14 +79,14 @@ class Engine:
         self.embedder = embedder or find("embedder", self.settings.embed.name)(self.settings)
         directory = prepare(self.settings.data.directory)
         self.catalog = catalog or open_catalog(self.settings, directory)
-        self.records: IntakeRecords = SqlIntakeRecords(self.catalog)
-        self.collections = SqlCollections(self.catalog)
-        self.originals = Originals(directory)
-        fail_interrupted(self.records, self.originals)
-        self._ingesting = threading.Lock()
         self.index: Index = index or find("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
         )
+        self.intake = Intake(
+            self.catalog, self.index, self.embedder, self.settings.ingest, directory
+        )
+        self.records, self.collections = self.intake.records, self.intake.collections
+        self.originals = self.intake.originals
         memory = remembered(self.embedder)
         self._together = QuestionBatcher(memory)
         context = PartContext(
@@ -257,111 +250,41 @@ class Engine:
         return await asyncio.to_thread(grounding, answer, facts, self.embedder, threshold=threshold)
 
     async def ingest(
-        self,
-        paths: Sequence[str | PathLike[str]],
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        upload_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        password: str | None = None,
-        prune: bool = False,
-        again: bool = False,
-        progress: Progress | None = None,
+        self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
     ) -> IngestReport:
         """Read files, folders and globs into a collection; what is unchanged is left alone.
 
         `prune` removes what the folders no longer hold; `again` reads even what is unchanged.
         """
-        found = find_files([Path(path) for path in paths], may_be_empty=prune)
-        options = RunOptions(
-            check_collection(collection), upload_id, metadata or {}, password, prune, again
-        )
-        return await self._ingest(found, options, progress)
+        return await self.intake.ingest(paths, **options)
 
     async def ingest_uploads(
-        self,
-        uploads: Sequence[Upload],
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        upload_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        password: str | None = None,
-        again: bool = False,
+        self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
     ) -> IngestReport:
         """Read files that were received; a name that is known already is a new version of it."""
-        options = RunOptions(
-            check_collection(collection), upload_id or uuid.uuid4().hex, metadata or {}, password,
-            again=again,
-        )  # fmt: skip
-        desk = UploadDesk(self.records, self.originals, options)
-        desk.begin(uploads)
-        status = "failed"
-        try:
-            report = await self._ingest(desk.found(uploads), options, desk.note)
-            status = "finished"
-            return report
-        finally:
-            desk.finish(uploads, status, keep=self.settings.ingest.keep_originals)
+        return await self.intake.ingest_uploads(uploads, **options)
 
     def original(self, document: Document) -> Path:
         """The file that a document was read from, as it came."""
-        kept = self.originals.find(document.sha256) if document.sha256 else None
-        return kept or still_there(document)
-
-    async def _ingest(
-        self, found: Found, options: RunOptions, progress: Progress | None
-    ) -> IngestReport:
-        self._refuse_other_embedder(options.collection)
-        stop = threading.Event()
-        ingestor = Ingestor(
-            self.catalog, self.records, self.index, self.embedder, self.settings.ingest, options,
-            progress=progress, stop=stop,
-        )  # fmt: skip
-        try:
-            return await asyncio.to_thread(self._one_at_a_time, ingestor, found)
-        except asyncio.CancelledError:
-            stop.set()  # the thread stores what is ready and ends
-            raise
-
-    def _one_at_a_time(self, ingestor: Ingestor, found: Found) -> IngestReport:
-        with self._ingesting:
-            report = ingestor.run(found)
-            days = self.settings.ingest.old_version_days
-            for sha256 in self.records.expire(before=time.time() - days * 86_400):
-                self.originals.remove(sha256)
-            return report
+        return self.intake.original(document)
 
     async def delete(self, document_id: str) -> None:
         """Remove a document completely: text, vectors, terms, and the file as it came."""
-        document = self.catalog.document(document_id)
-        last_of_its_bytes = self.records.forget_document(document_id)
-        self.catalog.delete(document_id)
-        if last_of_its_bytes and document.sha256:
-            self.originals.remove(document.sha256)
-        bring_up_to_date(self.index, document.collection)
+        await asyncio.to_thread(self.intake.delete, document_id)
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> list[Document]:
         return self.catalog.documents(check_collection(collection))
 
     async def create_collection(self, name: str) -> CollectionInfo:
         """A collection with nothing in it yet."""
-        check_collection(name)
-        await asyncio.to_thread(self.collections.create, name, embedder=self.embedder.name)
-        return self.collections.get(name)
+        return await asyncio.to_thread(self.intake.create_collection, name)
 
     async def delete_collection(self, name: str) -> None:
         """Remove a collection completely: documents, index, originals, and what was asked of it."""
-        await asyncio.to_thread(self._delete_collection, check_collection(name))
-
-    def _delete_collection(self, name: str) -> None:
-        with self._ingesting:
-            for sha256 in self.collections.delete(name):
-                self.originals.remove(sha256)
-            # Built anew, because an index that only follows keeps the terms of what was removed.
-            self.index.rebuild(name)
+        await asyncio.to_thread(self.intake.delete_collection, name)
 
     def close(self) -> None:
-        self.originals.spool.close()
+        self.intake.close()
         close = getattr(self.embedder, "close", None)  # one behind HTTP pools connections
         if close is not None:
             close()
@@ -386,13 +309,8 @@ class Engine:
 
     def _query(self, question: str, options: QueryOptions) -> Query:
         query = build_query(question, options, self.settings)
-        self._refuse_other_embedder(query.collection)
+        refuse_other_embedder(self.catalog, query.collection, self.embedder.name)
         return query
-
-    def _refuse_other_embedder(self, collection: str) -> None:
-        held = self.catalog.embedder_of(collection)
-        if held is not None and held != self.embedder.name:
-            raise other_embedder(collection, held, self.embedder.name)
 
 
 def open_catalog(settings: Settings, directory: Path) -> Catalog:

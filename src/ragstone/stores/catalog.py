@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from ragstone.errors import NotFoundError, StoreError
-from ragstone.stages import CatalogCounts, Change, NewDocument, Vectors, Within
+from ragstone.stages import Catalog, CatalogCounts, Change, NewDocument, Vectors, Within
 from ragstone.stores import journal, rows, scope
 from ragstone.stores.database import Database
 from ragstone.stores.schema import changes, chunks, collections, counters, documents, sources
@@ -235,7 +235,14 @@ class SqlCatalog:
         self.database.close()
 
 
-def other_embedder(collection: str, held: str, given: str) -> StoreError:
+def refuse_other_embedder(catalog: Catalog, collection: str, embedder: str) -> None:
+    """Vectors of two embedders never mix, neither in a collection nor in a search of it."""
+    held = catalog.embedder_of(collection)
+    if held is not None and held != embedder:
+        raise _other_embedder(collection, held, embedder)
+
+
+def _other_embedder(collection: str, held: str, given: str) -> StoreError:
     return StoreError(
         f"The collection '{collection}' was embedded with '{held}', not with '{given}'.",
         hint=f"Use '{held}', or ingest the documents into a new collection.",
@@ -253,7 +260,7 @@ def _claim_collection(connection: Connection, name: str, embedder: str) -> None:
         values = {"name": name, "embedder": embedder, "created_at": time.time()}
         connection.execute(collections.insert().values(**values))
     elif held != embedder:
-        raise other_embedder(name, held, embedder)
+        raise _other_embedder(name, held, embedder)
 
 
 def _release(connection: Connection, collection: str, source: str, *, unless: str) -> None:
