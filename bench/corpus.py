@@ -50,7 +50,7 @@ def _split_archive(archive: Path) -> Iterator[str]:
     from ragstone.ingest.load.markdown import MarkdownLoader
     from ragstone.ingest.split import Chunking, SentenceSplitter
     from ragstone.models.embedder import OnnxEmbedder
-    from ragstone.stages import LoadOptions
+    from ragstone.reading import LoadOptions
 
     splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
     with tarfile.open(archive) as tar:  # in the archive's own order: going back unpacks it again

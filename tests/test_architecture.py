@@ -28,6 +28,7 @@ FORBIDDEN = {
     },
     "errors": {"types", "stages", "query", "ingest", "stores", "engine", "server", "cli"},
     "stages": {"query", "ingest", "stores", "models", "providers", "engine", "server", "cli"},
+    "reading": {"stages", "query", "ingest", "stores", "models", "engine", "server", "cli"},
     "trace": {"query", "ingest", "stores", "engine", "server", "cli"},
     "settings": {"query", "ingest", "stores", "engine", "server", "cli"},
     "query": {"ingest", "providers", "engine", "server", "cli", "evaluate"},

@@ -6,15 +6,16 @@ plain functions: a hop to a thread costs more than the work (848 against 134 req
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.filters import Filter
+from ragstone.reading import LineBox
 from ragstone.trace import Span, Trace
 from ragstone.types import (
     ANY_QUERY,
@@ -40,71 +41,6 @@ class Within:
 
     filter: Filter
     ranges: tuple[range, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading of a document: its level from 1, its title, and where its line begins."""
-
-    level: int
-    title: str
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A span that should not be cut: a table, a code listing."""
-
-    content_type: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class LineBox:
-    """A line on a page: its span of the text, and its box in points from the lower left corner."""
-
-    page: int
-    start: int
-    end: int
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a loader read: one text, and the structure found in it as offsets into that text."""
-
-    text: str
-    media_type: str
-    page_starts: tuple[int, ...] = ()
-    headings: tuple[Heading, ...] = ()
-    blocks: tuple[Block, ...] = ()
-    lines: tuple[LineBox, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file inside a file. Its name is shown to people and never used as a path."""
-
-    name: str
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """What a loader may be told, and the bounds that it keeps."""
-
-    name: str = ""
-    password: str | None = None
-    ocr: bool = False
-    max_pages: int = 5_000
-    max_unpacked_bytes: int = 1_000_000_000
-    max_depth: int = 3
-    max_members: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,30 +121,6 @@ class Embedder(Protocol):
     def token_starts(self, text: str) -> Sequence[int]:
         """The offset of every token, so that a span's length in tokens is a binary search."""
         ...
-
-
-class Loader(Protocol):
-    """The bytes of one format to text with structure."""
-
-    media_type: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]]
-
-    def load(self, content: bytes, options: LoadOptions) -> Loaded: ...
-
-
-class Unpacker(Protocol):
-    """The bytes of an archive or a mail to the files inside, one at a time."""
-
-    media_type: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]]
-
-    def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]: ...
-
-
-class Splitter(Protocol):
-    """A loaded document to chunks whose offsets point into its text."""
-
-    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]: ...
 
 
 class Catalog(Protocol):

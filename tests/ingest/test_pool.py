@@ -14,7 +14,7 @@ import pytest
 from ragstone.errors import IngestError
 from ragstone.ingest import frames, pool
 from ragstone.ingest.pool import ParserPool
-from ragstone.stages import LoadOptions
+from ragstone.reading import LoadOptions
 
 ODD_FILES = Path(__file__).parents[2].parent / "shared/data/odd-files"
 

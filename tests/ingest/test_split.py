@@ -17,7 +17,7 @@ from ragstone.ingest.split import (
     pack,
     sections,
 )
-from ragstone.stages import Heading, Loaded, LoadOptions
+from ragstone.reading import Heading, Loaded, LoadOptions
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ragstone.stages import Loaded
+from ragstone.reading import Loaded
 
 # More text does not change the verdict, and the classifier's time grows with it.
 _LANGUAGE_CHARS = 2_000

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragstone.ingest.split import Chunking
-from ragstone.stages import Block, Heading, LineBox, Loaded, LoadOptions
+from ragstone.reading import Block, Heading, LineBox, Loaded, LoadOptions
 from ragstone.types import Chunk
 
 LENGTH = struct.Struct("<Q")

@@ -25,8 +25,9 @@ from ragstone.ingest.frames import ReadPart, Request, SplitOptions
 from ragstone.ingest.pool import Event, ParserPool, peak_bytes
 from ragstone.ingest.split import Chunking, SentenceSplitter
 from ragstone.ingest.write import FinishedFile, ReadDocument, Writer, bring_up_to_date
+from ragstone.reading import LoadOptions
 from ragstone.settings import IngestSettings
-from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, LoadOptions, SeenFile
+from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, SeenFile
 from ragstone.stores.records import INSIDE
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ragstone.ingest.tokens import TokenCounter
+from ragstone.reading import Block, Heading, Loaded
 from ragstone.sentences import sentence_spans
-from ragstone.stages import Block, Heading, Loaded
 from ragstone.types import Chunk
 
 # The embedder's start and end markers.

@@ -13,14 +13,8 @@ from ragstone.errors import NotFoundError, StoreBusyError
 from ragstone.ingest.embed import Pending
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.pool import Stamp
-from ragstone.stages import (
-    Catalog,
-    Index,
-    IntakeRecords,
-    LineBox,
-    NewDocument,
-    SeenFile,
-)
+from ragstone.reading import LineBox
+from ragstone.stages import Catalog, Index, IntakeRecords, NewDocument, SeenFile
 from ragstone.stores.records import INSIDE
 from ragstone.types import Chunk, Document, IngestedFile
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, func, select
 
 from ragstone.errors import NotFoundError
-from ragstone.stages import LineBox, SeenFile, Vectors
+from ragstone.reading import LineBox
+from ragstone.stages import SeenFile, Vectors
 from ragstone.stores import rows
 from ragstone.stores.schema import (
     chunks,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.ingest.load.read import read, shown_name
-from ragstone.stages import LoadOptions
+from ragstone.reading import LoadOptions
 
 from .files import zipped
 

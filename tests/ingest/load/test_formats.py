@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ragstone.ingest.load.read import Part, read
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 from . import files
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragstone.ingest.load.markdown import MarkdownLoader, split_front_matter
-from ragstone.stages import LoadOptions
+from ragstone.reading import LoadOptions
 
 PAGE = """---
 title: Opening hours

@@ -11,7 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.pdf import PdfLoader
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 
 def pdf(*pages: list[tuple[float, float, int, str]], password: str | None = None) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.text import TextLoader, decode, find_headings
-from ragstone.stages import LoadOptions
+from ragstone.reading import LoadOptions
 
 GREETING = "Grüße aus München, 天文台 🙂"
 

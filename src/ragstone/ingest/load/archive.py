@@ -19,7 +19,7 @@ from typing import IO, Any, ClassVar
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.package import too_large
-from ragstone.stages import LoadOptions, Member
+from ragstone.reading import LoadOptions, Member
 
 _PIECE = 1 << 20
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ragstone.ingest.load.compose import clean
 from ragstone.ingest.load.text import decode
-from ragstone.stages import Block, Heading, Loaded, LoadOptions
+from ragstone.reading import Block, Heading, Loaded, LoadOptions
 
 # A definition in most languages people write: keywords first, then a name.
 _DEFINITION = re.compile(

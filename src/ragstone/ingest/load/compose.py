@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragstone.stages import Block, Heading, Loaded
+from ragstone.reading import Block, Heading, Loaded
 
 # Control characters, lone surrogates and non-characters: no reader wants them and some
 # databases refuse them.

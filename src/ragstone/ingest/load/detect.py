@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from ragstone.errors import IngestError
 from ragstone.plugins import available, find
-from ragstone.stages import Loader, Unpacker
+from ragstone.reading import Loader, Unpacker
 
 _UNREADABLE = {
     b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",

@@ -14,7 +14,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer
 from ragstone.ingest.load.package import Package, office_facts
 from ragstone.ingest.load.xml_tree import attribute, local
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _HEADING_STYLE = re.compile(r"heading\s*([1-9])|^title$", re.IGNORECASE)
 # Text that was deleted under change tracking, instructions of fields, and drawings' fall-backs,

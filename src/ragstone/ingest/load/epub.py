@@ -11,7 +11,7 @@ from ragstone.ingest.load.compose import Composer
 from ragstone.ingest.load.html import parse_html, write_html
 from ragstone.ingest.load.package import Package
 from ragstone.ingest.load.xml_tree import local
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 
 class EpubLoader:

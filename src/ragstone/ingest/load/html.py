@@ -11,7 +11,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer, one_line
 from ragstone.ingest.load.text import decode
 from ragstone.ingest.load.xml_tree import local
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _UNREAD = {
     "script", "style", "noscript", "template", "svg", "head", "iframe", "object", "select",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 
 class ImageLoader:

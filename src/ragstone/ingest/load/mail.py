@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer, one_line
 from ragstone.ingest.load.html import parse_html, write_html
-from ragstone.stages import Loaded, LoadOptions, Member
+from ragstone.reading import Loaded, LoadOptions, Member
 
 _SHOWN = ("From", "To", "Cc", "Date", "Subject")
 _MESSAGE_START = re.compile(rb"(?:\A|(?<=\n))From [^\n]{3,200}\n(?=[A-Za-z-]{1,60}:)")

@@ -10,7 +10,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from ragstone.ingest.load.text import decode
-from ragstone.stages import Block, Heading, Loaded, LoadOptions
+from ragstone.reading import Block, Heading, Loaded, LoadOptions
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 _BLOCKS = {"fence": "code", "code_block": "code", "table_open": "table"}

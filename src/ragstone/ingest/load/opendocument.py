@@ -8,7 +8,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer
 from ragstone.ingest.load.package import Package
 from ragstone.ingest.load.xml_tree import attribute, local
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _UNREAD = {"tracked-changes", "annotation-end", "sequence-decls", "forms", "bookmark-start"}
 

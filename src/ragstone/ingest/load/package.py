@@ -10,7 +10,7 @@ from typing import Any
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load import xml_tree
-from ragstone.stages import LoadOptions
+from ragstone.reading import LoadOptions
 
 _PIECE = 1 << 20
 

@@ -16,7 +16,7 @@ import pypdfium2.raw as pdfium
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import clean
-from ragstone.stages import Heading, LineBox, Loaded, LoadOptions
+from ragstone.reading import Heading, LineBox, Loaded, LoadOptions
 
 # pdfium writes a hyphen at the end of a line as U+FFFE (U+0002 in older files).
 _HYPHENS = "\ufffe\x02"

@@ -9,7 +9,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer, one_line
 from ragstone.ingest.load.package import Package, office_facts
 from ragstone.ingest.load.xml_tree import attribute, local
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _TITLES = {"title", "ctrTitle"}
 # Placeholders that hold the slide's number, date and footer, the same on every slide.

@@ -14,7 +14,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.load import detect, encrypted
 from ragstone.ingest.load.compose import one_line
 from ragstone.ingest.load.package import too_large
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)

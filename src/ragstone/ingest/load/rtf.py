@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
 # "Skip this group if you do not know it" where no group begins: striprtf would skip the text.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import Composer
 from ragstone.ingest.load.package import Package, office_facts, too_large
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _ZIP_MAGIC = b"PK"
 

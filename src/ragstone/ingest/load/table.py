@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ragstone.ingest.load.compose import Composer, clean
 from ragstone.ingest.load.text import decode
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 
 class TableLoader:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ragstone.errors import IngestError
 from ragstone.ingest.load.compose import clean
-from ragstone.stages import Heading, Loaded, LoadOptions
+from ragstone.reading import Heading, Loaded, LoadOptions
 
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ragstone.ingest.load.compose import Composer, one_line
 from ragstone.ingest.load.xml_tree import local, parse
-from ragstone.stages import Loaded, LoadOptions
+from ragstone.reading import Loaded, LoadOptions
 
 _TITLES = {"title", "heading", "head"}
 
