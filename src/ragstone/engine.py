@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,12 +29,13 @@ from ragstone.query.check.review import grounding
 from ragstone.query.compare import compare
 from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.ladder import Ladder
+from ragstone.query.moderate import Moderation
 from ragstone.query.options import QueryOptions, build_query, check_collection
 from ragstone.query.plain import plain_chat
 from ragstone.query.remember import Memory
 from ragstone.query.repeat import RepeatedAnswers, replay
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Chat, Embedder, Index, Provider
+from ragstone.stages import Catalog, Chat, Embedder, Index, Moderator, Provider
 from ragstone.stores import journal
 from ragstone.stores.catalog import SqlCatalog, refuse_other_embedder
 from ragstone.stores.collections import CollectionInfo
@@ -74,6 +76,7 @@ class Engine:
         catalog: Catalog | None = None,
         index: Index | None = None,
         provider: Provider | None = None,
+        moderator: Moderator | None = None,
     ) -> None:
         self.settings = settings or load_settings().settings
         self.embedder = embedder or find("embedder", self.settings.embed.name)(self.settings)
@@ -99,6 +102,8 @@ class Engine:
         )  # fmt: skip
         self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
         self.ladder = Ladder()
+        self.moderator = moderator or _moderator(context)
+        self._moderation = Moderation(self.moderator, self.settings.moderate, self.ladder)
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
         self._repeated = RepeatedAnswers(
             self.catalog, self.index, self.provider, most=self.settings.data.answer_cache
@@ -139,16 +144,18 @@ class Engine:
         """
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
+        await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
         version = self._repeated.version(query)
         known = self._repeated.find(query, version)
-        if known is not None:
+        if known is not None and not trace.degraded:
             for event in replay(query, known, trace):
                 yield await self._remembered(event, options)
             return
         await self._together.embed(query.text)
-        async for event in self._pipeline.answer(query, trace):
-            if isinstance(event, Finished):
+        events = self._moderation.judged(self._pipeline.answer(query, trace), trace)
+        async for event in events:
+            if isinstance(event, Finished) and event.answer.status != "refused":
                 self._repeated.keep(query, version, event.answer)
             yield await self._remembered(event, options)
 
@@ -156,9 +163,12 @@ class Engine:
         """Two answers from one retrieval, before and after refine; the second one is remembered."""
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
+        await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
         found = await compare(self._pipeline.line, query, trace)
-        return replace(found, enhanced=await self._remember(found.enhanced, options))
+        baseline = await self._moderation.answer(found.baseline, trace)
+        enhanced = await self._moderation.answer(found.enhanced, trace)
+        return Comparison(baseline, await self._remember(enhanced, options))
 
     async def chat(
         self,
@@ -170,9 +180,12 @@ class Engine:
     ) -> AsyncGenerator[Event, None]:
         """A plain chat without documents: the provider gets the messages exactly as they are."""
         given = self.settings.ground.temperature if temperature is None else temperature
-        async for event in plain_chat(
-            self.provider, messages, temperature=given, model=model or "", request_id=request_id
-        ):
+        trace = Trace(request_id or uuid.uuid4().hex)
+        await self._moderation.question(messages, trace)
+        events = plain_chat(
+            self.provider, messages, temperature=given, model=model or "", trace=trace
+        )
+        async for event in self._moderation.judged(events, trace):
             if isinstance(event, Finished):
                 Trace.tell(event.answer)
             yield event
@@ -224,6 +237,7 @@ class Engine:
         """`search` with the record of how its hits came about."""
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
+        await self._moderation.question(query.said, trace)
         return await self._pipeline.search(query, trace), trace
 
     async def explain(
@@ -311,6 +325,11 @@ class Engine:
         query = build_query(question, options, self.settings)
         refuse_other_embedder(self.catalog, query.collection, self.embedder.name)
         return query
+
+
+def _moderator(context: PartContext) -> Moderator | None:
+    name = context.settings.moderate.name
+    return find("moderator", name)(context) if name else None
 
 
 def open_catalog(settings: Settings, directory: Path) -> Catalog:

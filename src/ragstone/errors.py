@@ -3,6 +3,7 @@
     RagstoneError              message, hint, retryable
     ├── SettingsError          a value, file or flag is wrong; nothing was started
     ├── InputError             the question or request itself cannot be used
+    │   └── RefusedError       a moderator will not have it
     ├── UnauthorizedError      no key, or one that opens nothing
     ├── ForbiddenError         a key that does not open this
     ├── LimitError             too much at once; `retry_after_s` says when to come back
@@ -42,6 +43,10 @@ class SettingsError(RagstoneError):
 
 class InputError(RagstoneError):
     """A question or request that is refused before any work is done."""
+
+
+class RefusedError(InputError):
+    """A question that a moderator refuses; the message gives its reason."""
 
 
 class UnauthorizedError(RagstoneError):

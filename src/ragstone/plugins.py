@@ -22,6 +22,7 @@ GROUPS = {
     "provider": "ragstone.provider",
     "reranker": "ragstone.reranker",
     "loader": "ragstone.loader",
+    "moderator": "ragstone.moderator",
 }
 
 

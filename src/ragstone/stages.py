@@ -310,3 +310,16 @@ class Chat(Protocol):
     async def complete(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None
     ) -> str: ...
+
+
+Moderated: TypeAlias = Literal["question", "answer"]
+
+
+class Moderator(Protocol):
+    """Judges what is asked before anything is done, and what is answered before it goes out."""
+
+    @property
+    def name(self) -> str: ...
+    async def objection(self, kind: Moderated, text: str) -> str | None:
+        """None lets it pass. A sentence refuses it, and is shown to whoever asked."""
+        ...

@@ -14,7 +14,8 @@ from ragstone.filters import Filter
 
 Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
-AnswerStatus: TypeAlias = Literal["answered", "abstained"]
+AnswerStatus: TypeAlias = Literal["answered", "abstained", "refused"]
+"""`refused`: a moderator withheld it."""
 RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
 Intent: TypeAlias = Literal[
     "greeting", "gratitude", "farewell", "chitchat", "help",
@@ -150,6 +151,11 @@ class Query:
     citation_style: CitationStyle = "source"
     model: str = ""
     """The model that shall write; empty is the provider's usual one."""
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """The conversation with this question at its end."""
+        return (*self.history, Message("user", self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 def print_answer(answer: Answer) -> None:
     """The answer, its sources with page and quotation, and one line of figures."""
     console = out()
-    style = "yellow" if answer.status == "abstained" else ""
+    style = "" if answer.status == "answered" else "yellow"
     console.print(_marked(answer.text, style))
     print_sources(answer)
 
@@ -122,6 +122,8 @@ def _figures(answer: Answer) -> str:
     total = answer.trace["total_ms"]
     if answer.status == "abstained":
         return f"no answer found · {len(answer.sources)} sources read · {total:.0f} ms"
+    if answer.status == "refused":
+        return f"withheld by the moderator · {len(answer.sources)} sources read · {total:.0f} ms"
     grounded = "grounded" if answer.is_grounded else "not grounded"
     return (
         f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "

@@ -23,6 +23,7 @@ Rung: TypeAlias = Literal[
     "keyword_only",
     "without_context",
     "extractive_answer",
+    "without_moderation",
 ]
 
 
@@ -62,5 +63,6 @@ _WORDS: dict[Rung, str] = {
     "semantic_with_keyword_boost": "Keyword search failed; exact terms raised similarity instead",
     "keyword_only": "Semantic search failed; only keywords were searched",
     "extractive_answer": "The provider failed; the answer is quoted from the sources",
+    "without_moderation": "The moderator failed; this was not judged",
     "without_context": "No search worked; the answer was written without documents",
 }

@@ -6,7 +6,7 @@ messages → tokens, and at the end an answer that cites nothing and is checked 
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from ragstone.errors import InputError
 from ragstone.stages import Provider
@@ -20,15 +20,13 @@ async def plain_chat(
     *,
     temperature: float,
     model: str,
-    request_id: str,
-) -> AsyncIterator[Event]:
+    trace: Trace,
+) -> AsyncGenerator[Event, None]:
     if provider.name == "extractive":
         raise InputError(
             "The extractive answerer only quotes documents; a plain chat needs a model.",
             hint="Choose one with LLM_PROVIDER, or leave rag_enabled on.",
         )
-    query_id = uuid.uuid4().hex
-    trace = Trace(request_id or query_id)
     question = next((m.content for m in reversed(messages) if m.role == "user"), "")
     prompt = Prompt(question, (), tuple(messages), temperature, model)
     text = ""
@@ -46,11 +44,12 @@ async def plain_chat(
         span.count(provider=provider.name, model=model or provider.model, chars=len(text))
     yield Finished(
         Answer(
-            query_id=query_id,
+            query_id=uuid.uuid4().hex,
             question=question,
             collection="",
             text=text,
             status="answered",
+            degraded=tuple(trace.degraded),
             provider=provider.name,
             model=model or provider.model,
             trace=trace.as_dict(),

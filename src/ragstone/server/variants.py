@@ -59,6 +59,7 @@ class Variants:
                 catalog=engine.catalog,
                 index=engine.index,
                 provider=engine.provider,
+                moderator=engine.moderator,
             )
         return self._built[key]
 

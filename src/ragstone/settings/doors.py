@@ -1,4 +1,4 @@
-"""Settings of the server: what can be seen of it, where it listens, and its limits."""
+"""Settings of the doors: what may pass, what can be seen of it, where it listens, its limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from typing import Literal
 from pydantic import SecretStr
 
 from ragstone.settings.section import Section, setting
+
+
+class ModerateSettings(Section):
+    name: str = setting("", "The plug-in that judges questions and answers; none when empty.")
+    questions: bool = setting(True, "Judge questions before anything is searched.")
+    answers: bool = setting(True, "Judge answers before any of their words go out.")
+    timeout_s: float = setting(5.0, "Longest wait for its word.", gt=0, le=600)
+    when_it_fails: Literal["answer", "refuse"] = setting(
+        "answer", "What happens when it gives no word: go on without it, or refuse."
+    )
 
 
 class ObserveSettings(Section):

@@ -8,7 +8,7 @@ from typing import Literal
 import platformdirs
 from pydantic import SecretStr
 
-from ragstone.settings.doors import ObserveSettings, ServerSettings
+from ragstone.settings.doors import ModerateSettings, ObserveSettings, ServerSettings
 from ragstone.settings.section import Section
 from ragstone.settings.section import setting as _setting
 from ragstone.types import RetrievalMethod
@@ -379,6 +379,7 @@ class Settings(Section):
     provider: ProviderSettings = ProviderSettings()
     memory: MemorySettings = MemorySettings()
     journal: JournalSettings = JournalSettings()
+    moderate: ModerateSettings = ModerateSettings()
     observe: ObserveSettings = ObserveSettings()
     server: ServerSettings = ServerSettings()
     evaluate: EvaluateSettings = EvaluateSettings()

@@ -9,7 +9,7 @@ evidence is good nothing is done twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.errors import UnusableReplyError
@@ -41,7 +41,7 @@ class CorrectiveLoop:
     async def search(self, query: Query, trace: Trace) -> Hits:
         return await self.line.search(query, trace)
 
-    async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
+    async def answer(self, query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
         understood = await self.line.understander.understand(query, trace)
         if understood.reply is not None:
             for event in reply_events(understood, understood.reply, trace):

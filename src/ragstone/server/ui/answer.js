@@ -106,7 +106,7 @@ export function appraisal(answer) {
     el("p", { class: `confidence confidence-${sure.level}` },
       el("span", { class: "meter", "aria-hidden": "true" }, meterFill(answer, sure)),
       el("span", {}, el("strong", {}, `${sure.label}.`), ` ${sure.text}`)),
-    answer.status !== "abstained" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": "Verdicts" },
+    answer.status === "answered" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": "Verdicts" },
       claimsSummary(answer.claims).map((one) => el("li", { class: `verdict verdict-${one.name}` },
         el("span", { class: "mark", "aria-hidden": "true" }, one.mark), `${one.count} ${one.label.toLowerCase()}`))),
     problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shortened(claim.text, 90)), ` ${reason}`))),

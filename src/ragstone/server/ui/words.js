@@ -31,6 +31,7 @@ export function confidence(answer) {
         : "Nothing in this collection comes close to the question, so no answer is given.",
     };
   }
+  if (answer.status === "refused") return { level: "none", label: "Withheld", text: "The moderator of this server refused the answer." };
   const value = answer.confidence;
   const claims = answer.claims.length;
   const good = answer.claims.filter((claim) => claim.verdict === "supported").length;
@@ -55,6 +56,7 @@ const DEGRADED = {
   without_rerank: "The reranker is not available, so the order of the search was kept.",
   semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
   keyword_only: "Search by meaning failed; only keywords were searched.",
+  without_moderation: "The moderator did not answer, so this was not judged.",
   extractive_answer: "The language model did not answer, so sentences of the sources are quoted.",
   without_context: "No search worked; this was written without your documents.",
 };
