@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import httpx
 import pytest
@@ -41,10 +42,12 @@ def serve(engine: Engine) -> Iterator[str]:
     yield from serve_application(create_app(engine))
 
 
-def serve_application(application: ASGIApp) -> Iterator[str]:
+def serve_application(
+    application: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto"
+) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        application, log_level="critical", ws="none", timeout_graceful_shutdown=5
+        application, log_level="critical", ws="none", http=http, timeout_graceful_shutdown=5
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -179,3 +179,34 @@ def test_a_form_without_a_boundary_is_not_called_json(client: httpx.Client, path
     said = problem(client.post(path, content=b"abc", headers=headers), 400)
     assert "boundary" in said["detail"]
     assert "JSON" not in said["detail"] + said["hint"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/", {"range": "nonsense"}, 400),
+        ("/ui/style.css", {"range": "bytes=99999999-"}, 416),
+        ("/ui/style.css", {"range": "bytes=5-2"}, 400),
+    ],
+)
+def test_a_range_that_cannot_be_had_is_a_problem_document(
+    client: httpx.Client, path: str, headers: dict[str, str], status: int
+) -> None:
+    reply = client.get(path, headers=headers)
+    problem(reply, status)
+    assert ("content-range" in reply.headers) == (status == 416)
+
+
+def test_what_assistants_send_wrongly_is_a_problem_document(client: httpx.Client) -> None:
+    reply = client.post("/mcp", content=b"x", headers={"content-type": "text/plain"})
+    assert "Content-Type" in problem(reply, 400)["detail"]
+
+
+def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
+    reply = client.put("/v1/query", json={})
+    assert problem(reply, 405)["detail"] == "/v1/query does not take PUT."
+    assert reply.headers["allow"] == "POST"
+
+
+def test_an_unknown_address_is_named(client: httpx.Client) -> None:
+    assert problem(client.get("/v1/nothing"), 404)["detail"] == "There is nothing at /v1/nothing."

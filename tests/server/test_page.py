@@ -42,8 +42,10 @@ def test_an_unchanged_file_is_not_sent_again(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui/nothing.js", "/ui/../app.py", "/ui/%2e%2e/app.py", "/ui/vendor/README.md", "/ui/"]
-)
+    "path",
+    ["/ui/nothing.js", "/ui/../app.py", "/ui/%2e%2e/app.py", "/ui/vendor/README.md", "/ui/",
+     "/ui/%00", "/ui/style.css%00", "/ui/" + "a" * 300 + ".js", "/ui//etc/passwd"],
+)  # fmt: skip
 def test_nothing_else_is_served(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 404
 

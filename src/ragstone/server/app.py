@@ -16,6 +16,7 @@ from ragstone.observe.watch import stop_watching
 from ragstone.server import errors, openapi
 from ragstone.server.admission import Admission, answering
 from ragstone.server.auth import caller_of
+from ragstone.server.foreign import ForeignFailures
 from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
 from ragstone.server.observe import Observed
 from ragstone.server.rate import AddressLimit, Rates
@@ -110,6 +111,7 @@ def create_app(
     app.add_middleware(AddressLimit, rates=app.state.rates)
     if only_hosts:
         app.add_middleware(KnownHosts, hosts=only_hosts, keys=app.state.keys)
+    app.add_middleware(ForeignFailures)
     app.add_middleware(Observed)
     return app
 

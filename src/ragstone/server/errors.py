@@ -164,7 +164,13 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         detail, hint = "The body is no JSON in UTF-8.", _SEND_JSON
     elif isinstance(error, BodyTooLargeError):
         hint = error.hint
-    return problem(request, error.status_code, detail, hint)
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"There is nothing at {request.url.path}."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.url.path} does not take {request.method}."
+    reply = problem(request, error.status_code, detail, hint)
+    reply.headers.update(error.headers or {})  # Allow, of a wrong method (RFC 9110)
+    return reply
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:

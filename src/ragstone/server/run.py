@@ -22,6 +22,7 @@ from ragstone.errors import SettingsError
 from ragstone.observe import logs
 from ragstone.observe.watch import watch
 from ragstone.server.rate import is_loopback
+from ragstone.server.wire import WireProtocol
 from ragstone.settings import LoadedSettings, Settings
 from ragstone.settings.layers import tell_libraries
 from ragstone.stores.keys import KeyRing
@@ -83,6 +84,9 @@ def _config(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
         workers=workers,
         log_config=None,
         access_log=False,
+        # No door speaks it: a request to upgrade is answered as the plain one that it also is.
+        ws="none",
+        http=WireProtocol,
         timeout_graceful_shutdown=serving.loaded.settings.server.shutdown_grace_s,
         timeout_worker_healthcheck=_HEALTH_SECONDS,
         backlog=4096,

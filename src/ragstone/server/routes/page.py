@@ -23,6 +23,12 @@ _MEDIA_TYPES = {
     ".ttf": "font/ttf",
     ".pfb": "application/octet-stream",
 }
+# Looked up and never joined: what a client names is no path.
+_FILES = {
+    file.relative_to(_FOLDER).as_posix(): file
+    for file in _FOLDER.rglob("*")
+    if file.suffix in _MEDIA_TYPES
+}
 # Nothing inline, nothing from elsewhere, no markup made from strings (trusted types): a document
 # or a model that writes HTML can only ever be shown as text.
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -64,11 +70,11 @@ async def part(request: Request, path: str) -> Response:
 
 
 def _file(request: Request, path: str) -> Response:
-    wanted = (_FOLDER / path).resolve()
-    media_type = _MEDIA_TYPES.get(wanted.suffix)
-    if media_type is None or not wanted.is_relative_to(_FOLDER.resolve()) or not wanted.is_file():
+    known = _FILES.get(path)
+    if known is None:
         raise NotFoundError(f"The page has no file '{path}'.", hint="Open / to see the page.")
-    reply = FileResponse(wanted, media_type=media_type, headers=_HEADERS, stat_result=wanted.stat())
+    media_type = _MEDIA_TYPES[known.suffix]
+    reply = FileResponse(known, media_type=media_type, headers=_HEADERS, stat_result=known.stat())
     if request.headers.get("if-none-match") == reply.headers["etag"]:
         return Response(status_code=304, headers=_HEADERS | {"ETag": reply.headers["etag"]})
     return reply

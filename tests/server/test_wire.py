@@ -1,0 +1,87 @@
+"""What is no request yet, over a bare socket: refused in words, and never waited for for ever."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from ragstone.server import wire
+from ragstone.server.wire import WireProtocol
+
+from .conftest import serve_application
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
+
+    async def application(scope, receive, send):  # type: ignore[no-untyped-def]
+        if scope["type"] == "http":
+            await Request(scope, receive).body()
+            await PlainTextResponse("read")(scope, receive, send)
+
+    for url in serve_application(application, http=WireProtocol):
+        parts = urlsplit(url)
+        yield str(parts.hostname), parts.port or 0
+
+
+def spoken(address: tuple[str, int], *parts: bytes) -> bytes:
+    """All that a server says to these bytes until it hangs up."""
+    said = b""
+    with socket.create_connection(address, timeout=10) as connection:
+        for part in parts:
+            connection.sendall(part)
+        while part := connection.recv(65_536):
+            said += part
+    return said
+
+
+def problem(said: bytes, status: int) -> dict[str, object]:
+    head, _, body = said.rpartition(b"\r\n\r\n")
+    assert f"HTTP/1.1 {status} ".encode() in head
+    assert b"content-type: application/problem+json" in head
+    found: dict[str, object] = json.loads(body)
+    assert found["status"] == status
+    assert f"x-request-id: {found['request_id']}".encode() in head
+    return found
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n",
+             b"\x00" * 99 + b"\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+             b"GET / HTTP/1.1\r\nHo\x00st: a\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_http_gets_a_problem_document(address: tuple[str, int], sent: bytes) -> None:
+    assert "HTTP" in str(problem(spoken(address, sent), 400)["detail"])
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-Half"])
+def test_a_head_that_does_not_end_is_not_waited_for(address: tuple[str, int], sent: bytes) -> None:
+    assert "head" in str(problem(spoken(address, sent), 408)["detail"])
+
+
+def test_the_second_head_of_a_connection_is_watched_too(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        said = b""
+        while not said.endswith(b"read"):
+            said += connection.recv(65_536)
+        connection.sendall(b"GET / HTTP/1.1\r\nHo")
+        problem(connection.recv(65_536), 408)
+
+
+def test_a_body_may_take_longer_than_a_head(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
+        connection.settimeout(0.6)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        connection.settimeout(10)
+        connection.sendall(b"b")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
