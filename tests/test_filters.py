@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -129,3 +130,13 @@ def test_settling_the_document_first_changes_nothing(
     first = decide(part, {"year": year})
     assert isinstance(at_once, bool)
     assert (first if isinstance(first, bool) else decide(first, chunk)) is at_once
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", "a\0b", math.nan, -math.inf, 2**63, ["fine", "\udfff"], [1, math.inf]]
+)
+def test_what_no_document_can_hold_is_refused(value: object) -> None:
+    with pytest.raises(InputError, match="no document can hold"):
+        parse_filter({"not": {"year": value}})
+    with pytest.raises(InputError, match="no document can hold"):
+        parse_filter({"\ud800": 1})

@@ -8,6 +8,7 @@ other name is a key of the document's metadata. A list fits when any of its memb
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _OPERATORS: tuple[Operator, ...] = ("eq", "in", "gt", "gte", "lt", "lte", "exist
 # A filter is written by a person or a program for one question; more is a mistake or an attack.
 _MOST_CONDITIONS = 1000
 _DEEPEST = 20
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,19 @@ def _checked(field: str, operator: Operator, value: Any) -> Any:
             f"The filter on '{field}' compares with {value!r}.",
             hint="Compare with text, a number, true or false.",
         )
+    if not all(_can_be_kept(one) for one in (field, *members)):
+        raise InputError(
+            f"The filter on {field!r} compares with what no document can hold.",
+            hint="Compare with text, or with a number of at most 63 bits.",
+        )
     return tuple(members) if operator == "in" else value
+
+
+def _can_be_kept(value: Any) -> bool:
+    """Half a surrogate pair, NUL, infinity and huge numbers are refused by some of the stores."""
+    if isinstance(value, str):
+        return "\0" not in value and not _LONE_SURROGATE.search(value)
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
 
 
 def _size(part: Filter) -> int:

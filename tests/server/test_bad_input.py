@@ -210,3 +210,56 @@ def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
 
 def test_an_unknown_address_is_named(client: httpx.Client) -> None:
     assert problem(client.get("/v1/nothing"), 404)["detail"] == "There is nothing at /v1/nothing."
+
+
+HALF = "half \ud800 of a pair"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/query", {"query": "Is it so?", "upload_id": HALF}),
+        ("/v1/query", {"query": "Is it so?", "upload_id": "a\0b"}),
+        ("/v1/query", {"query": "Is it so?", "session_id": HALF}),
+        ("/v1/query", {"query": "Is it so?", "collection": HALF}),
+        ("/v1/query", {"query": "Is it so?", "filters": {"tags": HALF}}),
+        ("/v1/query", {"query": "Is it so?", "filters": {HALF: 1}}),
+        ("/v1/check-grounding", {"answer": HALF, "facts": ["It is."]}),
+        ("/v1/check-grounding", {"answer": "It is.", "facts": [HALF]}),
+        ("/api/chat", {"messages": [{"role": "user", "content": HALF}], "rag_enabled": False}),
+        ("/api/chat", {"messages": [{"role": "user", "content": "Is it so?"}], "model": HALF}),
+        ("/v1/chat/completions",
+         {"model": "ragstone", "messages": [{"role": "system", "content": HALF}]}),
+        ("/v1/documents", {"name": HALF, "text": "It is."}),
+        ("/v1/documents", {"name": "it.md", "text": HALF}),
+        ("/v1/documents", {"name": "it.md", "text": "It is.", "metadata": {"a": HALF}}),
+        ("/v1/documents", {"name": "it.md", "text": "It is.", "metadata": {"a": "a\0b"}}),
+        ("/v1/documents", {"name": "it.md", "text": "It is.", "metadata": {"a": float("nan")}}),
+    ],
+)  # fmt: skip
+def test_half_a_character_is_refused_wherever_it_stands(
+    client: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    for headers in (JSON, JSON | {"accept": "text/event-stream"}):
+        refused(client.post(path, content=json.dumps(body).encode(), headers=headers), 422)
+
+
+@pytest.mark.parametrize(
+    "written", ['{"a": "\\ud800"}', '{"a": NaN}', '{"a": 1e999}', '{"\\u0000": 1}']
+)
+def test_metadata_that_could_never_be_sent_back_is_refused(
+    client: httpx.Client, written: str
+) -> None:
+    for path in ("/documents", "/v1/documents", "/chat/1/documents"):
+        files = {"files": ("it.txt", b"It is so.")}
+        refused(client.post(path, files=files, data={"metadata": written}), 422)
+
+
+def test_a_file_with_odd_front_matter_can_be_listed_and_found(client: httpx.Client) -> None:
+    text = '---\ntitle: "a\\ud800b\\0"\nyear: .nan\n---\n\n# Porch\n\nThe porch is teal.\n'
+    body = {"name": "porch.md", "text": text, "collection": "odd"}
+    assert client.post("/v1/documents", json=body).json()["failed"] == []
+    (listed,) = client.get("/v1/documents", params={"collection": "odd"}).json()
+    assert (listed["metadata"]["title"], listed["metadata"]["year"]) == ("ab", "nan")
+    found = client.post("/search", json={"query": "teal porch", "collection": "odd"}).json()
+    assert found["results"][0]["metadata"]["year"] == "nan"

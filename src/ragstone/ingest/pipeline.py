@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.ingest.find import Found, FoundFile
 from ragstone.ingest.frames import ReadPart, Request, SplitOptions
+from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.pool import Event, ParserPool, peak_bytes
 from ragstone.ingest.split import Chunking, SentenceSplitter
 from ragstone.ingest.write import FinishedFile, ReadDocument, Writer, bring_up_to_date
@@ -54,6 +55,9 @@ class RunOptions:
     prune: bool = False
     again: bool = False
     """Read even what has not changed."""
+
+    def __post_init__(self) -> None:
+        check_metadata(self.metadata)
 
 
 class Ingestor:

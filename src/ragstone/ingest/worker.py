@@ -13,12 +13,13 @@ import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ragstone.errors import IngestError
 from ragstone.ingest import frames
 from ragstone.ingest.describe import describe, detect_language
 from ragstone.ingest.load.read import Part, read
+from ragstone.ingest.metadata import plain
 from ragstone.ingest.split import SentenceSplitter
 from ragstone.ingest.tokens import tokenizer
 
@@ -114,22 +115,13 @@ def _prepared(part: Part, split: frames.SplitOptions | None) -> frames.ReadPart:
     """A part with its metadata completed and, where the tokenizer is known, its chunks."""
     if part.loaded is None:
         return frames.ReadPart(part.member, part.sha256, error=part.error, hint=part.hint)
-    loaded = replace(part.loaded, metadata=_plain(describe(part.loaded)))
+    loaded = replace(part.loaded, metadata=plain(describe(part.loaded)))
     chunks = None
     if split is not None:
         counter = tokenizer(split.tokenizer, split.max_tokens)
         splitter = SentenceSplitter(counter, split.chunking)
         chunks = tuple(splitter.split(loaded, document_id="", document_name=""))
     return frames.ReadPart(part.member, part.sha256, loaded, chunks)
-
-
-def _plain(value: Any) -> Any:
-    """Metadata as JSON has it."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 if __name__ == "__main__":

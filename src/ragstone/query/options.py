@@ -55,7 +55,7 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         id=uuid.uuid4().hex,
         text=text,
         collection=check_collection(options.get("collection") or DEFAULT_COLLECTION),
-        upload_id=options.get("upload_id"),
+        upload_id=_check_upload_id(options.get("upload_id")),
         document_ids=tuple(options.get("document_ids") or ()),
         filter=parse_filter(filters) if isinstance(filters, Mapping) else filters,
         method=options.get("method") or settings.retrieve.method,
@@ -66,6 +66,16 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         citation_style=options.get("citation_style") or "source",
         model=options.get("model") or "",
     )
+
+
+def _check_upload_id(upload_id: str | None) -> str | None:
+    """Whether there is such an upload is the search's to find; that it can be one, is ours."""
+    if upload_id is not None and (len(upload_id) > 200 or not upload_id.isprintable()):
+        raise InputError(
+            "An upload's id has at most 200 printable characters.",
+            hint="Use the upload_id that the reply to an upload names.",
+        )
+    return upload_id
 
 
 def check_collection(name: str) -> str:

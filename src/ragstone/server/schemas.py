@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,10 @@ from ragstone.types import (
     RetrievalMethod,
     Source,
 )
+
+# With a bound pydantic looks into the text, and refuses half a surrogate pair: nothing that a text
+# is passed on to can encode one. The size of a request is limited elsewhere.
+Text = Annotated[str, Field(max_length=10_000_000)]
 
 
 class QueryRequest(BaseModel):

@@ -20,6 +20,7 @@ from ragstone.server.schemas import (
     Problem,
     QueryMetadata,
     SourceReply,
+    Text,
 )
 from ragstone.server.sse import EVENTS, EventStream, begun, while_here
 from ragstone.types import (
@@ -64,7 +65,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     role: Literal["system", "user", "assistant"]
-    content: str
+    content: Text
 
 
 class ChatRequest(BaseModel):

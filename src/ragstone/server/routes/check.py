@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.server.routes.query import engine_of
+from ragstone.server.schemas import Text
 from ragstone.types import Claim, Grounding
 
 router = APIRouter(prefix="/v1", tags=["check"])
@@ -22,7 +23,7 @@ class CheckRequest(BaseModel):
     )
 
     answer: str = Field(description="What is to be checked.", max_length=100_000)
-    facts: list[str] = Field(
+    facts: list[Text] = Field(
         description="Texts that the answer should rest on.", min_length=1, max_length=200
     )
     citation_threshold: float = Field(

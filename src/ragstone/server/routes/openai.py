@@ -18,7 +18,7 @@ from ragstone.server.annotations import url_citations
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.links import base_url
 from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import Problem
+from ragstone.server.schemas import Problem, Text
 from ragstone.server.sse import EVENTS, EventStream, begun, while_here
 from ragstone.types import DEFAULT_COLLECTION, Answer, Event, Finished, Message, Token
 
@@ -41,12 +41,12 @@ _EXAMPLE: dict[str, Any] = {
 
 class TextPart(BaseModel):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class CompletionMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Text | list[TextPart]
 
     def plain(self) -> Message:
         content = self.content
