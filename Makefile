@@ -34,9 +34,9 @@ lint: $(DEV) ## Check format and style
 types: $(DEV) ## Check the types, strictly
 	$(BIN)/mypy
 
-tools: ## Fetch the Qdrant server and the browser that the tests start (they skip without)
+tools: ## Fetch the servers and the browser that the tests start (they skip without)
 	@$(PYTHON) scripts/fetch_qdrant.py
-	@$(PYTHON) scripts/fetch_chromium.py
+	@$(PYTHON) scripts/install_programs.py
 
 tests: $(DEV) tools ## Run the tests with coverage
 	$(BIN)/coverage erase

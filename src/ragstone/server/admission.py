@@ -11,18 +11,27 @@ from contextlib import asynccontextmanager
 
 from fastapi import Request
 
-from ragstone.errors import OverloadedError
+from ragstone.errors import OverloadedError, SettingsError
 from ragstone.observe.metrics import WAITING, WRITING
 from ragstone.server.auth import CallerDep
 from ragstone.settings.doors import ServerSettings
 
 
 class Admission:
-    """Lets `max_generations` in, `max_waiting` wait, and sends the rest away."""
+    """Lets `max_generations` in, `max_waiting` wait, and sends the rest away.
+
+    Each of several processes has its even share of both, so that their sum holds.
+    """
 
     def __init__(self, options: ServerSettings) -> None:
+        if options.max_generations < options.workers:
+            raise SettingsError(
+                f"{options.workers} workers cannot share {options.max_generations} answers.",
+                hint="Raise server.max_generations, or start fewer workers.",
+            )
         self._options = options
-        self._places = asyncio.Semaphore(options.max_generations)
+        self._places = asyncio.Semaphore(options.max_generations // options.workers)
+        self._max_waiting = options.max_waiting // options.workers
         self._waiting = 0
 
     @asynccontextmanager
@@ -39,7 +48,7 @@ class Admission:
         if not self._places.locked():
             await self._places.acquire()  # free: this does not wait
             return
-        if self._waiting >= self._options.max_waiting:
+        if self._waiting >= self._max_waiting:
             raise OverloadedError(
                 "The server is writing as many answers as it can, and the queue is full.",
                 hint="Come back in a few seconds.",

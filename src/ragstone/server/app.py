@@ -76,6 +76,7 @@ def create_app(
                 yield
         finally:
             forgetting.cancel()
+            await app.state.rates.close()
             stop_watching()
 
     app = FastAPI(

@@ -18,46 +18,81 @@ from ragstone.settings import Settings
 if TYPE_CHECKING:
     from limits import RateLimitItem
     from limits.aio.storage import Storage
+    from limits.aio.strategies import FixedWindowRateLimiter
 
 
 log = logging.getLogger(__name__)
 
-# Every request would wait this long for a Redis that does not answer.
+# Every request would wait this long for a Redis that does not answer, if it were asked each time.
 _PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+_ASKED_AGAIN_S = 5.0
+
+
+class Tally:
+    """Counts in the storage of all processes; while that is away, in this process alone."""
+
+    def __init__(self, storage: Storage) -> None:
+        from limits.aio.storage import MemoryStorage
+        from limits.aio.strategies import FixedWindowRateLimiter
+
+        self._storage = storage
+        self._together = FixedWindowRateLimiter(storage)
+        self._alone = FixedWindowRateLimiter(MemoryStorage())
+        self._away = False
+        self._ask_at = 0.0
+
+    async def hit(self, item: RateLimitItem, *names: str) -> float | None:
+        """Count one; None, or where there were too many already the time when there are fewer."""
+        from limits.errors import StorageError
+
+        if not self._away or time.monotonic() >= self._ask_at:
+            try:
+                wait = await _hit(self._together, item, names)
+            except StorageError as error:
+                self._lost(type(error.storage_error).__name__)
+            else:
+                self._found()
+                return wait
+        return await _hit(self._alone, item, names)
+
+    async def close(self) -> None:
+        bridge = getattr(self._storage, "bridge", None)  # memory has none
+        if bridge is not None:
+            await bridge.get_connection().aclose()
+
+    def _lost(self, kind: str) -> None:
+        if not self._away:
+            log.warning("requests are counted in each process alone: %s", kind)
+        self._away, self._ask_at = True, time.monotonic() + _ASKED_AGAIN_S
+
+    def _found(self) -> None:
+        if self._away:
+            log.warning("requests are counted for all processes together again")
+        self._away = False
+
+
+async def _hit(
+    limiter: FixedWindowRateLimiter, item: RateLimitItem, names: tuple[str, ...]
+) -> float | None:
+    if await limiter.hit(item, *names):
+        return None
+    return (await limiter.get_window_stats(item, *names)).reset_time
 
 
 class Rate:
     """One limit, e.g. 1200/minute, for any number of callers."""
 
-    def __init__(self, limit: str, storage: Storage, *, who: str) -> None:
-        from limits.aio.strategies import FixedWindowRateLimiter
-
+    def __init__(self, limit: str, tally: Tally, *, who: str) -> None:
         self._items = _parsed(limit)
-        self._limiter = FixedWindowRateLimiter(storage)
+        self._tally = tally
         self._who = who
-        self._counts = True
 
     async def spend(self, name: str) -> None:
-        """Count a request, or refuse it and say when to come back.
-
-        Where counting fails everybody is let in: a limit is there to keep the server answering.
-        """
-        from limits.errors import StorageError
-
-        try:
-            await self._count(name)
-            self._counts = True
-        except StorageError as error:
-            if self._counts:
-                kind = type(error.storage_error).__name__
-                log.warning("requests of each %s are not counted: %s", self._who, kind)
-            self._counts = False
-
-    async def _count(self, name: str) -> None:
+        """Count a request, or refuse it and say when to come back."""
         for item in self._items:
-            if not await self._limiter.hit(item, self._who, name):
-                window = await self._limiter.get_window_stats(item, self._who, name)
-                wait = max(1, math.ceil(window.reset_time - time.time()))
+            until = await self._tally.hit(item, self._who, name)
+            if until is not None:
+                wait = max(1, math.ceil(until - time.time()))
                 raise TooManyRequestsError(
                     f"This {self._who} has sent more than {item.amount} requests "
                     f"in {item.get_expiry()} s.",
@@ -82,9 +117,9 @@ class Rates:
 
     def __init__(self, settings: Settings) -> None:
         server = settings.server
-        storage = _storage(server.rate_storage.get_secret_value())
-        self._per_ip = Rate(server.rate_per_ip, storage, who="address")
-        self._per_key = Rate(server.rate_per_key, storage, who="key")
+        self._tally = Tally(_storage(server.rate_storage.get_secret_value()))
+        self._per_ip = Rate(server.rate_per_ip, self._tally, who="address")
+        self._per_key = Rate(server.rate_per_key, self._tally, who="key")
 
     async def spend_key(self, key_id: str) -> None:
         """Whoever needs no key sits at the machine and is not counted."""
@@ -95,6 +130,9 @@ class Rates:
         host = (scope.get("client") or ("",))[0]
         if not is_loopback(host):
             await self._per_ip.spend(host)
+
+    async def close(self) -> None:
+        await self._tally.close()
 
 
 def is_loopback(host: str) -> bool:

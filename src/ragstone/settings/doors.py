@@ -63,10 +63,16 @@ class ServerSettings(Section):
         "Where requests are counted: in each process, or redis://HOST:6379 for all together.",
     )
     max_generations: int = setting(
-        1024, "Answers that each process writes at once.", ge=1, le=100_000
+        1024,
+        "Answers that are written at once; each worker has its share.",
+        ge=1,
+        le=100_000,
     )
     max_waiting: int = setting(
-        1024, "Questions that wait for their turn; more are refused.", ge=0, le=100_000
+        1024,
+        "Questions that wait for their turn, shared likewise; more are refused.",
+        ge=0,
+        le=100_000,
     )
     queue_timeout_s: float = setting(30.0, "Longest wait for that turn.", gt=0, le=3600)
     request_timeout_s: float = setting(
