@@ -56,3 +56,10 @@ async def test_a_request_without_facts_is_refused(
     client: httpx.AsyncClient, body: dict[str, object]
 ) -> None:
     assert (await client.post("/v1/check-grounding", json=body)).status_code == 422
+
+
+async def test_more_than_can_be_checked_in_time_is_refused(client: httpx.AsyncClient) -> None:
+    body = {"answer": "The gate is green. " * 5000, "facts": ["The gate is green. " * 2000] * 20}
+    reply = await client.post("/v1/check-grounding", json=body)
+    assert reply.status_code == 422
+    assert "too much" in reply.json()["detail"]

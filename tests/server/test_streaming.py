@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -56,13 +57,39 @@ def test_a_client_that_leaves_a_stream_stops_the_model(
     assert eventually(lambda: model.cancelled == 1)
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+MESSAGES = [{"role": "user", "content": "Is the gate green?"}]
+ASKED = {"name": "ask", "arguments": {"question": "Is the gate green?"}}
+EVENTS = {"accept": "text/event-stream"}
+# Every door behind which a model writes, and how it is asked.
+DOORS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    ("/v1/query", QUESTION, {}),
+    ("/v1/query", QUESTION, EVENTS),
+    ("/api/chat", {"messages": MESSAGES}, {}),
+    ("/api/chat", {"messages": MESSAGES, "rag_enabled": False}, {}),
+    ("/api/chat/stream", {"messages": MESSAGES}, {}),
+    ("/api/chat/stream", {"messages": MESSAGES, "rag_enabled": False}, {}),
+    ("/v1/chat/completions", {"model": "ragstone", "messages": MESSAGES}, {}),
+    ("/v1/chat/completions", {"model": "ragstone", "messages": MESSAGES, "stream": True}, {}),
+    ("/chat/9/stream", {"message": "Is the gate green?"}, {}),
+    ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ASKED},
+     {"accept": "application/json, text/event-stream"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "headers"), DOORS)
 def test_a_client_that_leaves_before_the_first_word_stops_the_model(
-    written: httpx.Client, model: StandIn, accept: str
+    written: httpx.Client, model: StandIn, path: str, body: dict[str, Any], headers: dict[str, str]
 ) -> None:
+    if path.startswith("/chat/"):
+        note = {"files": ("gate.txt", b"The gate is green.")}
+        assert written.post("/chat/9/documents", files=note).status_code == 200
     model.behaviours = ["slow"]
-    with pytest.raises(httpx.ReadTimeout):
-        written.post("/v1/query", json=QUESTION, headers={"accept": accept}, timeout=0.5)
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        written.stream("POST", path, json=body, headers=headers, timeout=0.5) as reply,
+    ):
+        reply.read()
+    assert model.calls, "the model was asked"
     assert eventually(lambda: model.cancelled == 1)
 
 

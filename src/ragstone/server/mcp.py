@@ -6,8 +6,9 @@ search → {"results": [{"id", "title", "url"}]}, fetch → {"id", "title", "tex
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
@@ -22,7 +23,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ragstone import __version__
 from ragstone.engine import Engine
@@ -30,8 +31,9 @@ from ragstone.errors import ForbiddenError, NotFoundError, RagstoneError
 from ragstone.query.explain import find_chunk
 from ragstone.server.admission import Admission
 from ragstone.server.auth import Caller, admitted_request
-from ragstone.server.errors import explained
+from ragstone.server.errors import ClientGoneError, explained
 from ragstone.server.links import base_url, place_url
+from ragstone.server.sse import hung_up, unless
 from ragstone.stores.catalog import no_document
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk
 
@@ -53,6 +55,12 @@ class Visit:
     base_url: str
     admission: Admission | None = None
     """Where only so many answers are written at once."""
+    gone: asyncio.Event | None = None
+    """Set when whoever called has hung up."""
+
+    async def waited_for(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """The answer, which is no longer written once nobody waits for it."""
+        return await (unless(self.gone.wait(), work) if self.gone else work)
 
     def place(self) -> AbstractAsyncContextManager[None]:
         return self.admission.place() if self.admission else nullcontext()
@@ -97,8 +105,8 @@ def build(engine: Engine, visit: Callable[[Context[Any, Any]], Visit]) -> MCPSer
         with _told():
             now = visit(ctx)
             async with now.place():
-                answer = await engine.ask(
-                    question, collection=now.collection, owner=now.caller.owner
+                answer = await now.waited_for(
+                    engine.ask(question, collection=now.collection, owner=now.caller.owner)
                 )
             return _json(_answered(answer, now.base_url))
 
@@ -112,6 +120,8 @@ def _told() -> Iterator[None]:
         yield
     except RagstoneError as error:
         raise ToolError(str(error)) from error
+    except ClientGoneError as error:
+        raise ToolError("Nobody waits for this any more.") from error
 
 
 def _answered(answer: Answer, base: str) -> dict[str, Any]:
@@ -205,12 +215,39 @@ class HttpDoor:
         caller: Caller = request.scope["state"]["caller"]
         wanted = request.query_params.get("collection")
         collection = collection_for(self._engine, caller, wanted)
-        return Visit(caller, collection, base_url(request), request.app.state.admission)
+        gone: asyncio.Event = request.scope["state"]["gone"]
+        return Visit(caller, collection, base_url(request), request.app.state.admission, gone)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+        request = Request(scope, receive)
         try:
             await admitted_request(request)
-            await self.manager.handle_request(scope, receive, send)
         except RagstoneError as error:
             await explained(request, error)(scope, receive, send)
+            return
+        # The SDK reads the body and then never looks whether anybody is still there.
+        body = await request.body()
+        gone = scope["state"]["gone"] = asyncio.Event()
+        watching = asyncio.create_task(_watch(receive, gone))
+        try:
+            await self.manager.handle_request(scope, _again(body, gone), send)
+        finally:
+            watching.cancel()
+
+
+async def _watch(receive: Receive, gone: asyncio.Event) -> None:
+    await hung_up(receive)
+    gone.set()
+
+
+def _again(body: bytes, gone: asyncio.Event) -> Receive:
+    """A body that was read, for somebody who reads it once more."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    return receive

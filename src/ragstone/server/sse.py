@@ -35,14 +35,19 @@ def wants_events(request: Request) -> bool:
 
 async def while_here(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled as soon as the client has gone."""
-    task, gone = asyncio.create_task(work), asyncio.create_task(_gone(request.receive))
+    return await unless(hung_up(request.receive), work)
+
+
+async def unless(gone: Coroutine[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when `gone` is over before it."""
+    task, over = asyncio.create_task(work), asyncio.create_task(gone)
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientGoneError
         return task.result()
     finally:
-        await _end(task, gone)
+        await _end(task, over)
 
 
 async def begun(request: Request, events: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
@@ -73,7 +78,7 @@ class EventStream(Response):
         self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer, gone = asyncio.create_task(self._write(send)), asyncio.create_task(_gone(receive))
+        writer, gone = asyncio.create_task(self._write(send)), asyncio.create_task(hung_up(receive))
         try:
             await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done():
@@ -110,7 +115,7 @@ async def _next(events: AsyncGenerator[T, None]) -> T:
     return await anext(events)
 
 
-async def _gone(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
     """Returns when the client has hung up. The body was read before, so nothing else can come."""
     while (await receive())["type"] != "http.disconnect":
         pass
