@@ -246,7 +246,8 @@ class Engine:
         """Why a chunk is, or is not, among the hits of a question."""
         _, trace = await self.search_traced(question, **options)
         query = self._query(question, options)
-        return self._explainer().explain(query, trace.waterfall.as_dict(), chunk_id)
+        waterfall = trace.waterfall.as_dict()
+        return await asyncio.to_thread(self._explainer().explain, query, waterfall, chunk_id)
 
     def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
         """The same for a query of the journal, by what was written down when it was asked."""

@@ -248,7 +248,10 @@ class IntakeRecords(Protocol):
 
 
 class Index(Protocol):
-    """Search structures derived from the catalog; what is lost here can be built again."""
+    """Search structures derived from the catalog; what is lost here can be built again.
+
+    One behind a network says `waits = True`, and is then asked off the event loop.
+    """
 
     def refresh(self, collection: str) -> None:
         """Take in every change that the catalog has and this index has not."""

@@ -14,13 +14,12 @@ import time
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_client import models
 
 from ragstone.errors import StoreError
 from ragstone.plugins import IndexContext
@@ -28,15 +27,12 @@ from ragstone.settings import IndexSettings
 from ragstone.stages import Catalog, Change, Found, IndexCounts, Vectors, Within
 from ragstone.stores.analyze import query_terms, terms
 from ragstone.stores.qdrant_filter import payload_of, translated
+from ragstone.stores.qdrant_shelf import DENSE, SPARSE, Shelf
 from ragstone.types import Chunk
 
-_T = TypeVar("_T")
-
 _FORMAT = 1
-_DENSE, _SPARSE = "dense", "terms"
 _BATCH_POINTS = 256
 _BATCH_CHANGES = 200
-_FIRST_WAIT_S = 0.2
 _CATCH_UP_SECONDS = 1.0
 # Chunks are sized in tokens, so their lengths in terms vary little; the first batch tells.
 _TYPICAL_LENGTH = 120.0
@@ -45,21 +41,16 @@ _TYPICAL_LENGTH = 120.0
 class QdrantIndex:
     """Follows the catalog's changes like the embedded index, and answers the same questions."""
 
+    waits = True
+
     def __init__(self, catalog: Catalog, settings: IndexSettings, *, dimension: int,
                  k1: float, b: float) -> None:  # fmt: skip
         self._catalog = catalog
-        self._settings = settings
         self._dimension = dimension
         self._k1, self._b = k1, b
-        self._client = QdrantClient(
-            url=settings.qdrant_url,
-            api_key=settings.qdrant_api_key.get_secret_value() or None,
-            timeout=math.ceil(settings.qdrant_timeout_s),
-            check_compatibility=False,
-        )
+        self._shelf = Shelf(settings, dimension=dimension)
         wanted = settings.qdrant_read_consistency
         self._consistency = None if wanted is None else models.ReadConsistencyType(wanted)
-        self._ready: set[str] = set()
         self._checked: dict[str, float] = {}
         self._seen: dict[str, int] = {}
         self._refreshing = threading.Lock()
@@ -73,8 +64,8 @@ class QdrantIndex:
         while changes := self._catalog.changes(
             collection, after=state["seq"], limit=_BATCH_CHANGES
         ):
-            self._ensure(collection)
-            state = self._apply(collection, state, changes)
+            self._shelf.ensure(collection)
+            state = self._apply(self._shelf.name(collection), state, changes)
             self._save_state(collection, state)
         self._seen[collection] = state["seq"]
 
@@ -83,20 +74,39 @@ class QdrantIndex:
         return self._seen.get(collection, 0)
 
     def rebuild(self, collection: str) -> None:
-        self._call(partial(self._client.delete_collection, self._name(collection)))
-        self._save_state(collection, _NOTHING | {"seq": 0})
-        self.refresh(collection)
+        """Beside what is searched meanwhile, and then in its place."""
+        with self._refreshing:
+            state = dict(_NOTHING)
+            if not self._catalog.changes(collection, after=0, limit=1):
+                self._shelf.drop(collection)
+            else:
+                name = self._shelf.new(collection)
+                state = self._all_changes(collection, name, state)
+                self._shelf.switch(collection, name)
+                # What others took in since the last look is in the old one only.
+                state = self._all_changes(collection, name, state)
+            self._save_state(collection, state)
+            self._seen[collection] = state["seq"]
+
+    def _all_changes(self, collection: str, name: str, state: dict[str, Any]) -> dict[str, Any]:
+        while changes := self._catalog.changes(
+            collection, after=state["seq"], limit=_BATCH_CHANGES
+        ):
+            state = self._apply(name, state, changes)
+        return state
 
     def counts(self, collection: str) -> IndexCounts:
-        if not self._exists(collection):
+        if not self._shelf.exists(collection):
             return IndexCounts(0, 0)
-        count = self._call(partial(self._client.count, self._name(collection), exact=True)).count
+        count = self._shelf.call(
+            partial(self._shelf.client.count, self._shelf.name(collection), exact=True)
+        ).count
         return IndexCounts(dense=count, keyword=count)
 
     def dense(
         self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
     ) -> list[Found]:
-        return self._search(collection, vector.tolist(), _DENSE, limit, within)
+        return self._search(collection, vector.tolist(), DENSE, limit, within)
 
     def keyword(
         self, collection: str, text: str, *, limit: int, k1: float, b: float,
@@ -113,39 +123,36 @@ class QdrantIndex:
         asked = models.SparseVector(
             indices=[_number(t) for t in wanted], values=[1.0] * len(wanted)
         )
-        return self._search(collection, asked, _SPARSE, limit, within)
+        return self._search(collection, asked, SPARSE, limit, within)
 
     def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
-        if not keys or not self._exists(collection):
+        if not keys or not self._shelf.exists(collection):
             return found
-        points = self._call(
-            partial(self._client.retrieve, self._name(collection), list(keys),
-                    with_payload=False, with_vectors=[_DENSE])
+        points = self._shelf.call(
+            partial(self._shelf.client.retrieve, self._shelf.name(collection), list(keys),
+                    with_payload=False, with_vectors=[DENSE])
         )  # fmt: skip
         stored = {point.id: point.vector for point in points}
         for at, key in enumerate(keys):
             named = stored.get(key)
             if isinstance(named, dict):
-                found[at] = np.asarray(named[_DENSE], dtype=np.float32)
+                found[at] = np.asarray(named[DENSE], dtype=np.float32)
         return found
 
     def close(self) -> None:
-        self._client.close()
-
-    def _name(self, collection: str) -> str:
-        return f"{self._settings.qdrant_prefix}{collection}"
+        self._shelf.client.close()
 
     def _search(
         self, collection: str, asked: Any, using: str, limit: int, within: Within | None
     ) -> list[Found]:
         self._catch_up(collection)
-        if limit < 1 or not self._exists(collection):
+        if limit < 1 or not self._shelf.exists(collection):
             return []
-        reply = self._call(
+        reply = self._shelf.call(
             partial(
-                self._client.query_points, self._name(collection), query=asked, using=using,
-                limit=limit, with_payload=False,
+                self._shelf.client.query_points, self._shelf.name(collection), query=asked,
+                using=using, limit=limit, with_payload=False,
                 query_filter=None if within is None else translated(within),
                 consistency=self._consistency,
             )
@@ -160,15 +167,12 @@ class QdrantIndex:
             self._checked[collection] = now
             self.refresh(collection)
 
-    def _apply(
-        self, collection: str, state: dict[str, Any], changes: Sequence[Change]
-    ) -> dict[str, Any]:
+    def _apply(self, name: str, state: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
         removed = [change.keys for change in changes if change.kind == "remove"]
         added = [change.keys for change in changes if change.kind == "add"]
-        name = self._name(collection)
         for keys in removed:
             selector = models.PointIdsList(points=list(keys))
-            self._call(partial(self._client.delete, name, selector, wait=True))
+            self._shelf.call(partial(self._shelf.client.delete, name, selector, wait=True))
         documents = {c.document_id for c in changes if c.kind == "add"}
         fields = self._catalog.document_fields(documents)
         average = float(state["average_length"])
@@ -180,7 +184,7 @@ class QdrantIndex:
             average = average or (sum(lengths) / len(lengths) if lengths else _TYPICAL_LENGTH)
             points = self._points(chunks, vectors, fields, average)
             for batch in _batches(points):
-                self._call(partial(self._client.upsert, name, batch, wait=True))
+                self._shelf.call(partial(self._shelf.client.upsert, name, batch, wait=True))
         return {**state, "seq": changes[-1].seq, "average_length": average}
 
     def _points(
@@ -190,7 +194,7 @@ class QdrantIndex:
             sparse = self._sparse(terms(chunk.contextual_text), average)
             yield models.PointStruct(
                 id=chunk.key,
-                vector={_DENSE: vector.tolist(), _SPARSE: sparse},
+                vector={DENSE: vector.tolist(), SPARSE: sparse},
                 payload=payload_of(chunk, fields.get(chunk.document_id, {})),
             )
 
@@ -203,54 +207,19 @@ class QdrantIndex:
             weights[_number(word)] = weights.get(_number(word), 0.0) + weight
         return models.SparseVector(indices=list(weights), values=list(weights.values()))
 
-    def _exists(self, collection: str) -> bool:
-        if collection not in self._ready:
-            if not self._call(partial(self._client.collection_exists, self._name(collection))):
-                return False
-            self._ready.add(collection)
-        return True
-
-    def _ensure(self, collection: str) -> None:
-        if self._exists(collection):
-            return
-        settings = self._settings
-        self._call(
-            partial(
-                self._client.create_collection,
-                self._name(collection),
-                vectors_config={
-                    _DENSE: models.VectorParams(
-                        size=self._dimension, distance=models.Distance.COSINE,
-                        datatype=models.Datatype.FLOAT16,
-                    )
-                },
-                sparse_vectors_config={
-                    _SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)
-                },
-                shard_number=settings.qdrant_shards,
-                replication_factor=settings.qdrant_replicas,
-                write_consistency_factor=settings.qdrant_write_consistency,
-            )
-        )  # fmt: skip
-        for field in ("key", "page"):
-            self._call(partial(self._client.create_payload_index, self._name(collection), field,
-                               models.PayloadSchemaType.INTEGER))  # fmt: skip
-        for field in ("document_id", "upload_id", "content_type"):
-            self._call(partial(self._client.create_payload_index, self._name(collection), field,
-                               models.PayloadSchemaType.KEYWORD))  # fmt: skip
-
     def _state(self, collection: str) -> dict[str, Any]:
         """How far the changes have been taken in. Kept in the cluster, beside what it describes."""
-        if not self._exists(collection):
+        if not self._shelf.exists(collection):
             return dict(_NOTHING)
-        records = self._call(
-            partial(self._client.retrieve, self._states(), [_state_id(collection)])
+        records = self._shelf.call(
+            partial(self._shelf.client.retrieve, self._shelf.states(), [_state_id(collection)])
         )
         state = dict(records[0].payload or {}) if records else dict(_NOTHING)
         wanted = self._stamp()
-        if state["seq"] and any(state.get(name) != value for name, value in wanted.items()):
-            self._call(partial(self._client.delete_collection, self._name(collection)))
-            self._ready.discard(collection)
+        if not state["seq"]:
+            self._shelf.look_again(collection)
+        elif any(state.get(name) != value for name, value in wanted.items()):
+            self._shelf.drop(collection)
             return dict(_NOTHING)
         return state
 
@@ -262,49 +231,12 @@ class QdrantIndex:
     def _save_state(self, collection: str, state: dict[str, Any]) -> None:
         payload = {**state, **self._stamp()}
         point = models.PointStruct(id=_state_id(collection), vector=[0.0], payload=payload)
-        self._call(partial(self._client.upsert, self._states(), [point], wait=True))
-        if not state["seq"]:
-            self._ready.discard(collection)
-
-    def _states(self) -> str:
-        name = f"{self._settings.qdrant_prefix}_state"
-        if name not in self._ready:
-            if not self._call(partial(self._client.collection_exists, name)):
-                self._call(
-                    partial(
-                        self._client.create_collection, name,
-                        vectors_config=models.VectorParams(size=1, distance=models.Distance.DOT),
-                        replication_factor=self._settings.qdrant_replicas,
-                        write_consistency_factor=self._settings.qdrant_write_consistency,
-                    )
-                )  # fmt: skip
-            self._ready.add(name)
-        return name
-
-    def _call(self, request: Callable[[], _T]) -> _T:
-        """One request with retries: everything sent here can be sent twice without harm."""
-        wait = _FIRST_WAIT_S
-        for attempt in range(self._settings.qdrant_retries + 1):
-            try:
-                return request()
-            except (ResponseHandlingException, UnexpectedResponse, OSError) as error:
-                status = getattr(error, "status_code", None)
-                if attempt == self._settings.qdrant_retries or (status and status < 500):
-                    raise _unreachable(self._settings.qdrant_url, error) from error
-                time.sleep(wait)
-                wait *= 2
-        raise AssertionError("the loop returns or raises")
+        self._shelf.call(
+            partial(self._shelf.client.upsert, self._shelf.states(), [point], wait=True)
+        )
 
 
 _NOTHING: dict[str, Any] = {"seq": 0, "average_length": 0.0}
-
-
-def _unreachable(url: str, error: Exception) -> StoreError:
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
-    return StoreError(
-        f"The Qdrant server at {url} did not do what was asked: {reason}.",
-        hint="Check that it runs, RAGSTONE_INDEX_QDRANT_URL and its API key.",
-    )
 
 
 def _number(term: str) -> int:

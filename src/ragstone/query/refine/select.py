@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,6 +43,13 @@ def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
     return kept
 
 
+async def _stored_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
+    keys = [hit.chunk.key for hit in hits]
+    if getattr(index, "waits", False):
+        return await asyncio.to_thread(index.vectors, query.collection, keys)
+    return index.vectors(query.collection, keys)
+
+
 @dataclass(frozen=True, slots=True)
 class Deduplicator:
     """Drops hits that say nearly the same as a better one."""
@@ -51,7 +59,7 @@ class Deduplicator:
     threshold: float
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
-        vectors = self.index.vectors(query.collection, [hit.chunk.key for hit in hits])
+        vectors = await _stored_vectors(self.index, query, hits)
         kept = first_of_each(vectors, threshold=self.threshold) if hits else []
         span.count(threshold_used=self.threshold, chunks_out=len(kept))
         return tuple(hits[at] for at in kept)
@@ -73,7 +81,7 @@ class MmrSelector:
         spread = float(scores.max() - scores.min()) or 1.0
         order = maximal_marginal_relevance(
             (scores - scores.min()) / spread,
-            self.index.vectors(query.collection, [hit.chunk.key for hit in hits]),
+            await _stored_vectors(self.index, query, hits),
             diversity_lambda=query.mmr_lambda,
             limit=query.top_k,
         )

@@ -53,6 +53,13 @@ class HybridRetriever:
             lists = await asyncio.to_thread(self._embedded, query, trace)
         else:
             lists = self._embedded(query, trace)
+        if getattr(self.index, "waits", False):
+            return await asyncio.to_thread(self._searched, query, lists, within, trace)
+        return self._searched(query, lists, within, trace)
+
+    def _searched(
+        self, query: Query, lists: list[_Lists], within: Within | None, trace: Trace
+    ) -> Hits:
         self._search_dense(query, lists, within, trace)
         keyword_works = self._search_keywords(query, lists, within, trace)
         with trace.span("fuse") as span:

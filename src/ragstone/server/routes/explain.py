@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -20,10 +21,10 @@ async def explain(
 ) -> dict[str, Any]:
     """The waterfall of a past query; with `chunk_id` the way of that one chunk."""
     engine = engine_of(request)
-    entry = readable_query(engine, caller, query_id)
+    entry = await asyncio.to_thread(readable_query, engine, caller, query_id)
     if chunk_id is None:
         return {"query_id": query_id, **entry["trace"]["waterfall"]}
-    found = engine.explain_past(query_id, chunk_id)
+    found = await asyncio.to_thread(engine.explain_past, query_id, chunk_id)
     return {
         "query_id": query_id,
         "chunk_id": found.chunk.id,

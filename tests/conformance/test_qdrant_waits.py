@@ -1,0 +1,159 @@
+"""A Qdrant server takes its time, and is rebuilt under load: nobody else has to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.settings import IndexSettings
+from ragstone.stages import Catalog, Index
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.testing import HashEmbedder
+from ragstone.testing.conformance import EMBEDDER, new_document, unit_vectors
+
+from ..conftest import settings_in
+from .test_indexes import qdrant
+
+QUESTION = "What colour is the gate?"
+
+
+class SlowRoad:
+    """A port that leads to another one; what goes there waits `delay_s` on the way."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.removeprefix("http://").partition(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.delay_s = 0.0
+        self._pool = ThreadPoolExecutor(40)
+        self._open: list[socket.socket] = []
+        self._pool.submit(self._accept)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(self._target)
+            self._open += [near, far]
+            self._pool.submit(self._carry, near, far, slowly=True)
+            self._pool.submit(self._carry, far, near, slowly=False)
+
+    def _carry(self, source: socket.socket, target: socket.socket, *, slowly: bool) -> None:
+        try:
+            while content := source.recv(65_536):
+                time.sleep(self.delay_s if slowly else 0)
+                target.sendall(content)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # closed by either side, or by the end of the test
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for end in (self._listener, *self._open):
+            end.close()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def road(qdrant_url: str) -> Iterator[SlowRoad]:
+    road = SlowRoad(qdrant_url)
+    yield road
+    road.close()
+
+
+async def longest_silence(stop: asyncio.Event) -> float:
+    """The longest time in which the event loop did nothing else."""
+    longest, last = 0.0, time.monotonic()
+    while not stop.is_set():
+        await asyncio.sleep(0.005)
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    return longest
+
+
+@pytest.mark.parametrize("mmr_lambda", [1.0, 0.5])
+async def test_the_event_loop_goes_on_while_a_slow_qdrant_is_asked(
+    tmp_path: Path, road: SlowRoad, mmr_lambda: float
+) -> None:
+    pytest.importorskip("qdrant_client")
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    (tmp_path / "wall.txt").write_text("The wall is white. The gate stands in it.")
+    index = IndexSettings(qdrant_url=road.url, qdrant_prefix=f"t{tmp_path.name[:30]}_")
+    settings = settings_in(tmp_path / "data", **{"check.max_iterations": 0})
+    settings = settings.model_copy(update={"index": index.model_copy(update={"kind": "qdrant"})})
+    async with Engine(settings, embedder=HashEmbedder()) as engine:
+        await engine.ingest([tmp_path / "gate.txt", tmp_path / "wall.txt"])
+        await engine.ask(QUESTION)  # everything is loaded
+        road.delay_s, stop = 0.15, asyncio.Event()
+        silence = asyncio.create_task(longest_silence(stop))
+        begun = time.monotonic()
+        answer = await engine.ask(QUESTION, mmr_lambda=mmr_lambda)
+        took = time.monotonic() - begun
+        stop.set()
+        assert "green" in answer.text
+        assert answer.degraded == ()
+        assert took > 0.45  # two searches and the vectors
+        assert await silence < took / 3
+        road.delay_s = 0
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def index(catalog: Catalog, qdrant_url: str) -> Iterator[Index]:
+    index = qdrant(catalog, qdrant_url)
+    yield index
+    index.close()
+
+
+def test_nothing_is_missing_while_an_index_is_rebuilt(catalog: Catalog, index: Index) -> None:
+    from ragstone.stores.qdrant import QdrantIndex
+
+    assert isinstance(index, QdrantIndex)
+    vectors = unit_vectors(40)
+    for at in range(20):
+        part = vectors[2 * at : 2 * at + 2]
+        new = new_document(f"n{at}", ["The wind is strong.", "The wind turns."], vectors=part)
+        catalog.add([new], embedder=EMBEDDER)
+    index.refresh("c")
+    found: set[int] = set()
+    rebuilding = threading.Thread(target=lambda: [index.rebuild("c") for _ in range(3)])
+    rebuilding.start()
+    while rebuilding.is_alive():
+        found.add(len(index.dense("c", vectors[0], limit=100)))
+        found.add(len(index.keyword("c", "wind", limit=100, k1=1.2, b=0.75)))
+    rebuilding.join()
+    assert found == {40}
+    assert index.last_change("c") == catalog.last_change("c")
+    behind = index._shelf._behind("c")
+    assert len(behind) == 1  # the ones before are gone
+
+
+def test_a_collection_of_the_time_before_aliases_is_taken_over(
+    catalog: Catalog, index: Index
+) -> None:
+    from ragstone.stores.qdrant import QdrantIndex
+
+    assert isinstance(index, QdrantIndex)
+    catalog.add([new_document("a", ["The wind is strong."])], embedder=EMBEDDER)
+    index._shelf._create(index._shelf.name("c"))
+    index.refresh("c")
+    assert index.counts("c").dense == 1
+    index.rebuild("c")
+    assert index.counts("c").dense == 1
+    assert len(index._shelf._behind("c")) == 1
