@@ -11,8 +11,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
@@ -33,7 +33,7 @@ from ragstone.query.moderate import Moderation
 from ragstone.query.options import QueryOptions, build_query, check_collection
 from ragstone.query.plain import plain_chat
 from ragstone.query.remember import Memory
-from ragstone.query.repeat import RepeatedAnswers, replay
+from ragstone.query.repeat import RepeatedAnswers
 from ragstone.settings import Settings, load_settings
 from ragstone.stages import Catalog, Chat, Embedder, Index, Moderator, Provider
 from ragstone.stores import journal
@@ -106,8 +106,10 @@ class Engine:
         self._moderation = Moderation(self.moderator, self.settings.moderate, self.ladder)
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
         self._repeated = RepeatedAnswers(
-            self.catalog, self.index, self.provider, most=self.settings.data.answer_cache
-        )
+            self.catalog, self.index, self.provider, most=self.settings.data.answer_cache,
+            most_bytes=int(self.settings.data.answer_cache_mb * 1_000_000),
+            query_log=self.settings.journal.query_log,
+        )  # fmt: skip
         self._desk = JournalDesk(self.catalog)
         self.history = History(self.catalog, self.settings.journal)
         chat = self.provider if isinstance(self.provider, Chat) else None
@@ -146,18 +148,15 @@ class Engine:
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
-        version = self._repeated.version(query)
-        known = self._repeated.find(query, version)
-        if known is not None and not trace.degraded:
-            for event in replay(query, known, trace):
+        async with aclosing(self._repeated.events(query, trace, self._anew)) as events:
+            async for event in events:
                 yield await self._remembered(event, options)
-            return
+
+    async def _anew(self, query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
         await self._together.embed(query.text)
         events = self._moderation.judged(self._pipeline.answer(query, trace), trace)
         async for event in events:
-            if isinstance(event, Finished) and event.answer.status != "refused":
-                self._repeated.keep(query, version, event.answer)
-            yield await self._remembered(event, options)
+            yield event
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
         """Two answers from one retrieval, before and after refine; the second one is remembered."""
@@ -219,9 +218,9 @@ class Engine:
         query_log = self.settings.journal.query_log
         if query_log != "off":
             await self._desk.write(
-                partial(
-                    journal.record, answer=answer, query_log=query_log, owner=owner,
-                    session_id=session_id, upload_id=options.get("upload_id"),
+                journal.entry(
+                    answer, query_log=query_log, owner=owner, session_id=session_id,
+                    upload_id=options.get("upload_id"),
                 )
             )  # fmt: skip
         if session_id:

@@ -1,33 +1,87 @@
-"""Answers to questions that were asked before, as long as their collection has not changed.
+"""Answers to questions that were asked before, as long as their collection has not changed, and to
+those that somebody else is asking at this moment: one piece of work, and everybody gets its answer.
 
-Only answers that would be the same again are kept: quoted ones, and those of a model at
+Only answers that would be the same again are shared: quoted ones, and those of a model at
 temperature 0.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import fields, is_dataclass, replace
+from operator import attrgetter
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ragstone.errors import StoreError
+from ragstone.packed import PackedTrace
 from ragstone.stages import Catalog, Index, Provider
+from ragstone.stores.journal import evidence_of
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Query, SourcesFound, Token
 
+Events: TypeAlias = AsyncGenerator[Event, None]
+_Key: TypeAlias = tuple[Hashable, ...]
+
 
 class RepeatedAnswers:
-    """The `most` recent answers by question and everything that limits its search."""
+    """The `most` recent answers by question and everything that limits its search, at most
+    `most_bytes` of them; and the work on those that are being asked."""
 
-    def __init__(self, catalog: Catalog, index: Index, provider: Provider, *, most: int) -> None:
+    def __init__(
+        self, catalog: Catalog, index: Index, provider: Provider, *,
+        most: int, most_bytes: int, query_log: str,
+    ) -> None:  # fmt: skip
         self._catalog = catalog
         self._index = index
         self._quotes = provider.name == "extractive"
         self._most = most
-        self._answers: OrderedDict[str, tuple[int, Answer]] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._query_log = query_log
+        self._answers: OrderedDict[_Key, tuple[int, Answer, int]] = OrderedDict()
+        self.held_bytes = 0
+        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Work]] = (
+            WeakKeyDictionary()
+        )
 
-    def version(self, query: Query) -> int | None:
-        """The state of the collection that an answer will rest on; None: it is not kept."""
+    async def events(
+        self, query: Query, trace: Trace, anew: Callable[[Query, Trace], Events]
+    ) -> Events:
+        """The events of an answer: of one that is there, of one that is being made, or `anew`."""
+        # What went wrong with this question alone, nobody else's answer shall say.
+        version = None if trace.degraded else self._version(query)
+        if version is None:
+            async with aclosing(anew(query, trace)) as events:
+                async for event in events:
+                    yield event
+            return
+        key = _key(query)
+        known = self._find(key, version)
+        if known is not None:
+            for event in replay(query, known, trace):
+                yield event
+            return
+        running = self._running.setdefault(asyncio.get_running_loop(), {})
+        work = running.get((version, *key))
+        if work is not None:
+            async with aclosing(_joined(work, query, trace)) as events:
+                async for event in events:
+                    yield event
+            return
+        work = running[version, *key] = _Work(
+            self._keeping(key, version, anew(query, trace)),
+            lambda: running.pop((version, *key), None),
+        )
+        async with aclosing(work.follow()) as events:
+            async for event in events:
+                yield event
+
+    def _version(self, query: Query) -> int | None:
+        """The state of the collection that an answer will rest on; None: it is not shared."""
         if not self._most or not (self._quotes or query.temperature == 0):
             return None
         version = self._catalog.last_change(query.collection)
@@ -38,33 +92,149 @@ class RepeatedAnswers:
         # An index follows the catalog; what it finds before it has caught up is soon out of date.
         return version if seen == version else None
 
-    def find(self, query: Query, version: int | None) -> Answer | None:
-        key = _key(query)
-        held, answer = self._answers.get(key, (None, None))
-        if answer is None or version is None or held != version:
+    def _find(self, key: _Key, version: int) -> Answer | None:
+        held, answer, _ = self._answers.get(key, (None, None, 0))
+        if answer is None or held != version:
             return None
         self._answers.move_to_end(key)
         return answer
 
-    def keep(self, query: Query, version: int | None, answer: Answer) -> None:
-        """A degraded answer is not kept: the next one may be whole."""
-        if version is None or answer.degraded:
+    async def _keeping(self, key: _Key, version: int, events: Events) -> Events:
+        async with aclosing(events):
+            async for event in events:
+                yield self._kept(key, version, event) if isinstance(event, Finished) else event
+
+    def _kept(self, key: _Key, version: int, event: Finished) -> Finished:
+        """A degraded or refused answer is for those who wait for it, and not kept: the next one
+        may be whole, and a moderator may change its mind."""
+        answer = event.answer
+        evidence = evidence_of(answer, query_log=self._query_log)
+        if not answer.degraded and answer.status != "refused":
+            self._keep(key, version, replace(answer, trace=PackedTrace({}, evidence)))
+        return Finished(replace(answer, trace=PackedTrace(answer.trace, evidence)))
+
+    def _keep(self, key: _Key, version: int, answer: Answer) -> None:
+        size = size_of((key, answer))
+        if size > self._most_bytes:
             return
-        self._answers[_key(query)] = (version, answer)
-        if len(self._answers) > self._most:
-            self._answers.popitem(last=False)
+        _, _, before = self._answers.pop(key, (0, None, 0))
+        self._answers[key] = (version, answer, size)
+        self.held_bytes += size - before
+        while len(self._answers) > self._most or self.held_bytes > self._most_bytes:
+            _, (_, _, gone) = self._answers.popitem(last=False)
+            self.held_bytes -= gone
+
+
+class _Work:
+    """One answer in the making, and those who wait for it. It goes on while anybody does: whoever
+    asked first may leave."""
+
+    def __init__(self, events: Events, ended: Callable[[], object]) -> None:
+        self._ended = ended
+        self._so_far: list[Event] = []
+        self._news = asyncio.Event()
+        self._listeners = 0
+        self._over = False
+        self._error: BaseException | None = None
+        self._task = asyncio.create_task(self._run(events))
+
+    async def follow(self) -> Events:
+        """Everything from the beginning, then what comes; a failure is that of all who wait."""
+        self._listeners += 1
+        told = 0
+        try:
+            while True:
+                while told < len(self._so_far):
+                    yield self._so_far[told]
+                    told += 1
+                if self._over:
+                    break
+                await self._news.wait()
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._listeners -= 1
+            if not self._listeners and not self._over:
+                self._ended()  # nobody may join what is being stopped
+                self._task.cancel()
+                await asyncio.wait({self._task})
+
+    async def _run(self, events: Events) -> None:
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._so_far.append(event)
+                    self._tell()
+        except Exception as error:  # noqa: BLE001  each of those who wait raises it
+            self._error = error
+        except asyncio.CancelledError as error:
+            self._error = error
+            raise
+        finally:
+            self._over = True
+            self._ended()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news.clear()
+
+
+async def _joined(work: _Work, query: Query, trace: Trace) -> Events:
+    """The events of somebody else's work, the answer under the id of this query."""
+    answer: Answer | None = None
+    with trace.span("repeat") as span:
+        async with aclosing(work.follow()) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    answer = event.answer
+                    span.count(asked_together_with=answer.query_id)
+                else:
+                    yield event
+    assert answer is not None, "work ends with Finished or with an error"
+    yield _under_own_id(query, answer, trace)
 
 
 def replay(query: Query, answer: Answer, trace: Trace) -> Iterator[Event]:
     """The events of an answer that is there already, under the id of this query."""
     with trace.span("repeat") as span:
         span.count(first_asked_as=answer.query_id)
-    # The way of the chunks is that of the first time: nothing has changed since.
-    record = {**trace.as_dict(), "waterfall": answer.trace.get("waterfall", {})}
     yield SourcesFound(answer.sources)
     yield Token(answer.text)
-    yield Finished(replace(answer, query_id=query.id, trace=record))
+    yield _under_own_id(query, answer, trace)
 
 
-def _key(query: Query) -> str:
-    return repr(replace(query, id=""))
+def _under_own_id(query: Query, answer: Answer, trace: Trace) -> Finished:
+    # The way of the chunks is that of the first time: nothing has changed since.
+    assert isinstance(answer.trace, PackedTrace)
+    record = PackedTrace(trace.as_dict(), answer.trace.evidence)
+    return Finished(replace(answer, query_id=query.id, trace=record))
+
+
+_LIMITS = attrgetter(*(one.name for one in fields(Query) if one.name not in ("id", "filter")))
+
+
+def _key(query: Query) -> _Key:
+    # A filter may hold lists, which cannot be compared by hash.
+    return (*_LIMITS(query), query.filter and repr(query.filter))
+
+
+def size_of(value: Any) -> int:
+    """The memory of a value with all that it holds, each object counted once."""
+    seen: set[int] = set()
+    total, left = 0, [value]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        total += sys.getsizeof(one)
+        if isinstance(one, tuple | list):
+            left += one
+        elif isinstance(one, PackedTrace):
+            left += (one.own, one.evidence)
+        elif isinstance(one, Mapping):
+            left += [*one.keys(), *one.values()]
+        elif is_dataclass(one):
+            left += [getattr(one, field.name) for field in fields(one)]
+    return total

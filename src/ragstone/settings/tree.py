@@ -28,10 +28,13 @@ class DataSettings(Section):
         "RAGSTONE_DATABASE_URL",
     )
     answer_cache: int = _setting(
-        1000,
+        10_000,
         "Answers kept for who asks the same again, until the collection changes; 0 keeps none.",
         ge=0,
         le=1_000_000,
+    )
+    answer_cache_mb: float = _setting(
+        128.0, "Memory that these answers may take in each process.", ge=0, le=1_000_000
     )
     lock_timeout_s: float = _setting(
         10.0, "How long a second writer waits for its turn.", ge=0, le=3600

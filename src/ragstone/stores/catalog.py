@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ragstone.stores.schema import changes, chunks, collections, counters, docum
 from ragstone.types import ANY_QUERY, LOCAL_OWNER, Answer, Chunk, Document, HistoryFilter, Query
 
 _MOST_BOUND = 500
+_MOST_LOOKED_UP = 1000
 
 
 class SqlCatalog:
@@ -26,6 +27,7 @@ class SqlCatalog:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._looked_up: tuple[int | None, dict[tuple[str, str], Any]] = (None, {})
 
     @classmethod
     def in_directory(cls, directory: Path) -> SqlCatalog:
@@ -117,8 +119,8 @@ class SqlCatalog:
             return list(connection.scalars(select(collections.c.name).order_by("name")))
 
     def embedder_of(self, collection: str) -> str | None:
-        with self.database.reading() as connection:
-            return _embedder_of(connection, collection)
+        found: str | None = self._look_up("embedder", collection, _embedder_of)
+        return found
 
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
         wanted = list(dict.fromkeys(keys))
@@ -165,10 +167,20 @@ class SqlCatalog:
             return CatalogCounts(count, chunk_count, connection.execute(last).scalar_one())
 
     def last_change(self, collection: str) -> int:
-        last = select(func.coalesce(func.max(changes.c.seq), 0))
-        with self.database.reading() as connection:
-            found = connection.execute(last.where(changes.c.collection == collection))
-            return int(found.scalar_one())
+        return int(self._look_up("last change", collection, _last_change))
+
+    def _look_up(self, what: str, collection: str, read: Callable[[Connection, str], Any]) -> Any:
+        """What every question asks first: read once, and again after anybody's commit."""
+        version = self.database.version()
+        held, known = self._looked_up
+        if version is None or version != held or len(known) > _MOST_LOOKED_UP:
+            # A new dictionary: a thread that is still reading fills the old one.
+            known = {}
+            self._looked_up = (version, known)
+        if (what, collection) not in known:
+            with self.database.reading() as connection:
+                known[what, collection] = read(connection, collection)
+        return known[what, collection]
 
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]:
         query = (
@@ -202,11 +214,13 @@ class SqlCatalog:
         self, answer: Answer, *, query_log: str, owner: str = LOCAL_OWNER,
         session_id: str | None = None, upload_id: str | None = None,
     ) -> None:  # fmt: skip
+        if query_log == "off":
+            return
+        entry = journal.entry(
+            answer, query_log=query_log, owner=owner, session_id=session_id, upload_id=upload_id
+        )
         with self.database.writing() as connection:
-            journal.record(
-                connection, answer, query_log=query_log, owner=owner, session_id=session_id,
-                upload_id=upload_id,
-            )  # fmt: skip
+            journal.write(connection, [entry])
 
     def forget_queries(
         self, *, older_than_days: int = 0, wanted: HistoryFilter | None = None
@@ -251,6 +265,11 @@ def _other_embedder(collection: str, held: str, given: str) -> StoreError:
 
 def _embedder_of(connection: Connection, collection: str) -> str | None:
     return connection.scalar(select(collections.c.embedder).where(collections.c.name == collection))
+
+
+def _last_change(connection: Connection, collection: str) -> int:
+    last = select(func.coalesce(func.max(changes.c.seq), 0))
+    return int(connection.execute(last.where(changes.c.collection == collection)).scalar_one())
 
 
 def _claim_collection(connection: Connection, name: str, embedder: str) -> None:

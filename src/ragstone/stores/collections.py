@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Text, case, cast, func, select
 from ragstone.errors import InputError, NotFoundError
 from ragstone.stages import Change
 from ragstone.stores import rows, sessions
+from ragstone.stores.journal import drop_unused
 from ragstone.stores.records import Transactions
 from ragstone.stores.schema import (
     chunks,
@@ -79,6 +80,7 @@ class SqlCollections:
             connection.execute(upload_files.delete().where(upload_files.c.upload_id.in_(ids)))
             for table in (uploads, files, sources, queries):
                 connection.execute(table.delete().where(table.c.collection == name))
+            drop_unused(connection)
             sessions.delete_of_collection(connection, name)
             connection.execute(collections.delete().where(collections.c.name == name))
             others = set(

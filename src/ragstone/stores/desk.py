@@ -7,18 +7,18 @@ many answers a second there are; every caller still waits until its own is safe.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from ragstone.stages import Catalog
+from ragstone.stores import journal
+from ragstone.stores.journal import Entry
 
-_Write: TypeAlias = Callable[[Any], None]
-_Waiting: TypeAlias = list[tuple[_Write, "asyncio.Future[None]"]]
+_Waiting: TypeAlias = list[tuple[Entry, "asyncio.Future[None]"]]
 
 
 class JournalDesk:
-    """Takes what is to be written in a transaction, and writes all of it at once."""
+    """Takes lines of the journal, and writes all that wait in one transaction."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -27,14 +27,14 @@ class JournalDesk:
         self._tasks: set[asyncio.Task[None]] = set()
         self.commits = 0
 
-    async def write(self, write: _Write) -> None:
+    async def write(self, entry: Entry) -> None:
         """Return when it is safe. Who stops waiting stops nothing: others wait for the same."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if loop in self._waiting:
-            self._waiting[loop].append((write, done))  # taken along with the next commit
+            self._waiting[loop].append((entry, done))  # taken along with the next commit
         else:
-            self._waiting[loop] = [(write, done)]
+            self._waiting[loop] = [(entry, done)]
             task = loop.create_task(self._work_off(loop))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -46,7 +46,7 @@ class JournalDesk:
                 self._waiting[loop] = []
                 failure: Exception | None = None
                 try:
-                    await asyncio.to_thread(self._commit, [write for write, _ in batch])
+                    await asyncio.to_thread(self._commit, [entry for entry, _ in batch])
                 except Exception as error:  # noqa: BLE001  each caller is told of it
                     failure = error
                 for _, done in batch:
@@ -59,8 +59,7 @@ class JournalDesk:
         finally:
             del self._waiting[loop]
 
-    def _commit(self, writes: list[_Write]) -> None:
+    def _commit(self, entries: list[Entry]) -> None:
         self.commits += 1
         with self._catalog.transaction() as connection:
-            for write in writes:
-                write(connection)
+            journal.write(connection, entries)

@@ -3,57 +3,97 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, exists, select
 
 from ragstone.errors import NotFoundError
+from ragstone.packed import WATERFALL, Packed, PackedTrace, unpack
+from ragstone.stores.schema import evidence
 from ragstone.stores.schema import queries as table
 from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
 
 # What a list of queries leaves out: the trace of each is as long as all the rest together.
 _SUMMARY_WITHOUT = frozenset({"trace"})
+_MOST_BOUND = 500
+_whole = select(table, evidence.c.content).outerjoin(evidence, table.c.evidence == evidence.c.id)
 
 
-def record(
-    connection: Connection,
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the journal, and what it shares with every other giving of the same answer."""
+
+    row: Mapping[str, Any]
+    evidence: Packed
+
+
+def entry(
     answer: Answer,
     *,
     query_log: str,
     owner: str = LOCAL_OWNER,
     session_id: str | None = None,
     upload_id: str | None = None,
-) -> None:
-    """Write an answer down; with `metadata` without any text of question, answer or document."""
-    if query_log == "off":
-        return
-    full = query_log == "full"
-    connection.execute(
-        table.insert().values(
-            id=answer.query_id,
-            collection=answer.collection,
-            created_at=answer.trace["started_at"],
-            status=answer.status,
-            question=answer.question if full else None,
-            answer=answer.text if full else None,
-            owner=owner,
-            session_id=session_id,
-            upload_id=upload_id,
-            figures=figures(answer),
-            record={
-                "citations": [_citation(citation, full=full) for citation in answer.citations],
-                "used_chunks": [used_chunk(source) for source in answer.sources],
-                "confidence": answer.confidence,
-                "is_grounded": answer.is_grounded,
-                "groundedness_score": answer.groundedness_score,
+) -> Entry:
+    """An answer as a line; with `metadata` without any text of question, answer or document."""
+    full, shared = query_log == "full", evidence_of(answer, query_log=query_log)
+    trace = answer.trace.own if isinstance(answer.trace, PackedTrace) else dict(answer.trace)
+    own = {name: value for name, value in trace.items() if name != WATERFALL}
+    return Entry(
+        {
+            "id": answer.query_id,
+            "collection": answer.collection,
+            "created_at": answer.trace["started_at"],
+            "status": answer.status,
+            "question": answer.question if full else None,
+            "answer": answer.text if full else None,
+            "owner": owner,
+            "session_id": session_id,
+            "upload_id": upload_id,
+            "figures": figures(answer),
+            "record": {
                 "degraded": list(answer.degraded),
-                "provider": answer.provider,
-                "model": answer.model,
-                "trace": answer.trace if full else _without_text(answer.trace),
+                "trace": own if full else _without_text(own),
             },
-        )
+            "evidence": shared.id,
+        },
+        shared,
     )
+
+
+def evidence_of(answer: Answer, *, query_log: str) -> Packed:
+    """What an answer rests on: the same for each repeat of it, and packed only once."""
+    if isinstance(answer.trace, PackedTrace):
+        return answer.trace.evidence
+    full = query_log == "full"
+    return Packed.of(
+        {
+            "citations": [_citation(citation, full=full) for citation in answer.citations],
+            "used_chunks": [used_chunk(source) for source in answer.sources],
+            "confidence": answer.confidence,
+            "is_grounded": answer.is_grounded,
+            "groundedness_score": answer.groundedness_score,
+            "provider": answer.provider,
+            "model": answer.model,
+            WATERFALL: answer.trace.get(WATERFALL, {}),
+        }
+    )
+
+
+def write(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Write lines down, and what they share as far as it is not there yet."""
+    shared = {one.evidence.id: one.evidence.content for one in entries}
+    wanted = list(shared)
+    for begin in range(0, len(wanted), _MOST_BOUND):
+        part = evidence.c.id.in_(wanted[begin : begin + _MOST_BOUND])
+        for known in connection.scalars(select(evidence.c.id).where(part)):
+            del shared[known]
+    if shared:
+        rows = [{"id": name, "content": content} for name, content in shared.items()]
+        connection.execute(evidence.insert(), rows)
+    connection.execute(table.insert(), [one.row for one in entries])
 
 
 def figures(answer: Answer) -> dict[str, Any]:
@@ -82,11 +122,21 @@ def figures(answer: Answer) -> dict[str, Any]:
 
 def forget(connection: Connection, wanted: HistoryFilter) -> int:
     """Remove what fits; how many there were."""
-    return connection.execute(table.delete().where(*_conditions(wanted))).rowcount
+    gone = connection.execute(table.delete().where(*_conditions(wanted))).rowcount
+    drop_unused(connection)
+    return gone
 
 
 def forget_one(connection: Connection, query_id: str) -> None:
+    shared = connection.scalar(select(table.c.evidence).where(table.c.id == query_id))
     connection.execute(table.delete().where(table.c.id == query_id))
+    drop_unused(connection, evidence.c.id == shared)
+
+
+def drop_unused(connection: Connection, *which: ColumnElement[bool]) -> None:
+    """Remove what no line of the journal rests on any more. Whoever removes lines calls it."""
+    needed = exists().where(table.c.evidence == evidence.c.id)
+    connection.execute(evidence.delete().where(~needed, *which))
 
 
 def queries(
@@ -94,7 +144,7 @@ def queries(
 ) -> list[dict[str, Any]]:
     """Newest first, each without its trace."""
     newest = table.c.created_at.desc(), table.c.id
-    query = select(table).where(*_conditions(wanted)).order_by(*newest)
+    query = _whole.where(*_conditions(wanted)).order_by(*newest)
     rows = connection.execute(query.offset(skip).limit(limit))
     return [
         {name: value for name, value in _entry(row).items() if name not in _SUMMARY_WITHOUT}
@@ -103,7 +153,7 @@ def queries(
 
 
 def query(connection: Connection, query_id: str) -> dict[str, Any]:
-    row = connection.execute(select(table).where(table.c.id == query_id)).first()
+    row = connection.execute(_whole.where(table.c.id == query_id)).first()
     if row is None:
         raise no_query(query_id)
     return _entry(row)
@@ -174,6 +224,11 @@ def _citation(citation: Citation, *, full: bool) -> dict[str, Any]:
 
 
 def _entry(row: Any) -> dict[str, Any]:
+    record = dict(row.record)
+    if row.content is not None:  # None: written before schema 0007, all of it in the record
+        shared = unpack(row.content)
+        record["trace"] = {**record["trace"], WATERFALL: shared.pop(WATERFALL)}
+        record = {**shared, **record}
     return {
         "query_id": row.id,
         "collection": row.collection,
@@ -185,5 +240,5 @@ def _entry(row: Any) -> dict[str, Any]:
         "query": row.question,
         "answer": row.answer,
         "total_ms": (row.figures or {}).get("total_ms"),
-        **row.record,
+        **record,
     }

@@ -164,6 +164,15 @@ queries = Table(
     Column("upload_id", String),
     # What analytics add up, so that they need not read whole traces.
     Column("figures", JSON),
+    Column("evidence", String, index=True),
+)
+
+# What an answer rests on, once for all queries that were answered with it.
+evidence = Table(
+    "evidence",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
 )
 
 # A session belongs to its key's owner: two owners may use the same id and never meet.

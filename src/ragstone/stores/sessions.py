@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from ragstone.errors import NotFoundError
+from ragstone.stores.journal import drop_unused
 from ragstone.stores.records import Transactions
 from ragstone.stores.schema import queries, sessions, turns
 from ragstone.types import Session, Turn
@@ -96,6 +97,7 @@ class SqlSessions:
             connection.execute(
                 queries.delete().where(queries.c.owner == owner, queries.c.session_id == session_id)
             )
+            drop_unused(connection)
 
     def delete_all(self, owner: str) -> None:
         """Every session of an owner."""
