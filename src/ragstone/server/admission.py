@@ -13,7 +13,6 @@ from fastapi import Request
 
 from ragstone.errors import OverloadedError, SettingsError
 from ragstone.observe.metrics import WAITING, WRITING
-from ragstone.server.auth import CallerDep
 from ragstone.settings.doors import ServerSettings
 
 
@@ -69,7 +68,7 @@ class Admission:
             WAITING.dec()
 
 
-async def answering(request: Request, _: CallerDep) -> AsyncIterator[None]:
+async def answering(request: Request) -> AsyncIterator[None]:
     """A place for as long as the reply is being sent. Looking things up needs none.
 
     It comes after the caller is known and the body is read, so that neither a stranger nor a slow

@@ -18,6 +18,7 @@ from ragstone.server.admission import Admission, answering
 from ragstone.server.auth import caller_of
 from ragstone.server.foreign import ForeignFailures
 from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
+from ragstone.server.memory import settle_collector
 from ragstone.server.observe import Observed
 from ragstone.server.rate import AddressLimit, Rates
 from ragstone.server.retention import forget_in_time
@@ -71,6 +72,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         forgetting = asyncio.create_task(forget_in_time(engine))
+        settle_collector()
         try:
             async with engine, assistants.running() if assistants else nullcontext():
                 yield

@@ -20,6 +20,11 @@ from ragstone.types import ANY_QUERY, LOCAL_OWNER, Answer, Chunk, Document, Hist
 
 _MOST_BOUND = 500
 _MOST_LOOKED_UP = 1000
+# Changes when documents come or go, or a collection does; numbers of changes are never used again.
+_STATE = (
+    "SELECT (SELECT max(seq) FROM changes), (SELECT count(*) FROM collections), "
+    "(SELECT max(created_at) FROM collections)"
+)
 
 
 class SqlCatalog:
@@ -27,7 +32,7 @@ class SqlCatalog:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._looked_up: tuple[int | None, dict[tuple[str, str], Any]] = (None, {})
+        self._looked_up: tuple[object, dict[tuple[str, str], Any]] = (None, {})
 
     @classmethod
     def in_directory(cls, directory: Path) -> SqlCatalog:
@@ -170,13 +175,13 @@ class SqlCatalog:
         return int(self._look_up("last change", collection, _last_change))
 
     def _look_up(self, what: str, collection: str, read: Callable[[Connection, str], Any]) -> Any:
-        """What every question asks first: read once, and again after anybody's commit."""
-        version = self.database.version()
+        """What every question asks first: read once, and again after anybody's change."""
+        state = self.database.glance(_STATE)
         held, known = self._looked_up
-        if version is None or version != held or len(known) > _MOST_LOOKED_UP:
+        if state is None or state != held or len(known) > _MOST_LOOKED_UP:
             # A new dictionary: a thread that is still reading fills the old one.
             known = {}
-            self._looked_up = (version, known)
+            self._looked_up = (state, known)
         if (what, collection) not in known:
             with self.database.reading() as connection:
                 known[what, collection] = read(connection, collection)

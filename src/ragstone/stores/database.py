@@ -36,7 +36,6 @@ class Database:
         self._directory = directory
         self._engine = _engine(url)
         self._prepare_schema()
-        # Never writes: its view of the version changes with everybody else's commits.
         self._looker = self._engine.raw_connection() if self.is_sqlite else None
         self._looking = threading.Lock()
 
@@ -73,19 +72,17 @@ class Database:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
             yield connection
 
-    def version(self) -> int | None:
-        """A number that changes with every commit of any process; None where there is none.
-
-        It costs a hundredth of a query (4 µs against 0.3 ms).
-        """
+    def glance(self, sql: str) -> tuple[Any, ...] | None:
+        """One row by the shortest way (6 µs, against 300 µs for a read); None where there is none:
+        on PostgreSQL every look is a journey."""
         with self._looking:
             if self._looker is None:
                 return None
             try:
-                found = self._looker.cursor().execute("PRAGMA data_version").fetchone()
+                found: tuple[Any, ...] = self._looker.cursor().execute(sql).fetchone()
             except sqlite3.Error:  # a read meets it again, and has words for it
                 return None
-        return int(found[0])
+        return found
 
     def close(self) -> None:
         with self._looking:
