@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from ragstone.errors import InputError, NotFoundError
 from ragstone.history import History
@@ -16,6 +17,7 @@ from ragstone.stages import Catalog
 from ragstone.stores.catalog import SqlCatalog
 from ragstone.stores.collections import SqlCollections
 from ragstone.stores.database import Database
+from ragstone.stores.schema import evidence, queries
 from ragstone.testing.conformance import EMBEDDER, new_document
 from ragstone.types import Answer, Chunk, HistoryFilter, Turn
 
@@ -60,6 +62,39 @@ class Remembered:
         assert history.delete_queries(HistoryFilter(owner="bob")) == 1
         assert found() == ["1"]
 
+    def test_what_an_answer_rests_on_is_stored_once_and_goes_with_its_last_query(
+        self, catalog: Catalog, history: History
+    ) -> None:
+        for number, owner in enumerate(("alice", "bob", "bob", "carol")):
+            session = "s" if owner == "carol" else None
+            catalog.record(answer(str(number)), query_log="full", owner=owner, session_id=session)
+        history.sessions.add("carol", "s", "c", turn("One?"), kept_turns=9)
+        whole = {"citations", "used_chunks", "confidence", "provider", "trace"}
+        assert whole <= set(history.query("3"))
+        assert "waterfall" in history.query("3")["trace"]
+
+        def stored() -> int:
+            with catalog.reading() as connection:
+                return int(connection.scalar(select(func.count()).select_from(evidence)))
+
+        assert stored() == 1
+        history.delete_query("0")
+        history.delete_queries(HistoryFilter(owner="bob"))
+        assert (stored(), history.query("3")["confidence"]) == (1, answer("3").confidence)
+        history.delete_session("carol", "s")
+        assert stored() == 0
+
+    def test_a_line_from_before_0007_holds_everything_itself(
+        self, catalog: Catalog, history: History
+    ) -> None:
+        record = {"citations": [], "confidence": 0.5, "trace": {"spans": [], "waterfall": {"a": 1}}}
+        old = {"id": "old", "collection": "c", "created_at": 1.0, "status": "answered"}
+        with catalog.transaction() as connection:
+            connection.execute(queries.insert().values(**old, record=record))
+        assert history.query("old")["trace"]["waterfall"] == {"a": 1}
+        history.delete_query("old")
+        assert history.queries() == []
+
     def test_sessions_begin_grow_and_end(self, history: History) -> None:
         sessions = history.sessions
         for owner in ("alice", "bob"):
@@ -92,6 +127,8 @@ class Remembered:
         catalog.record(answer("1"), query_log="full")
         history.sessions.add("alice", "s", "c", turn("One?"), kept_turns=9)
         assert collections.delete("c")
+        with catalog.reading() as connection:
+            assert connection.execute(select(evidence)).first() is None
         assert [one.name for one in collections.listed()] == ["empty"]
         assert (history.queries(), history.session_list("alice")) == ([], [])
         assert catalog.counts("c").chunks == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.query.repeat import size_of
 from ragstone.stages import Vectors
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import new_document
@@ -127,3 +128,24 @@ async def test_answers_that_end_together_are_written_with_few_commits(filled: En
     assert {answer.query_id for answer in answers} <= written
     assert filled._desk.commits < 20
     filled.close()
+
+
+async def test_the_memory_of_answers_has_a_bound_in_bytes(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    flags = {"data.answer_cache": 1000, "data.answer_cache_mb": 0.03}
+    engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder())
+    await engine.ingest([tmp_path / "gate.txt"])
+    questions = [f"Is the gate number {number} green?" for number in range(20)]
+    for question in questions:
+        await engine.ask(question)
+        assert 0 < engine._repeated.held_bytes <= 30_000
+    assert stages(await engine.ask(questions[-1])) == ["repeat"]
+    assert stages(await engine.ask(questions[0])) != ["repeat"]
+    engine.close()
+
+
+def test_the_size_of_a_value_counts_each_object_once() -> None:
+    text = "x" * 10_000
+    once, twice = size_of((text,)), size_of((text, text))
+    assert once >= 10_000
+    assert twice - once < 100
