@@ -48,10 +48,14 @@ class History:
     def delete_query(self, query_id: str) -> None:
         self._catalog.query(query_id)
         self._catalog.forget_query(query_id)
+        self._catalog.scrub()
 
     def delete_queries(self, wanted: HistoryFilter) -> int:
         """Forget the queries that fit; how many there were."""
-        return self._catalog.forget_queries(wanted=wanted)
+        gone = self._catalog.forget_queries(wanted=wanted)
+        if gone:
+            self._catalog.scrub()
+        return gone
 
     def session_list(
         self, owner: str, *, skip: int = 0, limit: int = 100,
@@ -66,18 +70,22 @@ class History:
     def delete_session(self, owner: str, session_id: str) -> None:
         """Forget a conversation, and the queries that were asked in it."""
         self.sessions.delete(owner, session_id)
+        self._catalog.scrub()
 
-    def delete_owner(self, owner: str) -> None:
-        """Forget everything that somebody has asked."""
-        self.sessions.delete_all(owner)
-        self._catalog.forget_queries(wanted=HistoryFilter(owner=owner))
+    def delete_owner(self, owner: str) -> tuple[int, int]:
+        """Forget everything that somebody has asked; how many sessions and queries there were."""
+        conversations = self.sessions.delete_all(owner)
+        asked = self._catalog.forget_queries(wanted=HistoryFilter(owner=owner))
+        self._catalog.scrub()
+        return conversations, asked
 
     def expire(self) -> None:
         """Forget what is older than RETENTION_DAYS; 0 keeps all."""
         days = self._options.retention_days
         if days:
-            self._catalog.forget_queries(older_than_days=days)
-            self.sessions.expire(before=time.time() - _DAY_S * days)
+            gone = self._catalog.forget_queries(older_than_days=days)
+            if self.sessions.expire(before=time.time() - _DAY_S * days) or gone:
+                self._catalog.scrub()
 
     def collections_asked(self, owner: str | None) -> list[str]:
         """The collections in which somebody (None: anybody) has asked something."""

@@ -102,6 +102,7 @@ class Intake:
         if last_of_its_bytes and document.sha256:
             self.originals.remove(document.sha256)
         bring_up_to_date(self._index, document.collection)
+        self._catalog.scrub()
 
     def create_collection(self, name: str) -> CollectionInfo:
         self.collections.create(check_collection(name), embedder=self._embedder.name)
@@ -115,6 +116,7 @@ class Intake:
                 self.originals.remove(sha256)
             # Built anew, because an index that only follows keeps the terms of what was removed.
             self._index.rebuild(name)
+        self._catalog.scrub()
 
     def close(self) -> None:
         self.originals.spool.close()

@@ -186,6 +186,10 @@ class Catalog(Protocol):
         """The same for those who only look; it waits for nobody."""
         ...
 
+    def scrub(self) -> None:
+        """Let nothing that was deleted stand in the files any longer."""
+        ...
+
     def record(
         self, answer: Answer, *, query_log: str, owner: str = LOCAL_OWNER,
         session_id: str | None = None, upload_id: str | None = None,

@@ -49,6 +49,9 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert run("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
     assert_refused(run("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
     assert "No sessions yet" in run("sessions", "list", "-d", "data", cwd=folder).stdout
+    assert_refused(run("sessions", "delete", "-d", "data", cwd=folder), "--all")
+    said = run("sessions", "delete", "--all", "-d", "data", cwd=folder).stdout
+    assert said.startswith("Deleted 0 sessions and")
     assert "No queries yet" in run("history", "-d", "data", cwd=folder).stdout
 
 

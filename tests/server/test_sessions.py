@@ -77,6 +77,14 @@ def test_sessions_are_listed_read_and_deleted(client: httpx.Client) -> None:
     assert [one["session_id"] for one in client.get("/v1/sessions").json()] == ["two"]
 
 
+def test_everything_of_somebody_is_forgotten_at_once(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "one")
+    ask(client, "What was the revenue in 2023?", "two")
+    client.post("/v1/query", json={"query": "What was the revenue?"})
+    assert client.delete("/v1/sessions").json() == {"sessions": 2, "queries": 3}
+    assert client.get("/v1/sessions").json() == client.get("/v1/queries").json() == []
+
+
 def test_a_session_stays_with_its_collection(client: httpx.Client) -> None:
     ask(client, "What was the revenue in 2022?", "talk")
     body = {"query": "and in 2023?", "session_id": "talk", "collection": "other"}
@@ -107,6 +115,10 @@ def test_two_owners_with_the_same_session_id_never_meet(
             problem(client.get(f"/v1/queries/{asked['query_id']}/explain", headers=bob), 404)
             problem(client.delete(f"/v1/queries/{asked['query_id']}", headers=bob), 404)
             problem(client.delete("/v1/queries?owner=alice", headers=bob), 403)
+            problem(client.delete("/v1/sessions?owner=alice", headers=bob), 403)
+            assert client.delete("/v1/sessions", headers=bob).json() == {
+                "sessions": 0, "queries": 0,
+            }  # fmt: skip
             assert client.get("/v1/analytics", headers=bob).json()["queries"]["total"] == 0
             offered = client.get("/v1/suggestions?prefix=what", headers=bob).json()
             assert offered == {"suggestions": []}

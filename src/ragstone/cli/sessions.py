@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ragstone.cli import options
 from ragstone.cli.terminal import out, print_json, print_table
+from ragstone.errors import SettingsError
 from ragstone.types import LOCAL_OWNER
 
 app = typer.Typer(no_args_is_help=True, help="List, show and delete conversations.")
@@ -76,21 +77,39 @@ def show_session(
 
 @app.command("delete")
 def delete_session(
-    session_id: SessionId,
+    session_id: Annotated[
+        str | None, typer.Argument(help="As `ragstone sessions list` prints it.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that the owner ever asked, in sessions or not.")
+    ] = False,
     owner: Owner = LOCAL_OWNER,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Forget a conversation, and the queries that were asked in it.
+    """Forget a conversation and the queries that were asked in it, or everything of an owner.
 
-    Example:  ragstone sessions delete holiday-plans
+    Examples:
+
+      ragstone sessions delete holiday-plans
+
+      ragstone sessions delete --all --owner alice
     """
+    if (session_id is None) != everything:
+        raise SettingsError(
+            "Either one session or all of them can be deleted.",
+            hint="Name one as `ragstone sessions list` prints it, or add --all.",
+        )
     engine = options.open_engine(options.load(data, config, None, None))
     try:
-        engine.history.delete_session(owner, session_id)
+        if session_id is not None:
+            engine.history.delete_session(owner, session_id)
+            out().print(f"Deleted {session_id}.", markup=False)
+            return
+        sessions, queries = engine.history.delete_owner(owner)
+        out().print(f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False)
     finally:
         engine.close()
-    out().print(f"Deleted {session_id}.", markup=False)
 
 
 def _when(moment: float) -> str:

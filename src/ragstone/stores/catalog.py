@@ -81,6 +81,10 @@ class SqlCatalog:
         """The same for those who only look; it waits for nobody."""
         return self.database.reading()
 
+    def scrub(self) -> None:
+        """Let nothing that was deleted stand in the files any longer."""
+        self.database.scrub()
+
     def delete(self, document_id: str) -> None:
         with self.database.writing() as connection:
             if not _purge(connection, document_id):

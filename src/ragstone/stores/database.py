@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ragstone.stores.migrate import is_current, upgrade
 
 _SQLITE_HEAD = b"SQLite format 3\x00"
 _BUSY_SECONDS = 30
+_SCRUB_MS = 2000
 _CONNECT_SECONDS = 10
 # Any number will do, as long as every Ragstone takes the same one.
 _WRITER_LOCK = 727_424_663
@@ -83,6 +84,21 @@ class Database:
             except sqlite3.Error:  # a read meets it again, and has words for it
                 return None
         return found
+
+    def scrub(self) -> None:
+        """Let nothing that was deleted stand in the files any longer.
+
+        SQLite keeps the last transactions in a log of its own until they are checkpointed. While
+        somebody reads what they have replaced this waits a little; the next deletion or the end of
+        the process then does it. PostgreSQL sees to it by itself (autovacuum).
+        """
+        if not self.is_sqlite:
+            return
+        with self._explained(), closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"PRAGMA busy_timeout = {_SCRUB_MS}")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
 
     def close(self) -> None:
         with self._looking:
@@ -176,6 +192,8 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
+    # What is deleted is written over; some builds of SQLite leave it in free pages.
+    cursor.execute("PRAGMA secure_delete = ON")
     cursor.close()
 
 

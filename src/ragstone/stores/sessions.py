@@ -99,22 +99,23 @@ class SqlSessions:
             )
             drop_unused(connection)
 
-    def delete_all(self, owner: str) -> None:
-        """Every session of an owner."""
+    def delete_all(self, owner: str) -> int:
+        """Every session of an owner; how many there were."""
         with self._catalog.transaction() as connection:
             connection.execute(turns.delete().where(turns.c.owner == owner))
-            connection.execute(sessions.delete().where(sessions.c.owner == owner))
+            return connection.execute(sessions.delete().where(sessions.c.owner == owner)).rowcount
 
-    def expire(self, *, before: float) -> None:
-        """Remove turns that are older, and sessions that nobody has used since."""
+    def expire(self, *, before: float) -> bool:
+        """Remove turns that are older, and sessions that nobody has used since; was there any?"""
         old = select(turns.c.owner, turns.c.session_id).where(turns.c.created_at < before)
         with self._catalog.transaction() as connection:
             for row in connection.execute(old.distinct()).all():
                 # Its summary may hold what expires; it is made again from what is left.
                 here = _is(row.owner, row.session_id)
                 connection.execute(sessions.update().where(*here).values(summary="", summarised=0))
-            connection.execute(turns.delete().where(turns.c.created_at < before))
+            gone = connection.execute(turns.delete().where(turns.c.created_at < before)).rowcount
             connection.execute(sessions.delete().where(sessions.c.updated_at < before))
+            return bool(gone)
 
 
 def delete_of_collection(connection: Connection, collection: str) -> None:

@@ -57,6 +57,11 @@ class SessionReply(SessionSummary):
         return cls.of(session).model_copy(update={"turns": turns})
 
 
+class Forgotten(BaseModel):
+    sessions: int
+    queries: int
+
+
 @router.get("")
 async def sessions(
     request: Request,
@@ -68,6 +73,21 @@ async def sessions(
     history = engine_of(request).history
     found = await asyncio.to_thread(history.session_list, caller.owner, skip=skip, limit=limit)
     return [SessionSummary.of(one) for one in found if caller.may_read(one.collection)]
+
+
+@router.delete("")
+async def forget_everything(
+    request: Request,
+    caller: CallerDep,
+    owner: Annotated[str | None, Query(description="Whose; others' only for an admin.")] = None,
+) -> Forgotten:
+    """Forget all that the caller has ever asked: every session and every query. An admin may name
+    somebody else."""
+    if owner is not None and not caller.may_see(owner):
+        caller.require_admin()
+    history = engine_of(request).history
+    sessions, queries = await asyncio.to_thread(history.delete_owner, owner or caller.owner)
+    return Forgotten(sessions=sessions, queries=queries)
 
 
 @router.get("/{session_id}", responses=_NOT_FOUND)
