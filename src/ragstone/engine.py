@@ -26,7 +26,7 @@ from ragstone.models.remember import remembered
 from ragstone.plugins import IndexContext, PartContext, find
 from ragstone.query.assemble import assemble
 from ragstone.query.check.review import grounding
-from ragstone.query.compare import compare
+from ragstone.query.compare import SideEvent, SideName, compare
 from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.ladder import Ladder
 from ragstone.query.moderate import Moderation
@@ -160,14 +160,27 @@ class Engine:
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
         """Two answers from one retrieval, before and after refine; the second one is remembered."""
+        answers: dict[SideName, Answer] = {}
+        async for one in self.compare_stream(question, **options):
+            if isinstance(one.event, Finished):
+                answers[one.side] = one.event.answer
+        return Comparison(**answers)
+
+    async def compare_stream(
+        self, question: str, **options: Unpack[QueryOptions]
+    ) -> AsyncGenerator[SideEvent, None]:
+        """The events of both answers as they happen."""
         query = self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
-        found = await compare(self._pipeline.line, query, trace)
-        baseline = await self._moderation.answer(found.baseline, trace)
-        enhanced = await self._moderation.answer(found.enhanced, trace)
-        return Comparison(baseline, await self._remember(enhanced, options))
+        async with aclosing(compare(self._pipeline.line, query, trace)) as events:
+            async for one in events:
+                for event in await self._moderation.passed(one.event, trace):
+                    kept = one.side == "enhanced"
+                    yield SideEvent(
+                        one.side, await self._remembered(event, options) if kept else event
+                    )
 
     async def chat(
         self,

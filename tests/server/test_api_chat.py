@@ -148,7 +148,7 @@ def test_compare_mode_makes_it_the_rule(tmp_path: Path) -> None:
                 {"role": "user", "content": "The gate is green?"}]}))  # fmt: skip
             assert data["enhanced"]["filter_threshold"] == 0.4
             assert data["enhanced"]["chunks_used"] < data["baseline"]["chunks_used"]
-            (last,) = events(client, "/api/chat/stream", QUESTION)
+            *_, last = events(client, "/api/chat/stream", QUESTION)
             assert last["data"].keys() == data.keys()
 
 
@@ -164,12 +164,33 @@ def test_both_answers_are_written_side_by_side(written: httpx.Client, model: Sta
     assert any(ratio <= 1.2 for ratio in ratios)
 
 
-def test_a_client_that_leaves_a_comparison_stops_both(
+def test_two_answers_are_streamed_side_by_side_and_each_piece_says_whose_it_is(
     written: httpx.Client, model: StandIn
+) -> None:
+    model.behaviours = ["drip", "drip"]
+    came = list(stream(written, "/api/chat/stream?compare=true", QUESTION))
+    *pieces, last = [event for _, event in came]
+    assert [piece["type"] for piece in pieces[:1]] == ["sources"]
+    for side in ("baseline", "enhanced"):
+        own = [piece for piece in pieces if piece["side"] == side]
+        assert [piece["type"] for piece in own] == ["sources"] + ["token"] * (len(own) - 1)
+        said = "".join(piece["content"] for piece in own[1:])
+        assert last["data"][side]["choices"][0]["message"]["content"].startswith(said[:10])
+    sides = [piece["side"] for piece in pieces if piece["type"] == "token"]
+    assert sides != sorted(sides)  # neither waited for the other
+    times = [when for when, event in came if event["type"] == "token"]
+    assert times[-1] - times[0] > 0.1  # as they were written, and not at the end
+    assert last["type"] == "done"
+    assert last["data"].keys() == {"query_id", "baseline", "enhanced"}
+
+
+@pytest.mark.parametrize("path", ["/api/chat/compare", "/api/chat/stream?compare=true"])
+def test_a_client_that_leaves_a_comparison_stops_both(
+    written: httpx.Client, model: StandIn, path: str
 ) -> None:
     model.behaviours = ["slow", "slow"]
     with pytest.raises(httpx.ReadTimeout):
-        written.post("/api/chat/compare", json=QUESTION, timeout=0.5)
+        written.post(path, json=QUESTION, timeout=0.5)
     assert eventually(lambda: model.cancelled == 2)
 
 

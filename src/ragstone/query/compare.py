@@ -7,29 +7,63 @@ the slower one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from ragstone.query.pipeline import Pipeline, answered_at_once
-from ragstone.query.understand.understander import Understood
+from ragstone.query.pipeline import Pipeline, reply_events
 from ragstone.trace import Trace
-from ragstone.types import Answer, Comparison, Finished, Hits, Query
+from ragstone.types import Event, Hits, Query
+
+SideName: TypeAlias = Literal["baseline", "enhanced"]
+SIDES: tuple[SideName, SideName] = ("baseline", "enhanced")
 
 
-async def compare(pipeline: Pipeline, query: Query, trace: Trace) -> Comparison:
+@dataclass(frozen=True, slots=True)
+class SideEvent:
+    """An event of one of the two answers."""
+
+    side: SideName
+    event: Event
+
+
+async def compare(
+    pipeline: Pipeline, query: Query, trace: Trace
+) -> AsyncGenerator[SideEvent, None]:
+    """The events of both answers as they happen; each side ends with its Finished."""
     understood = await pipeline.understander.understand(query, trace)
     if understood.reply is not None:
-        answer = answered_at_once(understood, understood.reply, trace)
-        return Comparison(answer, answer)
-    raw, refined = await _evidence(pipeline, understood.query, trace)
-    tasks = [
-        asyncio.create_task(_answer(pipeline, understood, hits, trace.branch()))
-        for hits in (raw, refined)
-    ]
+        events = tuple(reply_events(understood, understood.reply, trace))
+        for side in SIDES:
+            for event in events:
+                yield SideEvent(side, event)
+        return
+    found = await _evidence(pipeline, understood.query, trace)
+    arriving: asyncio.Queue[SideEvent | asyncio.Task[None]] = asyncio.Queue()
+
+    async def write(side: SideName, hits: Hits, branch: Trace) -> None:
+        evidence = await pipeline.graded(understood.query, hits, branch)
+        async for event in pipeline.write(understood, evidence, branch):
+            arriving.put_nowait(SideEvent(side, event))
+
+    running = {
+        asyncio.create_task(write(side, hits, trace.branch()))
+        for side, hits in zip(SIDES, found, strict=True)
+    }
+    tasks = tuple(running)
+    for task in tasks:
+        task.add_done_callback(arriving.put_nowait)
     try:
-        baseline, enhanced = await asyncio.gather(*tasks)
+        while running:
+            one = await arriving.get()
+            if isinstance(one, SideEvent):
+                yield one
+            else:
+                running.discard(one)
+                one.result()
     finally:
         for task in tasks:  # when one fails, or the client is gone, the other has no use
             task.cancel()
-    return Comparison(baseline, enhanced)
 
 
 async def _evidence(pipeline: Pipeline, query: Query, trace: Trace) -> tuple[Hits, Hits]:
@@ -44,13 +78,3 @@ async def _evidence(pipeline: Pipeline, query: Query, trace: Trace) -> tuple[Hit
         with trace.span("retrieve") as span:
             pipeline.ladder.step_down("without_context", trace, span, error)
         return (), ()
-
-
-async def _answer(pipeline: Pipeline, understood: Understood, hits: Hits, trace: Trace) -> Answer:
-    answer: Answer | None = None
-    evidence = await pipeline.graded(understood.query, hits, trace)
-    async for event in pipeline.write(understood, evidence, trace):
-        if isinstance(event, Finished):
-            answer = event.answer
-    assert answer is not None, "a stream always ends with Finished"
-    return answer

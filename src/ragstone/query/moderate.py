@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -43,22 +43,22 @@ class Moderation:
         self, events: AsyncGenerator[Event, None], trace: Trace
     ) -> AsyncGenerator[Event, None]:
         """The events of an answer; its words come in one piece, after they were judged."""
-        holds = self.moderator is not None and self.options.answers
         async with aclosing(events):
             async for event in events:
-                if not holds:
-                    yield event
-                elif isinstance(event, Finished):
-                    answer = await self.answer(event.answer, trace)
-                    yield Token(answer.text, verified=True)
-                    yield Finished(answer)
-                elif not isinstance(event, Token):
-                    yield event
+                for passed in await self.passed(event, trace):
+                    yield passed
 
-    async def answer(self, answer: Answer, trace: Trace) -> Answer:
-        """The answer, or that it is withheld and why."""
+    async def passed(self, event: Event, trace: Trace) -> Sequence[Event]:
+        """What goes out of one event: with the last one all the words, when they were judged."""
         if self.moderator is None or not self.options.answers:
-            return answer
+            return (event,)
+        if isinstance(event, Finished):
+            answer = await self._judged(event.answer, trace)
+            return Token(answer.text, verified=True), Finished(answer)
+        return () if isinstance(event, Token) else (event,)
+
+    async def _judged(self, answer: Answer, trace: Trace) -> Answer:
+        """The answer, or that it is withheld and why."""
         try:
             objection = await self._objection("answer", answer.text, trace)
         except ProviderError:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError
+from ragstone.query.compare import SideEvent, SideName
 from ragstone.query.options import QueryOptions
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.routes.query import engine_of
@@ -43,7 +44,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "`sources`, then `token` as they are written, then `done` with the same "
-        "`data` as the reply without a stream.",
+        "`data` as the reply without a stream. Of two answers each event but the last says whose "
+        "it is: `side` is `baseline` or `enhanced`.",
         "content": {
             EVENTS: {
                 "schema": {"type": "string"},
@@ -212,12 +214,14 @@ async def compare(body: ChatRequest, request: Request, caller: CallerDep) -> Com
 async def chat_stream(
     body: ChatRequest, request: Request, caller: CallerDep, compare: CompareParam = None
 ) -> EventStream:
-    """The same as events. Retrieval is done before the first token; two answers come whole."""
+    """The same as events. Retrieval is done before the first token; two answers come side by side,
+    as they are written."""
     engine = engine_of(request)
     with_documents = _with_documents(body, engine)
     if with_documents and _compared(body, compare, engine):
-        both = await _both(body, request, caller)
-        return EventStream(request, _done(both))
+        options = _options(body, request, caller)
+        sides = await begun(request, engine.compare_stream(body.question(), **options))
+        return EventStream(request, _both_shaped(sides, engine))
     events = await begun(request, _events(body, request, caller))
     return EventStream(request, _shaped(events, with_documents=with_documents))
 
@@ -277,15 +281,30 @@ async def _shaped(
     events: AsyncGenerator[Event, None], *, with_documents: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
     async for event in events:
-        if isinstance(event, SourcesFound):
-            sources = [SourceReply.of(source).model_dump() for source in event.sources]
-            yield {"type": "sources", "sources": sources}
-        elif isinstance(event, Token):
-            yield {"type": "token", "content": event.text}
-        elif isinstance(event, Finished):
-            async for last in _done(ChatData.of(event.answer, rag_enabled=with_documents)):
-                yield last
+        if isinstance(event, Finished):
+            yield _done(ChatData.of(event.answer, rag_enabled=with_documents))
+        else:
+            yield _on_the_way(event)
 
 
-async def _done(data: BaseModel) -> AsyncGenerator[dict[str, Any], None]:
-    yield {"type": "done", "success": True, "data": data.model_dump(mode="json")}
+async def _both_shaped(
+    sides: AsyncGenerator[SideEvent, None], engine: Engine
+) -> AsyncGenerator[dict[str, Any], None]:
+    answers: dict[SideName, Answer] = {}
+    async for one in sides:
+        if isinstance(one.event, Finished):
+            answers[one.side] = one.event.answer
+        else:
+            yield {**_on_the_way(one.event), "side": one.side}
+    yield _done(ComparedData.of(Comparison(**answers), engine))
+
+
+def _on_the_way(event: SourcesFound | Token) -> dict[str, Any]:
+    if isinstance(event, Token):
+        return {"type": "token", "content": event.text}
+    sources = [SourceReply.of(source).model_dump() for source in event.sources]
+    return {"type": "sources", "sources": sources}
+
+
+def _done(data: BaseModel) -> dict[str, Any]:
+    return {"type": "done", "success": True, "data": data.model_dump(mode="json")}
