@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ragstone.errors import StoreError
 from ragstone.history import History
@@ -290,6 +290,10 @@ class Engine:
     ) -> IngestReport:
         """Read files that were received; a name that is known already is a new version of it."""
         return await self.intake.ingest_uploads(uploads, **options)
+
+    def upload(self, upload_id: str) -> dict[str, Any]:
+        """How far an upload is, and what became of its files."""
+        return self.intake.upload(upload_id)
 
     def original(self, document: Document) -> Path:
         """The file that a document was read from, as it came."""

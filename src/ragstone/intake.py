@@ -87,8 +87,19 @@ class Intake:
             report = await self._ingest(desk.found(uploads), run, desk.note)
             status = "finished"
             return report
+        except asyncio.CancelledError:
+            desk.note_unread(uploads)
+            raise
         finally:
             desk.finish(uploads, status, keep=self._settings.keep_originals)
+
+    def upload(self, upload_id: str) -> dict[str, Any]:
+        """One whose process was killed runs no more, and is not said to."""
+        found = self.records.upload(upload_id)
+        if found["status"] == "running":
+            fail_interrupted(self.records, self.originals)
+            found = self.records.upload(upload_id)
+        return found
 
     def original(self, document: Document) -> Path:
         kept = self.originals.find(document.sha256) if document.sha256 else None
@@ -130,10 +141,12 @@ class Intake:
             self._catalog, self.records, self._index, self._embedder, self._settings, options,
             progress=progress, stop=stop,
         )  # fmt: skip
+        work = asyncio.create_task(asyncio.to_thread(self._one_at_a_time, ingestor, found))
         try:
-            return await asyncio.to_thread(self._one_at_a_time, ingestor, found)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             stop.set()  # the thread stores what is ready and ends
+            await asyncio.wait({work})
             raise
 
     def _one_at_a_time(self, ingestor: Ingestor, found: Found) -> IngestReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ragstone.engine import Engine
 from ragstone.errors import ProviderError
 from ragstone.observe.metrics import MetricsWatcher, page
 from ragstone.testing import HashEmbedder
+from ragstone.trace import Trace
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
@@ -54,3 +56,16 @@ def test_a_failing_provider_is_an_error_of_its_stage_and_a_degradation(tmp_path:
     assert "extractive_answer" in answer.degraded
     assert value("ragstone_degraded_total", rung="extractive_answer") == rung + 1
     assert 'ragstone_errors_total{component="ground.generate"' in page("")[0].decode()
+
+
+def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
+    watcher, trace = MetricsWatcher(), Trace("r")
+    for number in range(100):
+        with watched_by(watcher), trace.span("ground.generate") as span:
+            span.count(provider="bounded", model=f"model-{number}", input_tokens=1, output_tokens=1)
+    cost = re.findall(
+        r'^ragstone_cost_usd_total\{.*provider="bounded"', page("")[0].decode(), re.MULTILINE
+    )
+    assert len(cost) == 33
+    others = {"provider": "bounded", "model": "other", "direction": "input"}
+    assert value("ragstone_tokens_total", **others) == 68

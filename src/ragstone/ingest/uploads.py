@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragstone.errors import NotFoundError
 from ragstone.ingest.find import Found, FoundFile
@@ -65,6 +65,11 @@ class UploadDesk:
         self._records.note_upload(self._id, self._noted, outcome)
         self._noted += 1
 
+    def note_unread(self, uploads: Sequence[Upload]) -> None:
+        """The run was stopped: what it did not come to is told as such."""
+        names = [file.name for file in self.found(uploads).files]
+        _note_unread(self._records, self._records.upload(self._id), names)
+
     def finish(self, uploads: Sequence[Upload], status: str, *, keep: bool) -> None:
         self._records.finish_upload(self._id, status)
         for upload in uploads:
@@ -82,16 +87,20 @@ def fail_interrupted(records: IntakeRecords, originals: Originals) -> None:
             upload = records.upload(left.upload_id)
             if upload["status"] != "running":
                 continue
-            noted = [str(file["name"]) for file in upload["files"]]
-            unread = [
-                name
-                for name in left.names
-                if not any(done == name or done.startswith(f"{name}/") for done in noted)
-            ]
-            for position, name in enumerate(unread, start=len(noted)):
-                records.note_upload(left.upload_id, position, _interrupted(name))
+            _note_unread(records, upload, left.names)
             records.finish_upload(left.upload_id, "failed")
-            log.warning("an upload was interrupted: %d of its files unread", len(unread))
+
+
+def _note_unread(records: IntakeRecords, upload: Mapping[str, Any], names: Sequence[str]) -> None:
+    noted = [str(file["name"]) for file in upload["files"]]
+    unread = [
+        name
+        for name in names
+        if not any(done == name or done.startswith(f"{name}/") for done in noted)
+    ]
+    for position, name in enumerate(unread, start=len(noted)):
+        records.note_upload(str(upload["id"]), position, _interrupted(name))
+    log.warning("an upload was interrupted: %d of its files unread", len(unread))
 
 
 def _interrupted(name: str) -> IngestedFile:

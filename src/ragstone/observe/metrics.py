@@ -47,15 +47,23 @@ WRITING = Gauge("ragstone_answers_running", "Answers being written.", multiproce
 WAITING = Gauge("ragstone_answers_waiting", "Questions in the queue.", multiprocess_mode="livesum")
 
 
+# A client may choose the model, and each name would be a line of the metrics for ever.
+_MOST_MODELS = 32
+_OTHER = "other"
+
+
 class MetricsWatcher:
     """Counts what the trace of a query says."""
+
+    def __init__(self) -> None:
+        self._models: set[str] = set()
 
     def stage(self, trace: Trace, span: Span) -> None:
         STAGE_SECONDS.labels(span.stage).observe(span.duration_ms / 1000)
         if span.error is not None:
             ERRORS.labels(span.stage, span.error.partition(":")[0]).inc()
         if span.stage == "ground.generate" and "input_tokens" in span.counts:
-            _count_tokens(span)
+            self._count_tokens(span)
 
     def answered(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
@@ -74,12 +82,17 @@ class MetricsWatcher:
             if not answer.is_grounded:
                 UNGROUNDED.inc()
 
+    def _count_tokens(self, span: Span) -> None:
+        who = span.counts.get("provider", ""), self._bounded(span.counts.get("model", ""))
+        for direction in ("input", "output"):
+            TOKENS.labels(*who, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
+        COST.labels(*who).inc(span.counts.get("cost_usd") or 0)
 
-def _count_tokens(span: Span) -> None:
-    who = span.counts.get("provider", ""), span.counts.get("model", "")
-    for direction in ("input", "output"):
-        TOKENS.labels(*who, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
-    COST.labels(*who).inc(span.counts.get("cost_usd") or 0)
+    def _bounded(self, model: str) -> str:
+        if model not in self._models and len(self._models) >= _MOST_MODELS:
+            return _OTHER
+        self._models.add(model)
+        return model
 
 
 def page(shared_directory: str) -> tuple[bytes, str]:

@@ -16,6 +16,7 @@ from ragstone.observe.watch import stop_watching
 from ragstone.server import errors, openapi
 from ragstone.server.admission import Admission, answering
 from ragstone.server.auth import caller_of
+from ragstone.server.background import Background
 from ragstone.server.foreign import ForeignFailures
 from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
 from ragstone.server.memory import settle_collector
@@ -76,6 +77,7 @@ def create_app(
         try:
             async with engine, assistants.running() if assistants else nullcontext():
                 yield
+                await app.state.background.finish(engine.settings.server.shutdown_grace_s)
         finally:
             forgetting.cancel()
             await app.state.rates.close()
@@ -93,6 +95,7 @@ def create_app(
     app.state.keys = KeyRing(engine.catalog)
     app.state.rates = Rates(engine.settings)
     app.state.admission = Admission(limits)
+    app.state.background = Background()
     app.state.shared_metrics = ""
     for door in ANSWERING:
         app.include_router(door.router, dependencies=[Depends(caller_of), Depends(answering)])

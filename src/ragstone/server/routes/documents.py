@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from fastapi.responses import FileResponse
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
 from ragstone.server.auth import Caller, CallerDep
+from ragstone.server.background import Background
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
@@ -24,11 +24,8 @@ from ragstone.server.schemas import (
     UploadReply,
 )
 from ragstone.server.sse import EventStream
-from ragstone.stages import IntakeRecords
 from ragstone.stores.records import no_upload
 from ragstone.types import DEFAULT_COLLECTION, IngestReport
-
-log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["documents"])
 
@@ -70,9 +67,6 @@ _BODIES: dict[str, Any] = {
 }
 _POLL_S = 0.2
 
-# A task that nothing refers to may be collected before it ends.
-_running: set[asyncio.Task[IngestReport]] = set()
-
 
 _LATER: dict[int | str, dict[str, Any]] = {
     202: {"model": UploadReply, "description": "They are being read."},
@@ -98,10 +92,8 @@ async def add_documents(
     _refuse_stranger(caller, received)
     upload_id = uuid.uuid4().hex
     if not wait:
-        # Started by the engine's own loop, and it outlives this request.
-        task = asyncio.create_task(_read(engine, received, upload_id))
-        _running.add(task)
-        task.add_done_callback(_finished)
+        background: Background = request.app.state.background
+        task = background.start(_read(engine, received, upload_id))
         await _begun(engine, upload_id, task)
         response.status_code = 202
     else:
@@ -127,12 +119,6 @@ async def _begun(engine: Engine, upload_id: str, task: asyncio.Task[IngestReport
         except NotFoundError:
             await asyncio.sleep(0.01)
     task.result()
-
-
-def _finished(task: asyncio.Task[IngestReport]) -> None:
-    _running.discard(task)
-    if not task.cancelled() and task.exception() is not None:
-        log.error("an upload failed", exc_info=task.exception())
 
 
 @router.post("/chat/{chat_id}/documents", responses=_PROBLEMS)
@@ -226,12 +212,12 @@ async def delete_document(document_id: str, request: Request, caller: CallerDep)
 @router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
 async def upload(upload_id: str, request: Request, caller: CallerDep) -> UploadReply:
     """How far an upload is, and what became of its files."""
-    records = engine_of(request).records
-    return UploadReply.of(await asyncio.to_thread(_readable_upload, records, caller, upload_id))
+    engine = engine_of(request)
+    return UploadReply.of(await asyncio.to_thread(_readable_upload, engine, caller, upload_id))
 
 
-def _readable_upload(records: IntakeRecords, caller: Caller, upload_id: str) -> dict[str, Any]:
-    found = records.upload(upload_id)
+def _readable_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, Any]:
+    found = engine.upload(upload_id)
     if not caller.may_read(found["collection"]):
         raise no_upload(upload_id)
     return found
@@ -243,13 +229,13 @@ def _readable_upload(records: IntakeRecords, caller: Caller, upload_id: str) -> 
 )  # fmt: skip
 async def upload_events(upload_id: str, request: Request, caller: CallerDep) -> EventStream:
     """The same as server-sent events: `file` for each document, `done` at the end."""
-    records = engine_of(request).records
-    await asyncio.to_thread(_readable_upload, records, caller, upload_id)
+    engine = engine_of(request)
+    await asyncio.to_thread(_readable_upload, engine, caller, upload_id)
 
     async def events() -> AsyncGenerator[dict[str, Any], None]:
         sent = 0
         while True:
-            now = await asyncio.to_thread(records.upload, upload_id)
+            now = await asyncio.to_thread(engine.upload, upload_id)
             for file in now["files"][sent:]:
                 sent += 1
                 yield {"type": "file", **file, "done": sent, "file_count": now["file_count"]}
