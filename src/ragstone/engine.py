@@ -303,8 +303,11 @@ class Engine:
         """Remove a document completely: text, vectors, terms, and the file as it came."""
         await asyncio.to_thread(self.intake.delete, document_id)
 
-    def documents(self, collection: str = DEFAULT_COLLECTION) -> list[Document]:
-        return self.catalog.documents(check_collection(collection))
+    def documents(
+        self, collection: str = DEFAULT_COLLECTION, *, skip: int = 0, limit: int | None = None
+    ) -> list[Document]:
+        """The documents of a collection by name, also those that could not be read."""
+        return self.catalog.documents(check_collection(collection), skip=skip, limit=limit)
 
     async def create_collection(self, name: str) -> CollectionInfo:
         """A collection with nothing in it yet."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from ragstone.characters import is_storable
 from ragstone.errors import InputError
 
 Operator: TypeAlias = Literal["eq", "in", "gt", "gte", "lt", "lte", "exists"]
@@ -27,7 +28,6 @@ _OPERATORS: tuple[Operator, ...] = ("eq", "in", "gt", "gte", "lt", "lte", "exist
 # A filter is written by a person or a program for one question; more is a mistake or an attack.
 _MOST_CONDITIONS = 1000
 _DEEPEST = 20
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def _checked(field: str, operator: Operator, value: Any) -> Any:
 def _can_be_kept(value: Any) -> bool:
     """Half a surrogate pair, NUL, infinity and huge numbers are refused by some of the stores."""
     if isinstance(value, str):
-        return "\0" not in value and not _LONE_SURROGATE.search(value)
+        return is_storable(value)
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
 
 

@@ -41,6 +41,10 @@ class History:
         """Past queries, newest first, without their traces."""
         return self._catalog.queries(skip=skip, limit=limit, wanted=wanted)
 
+    def query_count(self, wanted: HistoryFilter = ANY_QUERY) -> int:
+        with self._catalog.reading() as connection:
+            return journal.count(connection, wanted)
+
     def query(self, query_id: str) -> dict[str, Any]:
         """One query in full, with its trace."""
         return self._catalog.query(query_id)
@@ -62,6 +66,9 @@ class History:
         collections: Sequence[str] | None = None,
     ) -> list[Session]:  # fmt: skip
         return self.sessions.listed(owner, skip=skip, limit=limit, collections=collections)
+
+    def session_count(self, owner: str, collections: Sequence[str] | None = None) -> int:
+        return self.sessions.count(owner, collections)
 
     def session(self, owner: str, session_id: str) -> Session:
         """One session with its turns."""

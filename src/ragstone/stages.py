@@ -133,9 +133,13 @@ class Catalog(Protocol):
     def add_failure(self, document: Document) -> None: ...
     def delete(self, document_id: str) -> None: ...
     def document(self, document_id: str) -> Document: ...
-    def documents(self, collection: str) -> list[Document]:
+    def documents(
+        self, collection: str, *, skip: int = 0, limit: int | None = None
+    ) -> list[Document]:
         """The living documents of a collection by name, without their texts."""
         ...
+
+    def document_count(self, collection: str) -> int: ...  # those that could not be read as well
 
     def current(self, collection: str, source: str) -> Document | None:
         """What a source holds now, without its text."""

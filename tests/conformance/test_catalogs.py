@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from ragstone.stages import Catalog
 from ragstone.stores.catalog import SqlCatalog
 from ragstone.stores.database import Database
-from ragstone.testing.conformance import CatalogConformance
+from ragstone.testing.catalogs import CatalogConformance
 
 
 class TestSqlite(CatalogConformance):

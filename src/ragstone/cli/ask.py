@@ -41,7 +41,7 @@ def ask(
     engine = options.open_engine(loaded)
     try:
         answer = engine.ask_sync(question, collection=collection)
-        if not answer.sources and not engine.documents(collection):
+        if not answer.sources and not engine.documents(collection, limit=1):
             err().print(
                 f"[dim]hint:[/] The collection '{collection}' is empty; "
                 "fill it with: ragstone ingest DOCUMENTS/"

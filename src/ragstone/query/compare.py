@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ragstone.errors import InputError
 from ragstone.query.pipeline import Pipeline, reply_events
 from ragstone.trace import Trace
 from ragstone.types import Event, Hits, Query
@@ -74,6 +75,8 @@ async def _evidence(pipeline: Pipeline, query: Query, trace: Trace) -> tuple[Hit
             return hits, hits
         raw = await pipeline.retriever.retrieve(query, trace)
         return raw[: query.top_k], await pipeline.refined(query, raw, trace)
+    except InputError:
+        raise
     except Exception as error:  # noqa: BLE001  as in the pipeline: the answer goes on without
         with trace.span("retrieve") as span:
             pipeline.ladder.step_down("without_context", trace, span, error)

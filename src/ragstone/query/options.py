@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from ragstone.characters import is_storable
 from ragstone.errors import InputError
 from ragstone.filters import Filter, parse_filter
 from ragstone.query.understand.validate import clean_question
@@ -51,6 +52,9 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
     text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
     filters = options.get("filters")
+    names = (options.get("upload_id"), options.get("model"), *(options.get("document_ids") or ()))
+    if not all(is_storable(name) for name in names if name):
+        raise InputError("A name holds a character that is no text.", hint="Leave it out.")
     return Query(
         id=uuid.uuid4().hex,
         text=text,

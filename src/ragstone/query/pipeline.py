@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
+from ragstone.errors import InputError
 from ragstone.query.check.conclude import Concluder
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.evidence import Evidence
@@ -100,6 +101,8 @@ class Pipeline:
         """`search`, but when no search works the answer goes on without documents."""
         try:
             return await self.search(query, trace)
+        except InputError:  # not the search's fault, and no better without it
+            raise
         except Exception as error:  # noqa: BLE001  the last rung: whatever a store or service raises
             with trace.span("retrieve") as span:
                 self.ladder.step_down("without_context", trace, span, error)

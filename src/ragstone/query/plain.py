@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 
+from ragstone.characters import storable
 from ragstone.errors import InputError
 from ragstone.stages import Provider
 from ragstone.trace import Trace
@@ -38,9 +39,9 @@ async def plain_chat(
                     output_tokens=piece.output_tokens,
                     cost_usd=piece.cost_usd,
                 )
-            else:
-                text += piece
-                yield Token(piece)
+            elif ready := storable(piece):
+                text += ready
+                yield Token(ready)
         span.count(provider=provider.name, model=model or provider.model, chars=len(text))
     yield Finished(
         Answer(

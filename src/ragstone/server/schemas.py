@@ -201,6 +201,15 @@ class QueryReply(BaseModel):
         )
 
 
+TOTAL = "X-Total-Count"
+PAGED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "One page; the header says how many there are in all.",
+        "headers": {TOTAL: {"schema": {"type": "integer"}, "description": "How many in all."}},
+    }
+}
+
+
 class Problem(BaseModel):
     """RFC 9457: what went wrong, in a sentence, and what to do about it."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from ragstone.errors import NotFoundError, StoreError
 from ragstone.stages import Catalog, CatalogCounts, Change, NewDocument, Vectors, Within
@@ -99,14 +99,22 @@ class SqlCatalog:
             raise no_document(document_id)
         return rows.document(row)
 
-    def documents(self, collection: str) -> list[Document]:
+    def documents(
+        self, collection: str, *, skip: int = 0, limit: int | None = None
+    ) -> list[Document]:
         query = (
             select(*rows.without_text, rows.any_source)
-            .where(documents.c.collection == collection, documents.c.retired_at.is_(None))
+            .where(*_living_in(collection))
             .order_by(documents.c.name, documents.c.id)
         )
+        if limit is not None:
+            query = query.offset(skip).limit(limit)
         with self.database.reading() as connection:
             return [rows.document(row) for row in connection.execute(query)]
+
+    def document_count(self, collection: str) -> int:
+        with self.database.reading() as connection:
+            return connection.scalar(select(func.count()).where(*_living_in(collection))) or 0
 
     def current(self, collection: str, source: str) -> Document | None:
         query = (
@@ -164,9 +172,8 @@ class SqlCatalog:
         return found
 
     def counts(self, collection: str) -> CatalogCounts:
-        living = (documents.c.collection == collection, documents.c.retired_at.is_(None))
         figures = select(func.count(), func.coalesce(func.sum(documents.c.chunk_count), 0)).where(
-            *living, documents.c.status == "indexed"
+            *_living_in(collection), documents.c.status == "indexed"
         )
         last = select(func.coalesce(func.max(changes.c.seq), 0)).where(
             changes.c.collection == collection
@@ -305,6 +312,10 @@ def _release(connection: Connection, collection: str, source: str, *, unless: st
         connection.execute(
             documents.update().where(documents.c.id == old).values(retired_at=time.time())
         )
+
+
+def _living_in(collection: str) -> tuple[ColumnElement[bool], ...]:
+    return documents.c.collection == collection, documents.c.retired_at.is_(None)
 
 
 def _is_living(connection: Connection, document_id: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
-from ragstone.errors import SettingsError, StoreBusyError, StoreError
+from ragstone.errors import InputError, SettingsError, StoreBusyError, StoreError
 from ragstone.stores.files import writing
 from ragstone.stores.migrate import is_current, upgrade
 
@@ -124,6 +124,8 @@ class Database:
         """The database's own failures as sentences."""
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise _unstorable("half of a character (a lone surrogate)") from error
         except OperationalError as error:
             raise _operational(str(error.orig), self.where) from error
         except DBAPIError as error:
@@ -131,6 +133,25 @@ class Database:
                 f"The catalog {self.where} cannot be read: {_first_line(error.orig)}.",
                 hint="If it is damaged, restore a backup or move it away and ingest again.",
             ) from error
+
+
+def _refuse_nul(
+    _connection: Connection, _cursor: Any, _statement: str, parameters: Any, _context: Any,
+    many: bool,
+) -> None:  # fmt: skip
+    """PostgreSQL stores no NUL, and ends with an error of its own at one that only asks for it.
+    Every string on its way to the database passes here, on SQLite as well: what can be stored
+    must not depend on where."""
+    for row in parameters if many else (parameters,):
+        for value in row.values() if isinstance(row, Mapping) else row:
+            if isinstance(value, str) and "\0" in value:
+                raise _unstorable("the character NUL")
+
+
+def _unstorable(what: str) -> InputError:
+    return InputError(
+        f"A name, an id or a text holds {what}, which cannot be stored.", hint="Leave it out."
+    )
 
 
 def _refuse_other_file(path: Path) -> None:
@@ -165,6 +186,7 @@ def _engine(url: str | URL) -> Engine:
         engine = create_engine(address, connect_args={"timeout": _BUSY_SECONDS})
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+        event.listen(engine, "before_cursor_execute", _refuse_nul)
         return engine
     try:
         engine = create_engine(
@@ -176,6 +198,7 @@ def _engine(url: str | URL) -> Engine:
             hint="Try: pip install 'ragstone[postgres]'",
         ) from error
     event.listen(engine, "connect", _configure_postgres)
+    event.listen(engine, "before_cursor_execute", _refuse_nul)
     return engine
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from ragstone.errors import NotFoundError
 from ragstone.packed import WATERFALL, Packed, PackedTrace, unpack
@@ -150,6 +150,12 @@ def queries(
         {name: value for name, value in _entry(row).items() if name not in _SUMMARY_WITHOUT}
         for row in rows
     ]
+
+
+def count(connection: Connection, wanted: HistoryFilter) -> int:
+    """How many queries fit."""
+    query = select(func.count()).select_from(table).where(*_conditions(wanted))
+    return connection.scalar(query) or 0
 
 
 def query(connection: Connection, query_id: str) -> dict[str, Any]:

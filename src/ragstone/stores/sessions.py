@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from ragstone.errors import NotFoundError
 from ragstone.stores.journal import drop_unused
@@ -15,6 +15,20 @@ from ragstone.stores.schema import queries, sessions, turns
 from ragstone.types import Session, Turn
 
 _TITLE_CHARS = 80
+
+_here = (turns.c.owner == sessions.c.owner, turns.c.session_id == sessions.c.id)
+_turn_count = (
+    select(func.count()).where(*_here).correlate(sessions).scalar_subquery().label("turn_count")
+)
+_first_question = (
+    select(turns.c.question)
+    .where(*_here)
+    .order_by(turns.c.position)
+    .limit(1)
+    .correlate(sessions)
+    .scalar_subquery()
+    .label("first_question")
+)
 
 
 class SqlSessions:
@@ -39,13 +53,22 @@ class SqlSessions:
         self, owner: str, *, skip: int = 0, limit: int = 100, collections: Sequence[str] | None
     ) -> list[Session]:
         """An owner's sessions without their turns, the one used last first."""
-        query = select(sessions).where(sessions.c.owner == owner)
-        if collections is not None:
-            query = query.where(sessions.c.collection.in_(collections))
+        query = select(sessions, _turn_count, _first_question).where(*_of(owner, collections))
         latest = sessions.c.updated_at.desc(), sessions.c.id
         with self._catalog.reading() as connection:
-            found = connection.execute(query.order_by(*latest).offset(skip).limit(limit)).all()
-            return [_summary(connection, row) for row in found]
+            found = connection.execute(query.order_by(*latest).offset(skip).limit(limit))
+            return [_summary(row) for row in found]
+
+    def count(self, owner: str, collections: Sequence[str] | None) -> int:
+        query = select(func.count()).select_from(sessions).where(*_of(owner, collections))
+        with self._catalog.reading() as connection:
+            return connection.scalar(query) or 0
+
+    def collections(self, owner: str) -> list[str]:
+        """What an owner's sessions are about."""
+        query = select(sessions.c.collection).where(sessions.c.owner == owner).distinct()
+        with self._catalog.reading() as connection:
+            return list(connection.scalars(query))
 
     def add(
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
@@ -135,6 +158,13 @@ def no_session(session_id: str) -> NotFoundError:
     )
 
 
+def _of(owner: str, collections: Sequence[str] | None) -> list[ColumnElement[bool]]:
+    wanted = [sessions.c.owner == owner]
+    if collections is not None:
+        wanted.append(sessions.c.collection.in_(collections))
+    return wanted
+
+
 def _is(owner: str, session_id: str) -> tuple[Any, Any]:
     return sessions.c.owner == owner, sessions.c.id == session_id
 
@@ -153,10 +183,7 @@ def _session(row: Any, found: tuple[Turn, ...]) -> Session:
     return Session(**row._asdict(), turns=found, turn_count=len(found), title=title)
 
 
-def _summary(connection: Connection, row: Any) -> Session:
-    of_session = (turns.c.owner == row.owner, turns.c.session_id == row.id)
-    count = connection.scalar(select(func.count()).where(*of_session)) or 0
-    first = connection.scalar(
-        select(turns.c.question).where(*of_session).order_by(turns.c.position).limit(1)
-    )
-    return Session(**row._asdict(), turn_count=count, title=(first or "")[:_TITLE_CHARS])
+def _summary(row: Any) -> Session:
+    fields = row._asdict()
+    title = (fields.pop("first_question") or "")[:_TITLE_CHARS]
+    return Session(**fields, title=title)

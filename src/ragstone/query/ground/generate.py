@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from ragstone.characters import storable
 from ragstone.errors import ProviderError
 from ragstone.query.check.abstain import is_nonsense, is_refusal
 from ragstone.query.ground.cite import statements
@@ -86,7 +87,7 @@ async def _written(
     async for piece in draft.provider.stream(prompt):
         if isinstance(piece, Usage):
             draft.usage.append(piece)
-        elif ready := stream.feed(piece):
+        elif ready := stream.feed(storable(piece)):
             draft.text += ready
             yield ready
     if rest := stream.close():

@@ -17,6 +17,8 @@ from ragstone.server.background import Background
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
+    PAGED,
+    TOTAL,
     ChatUploadReply,
     DocumentReply,
     DocumentSummary,
@@ -145,18 +147,22 @@ async def _read(engine: Engine, received: Received, upload_id: str) -> IngestRep
         received.discard()
 
 
-@router.get("/v1/documents")
+@router.get("/v1/documents", responses=PAGED)
 async def list_documents(
     request: Request,
+    response: Response,
     caller: CallerDep,
     collection: str = DEFAULT_COLLECTION,
-    skip: Annotated[int, Query(ge=0)] = 0,
+    skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[DocumentSummary]:
     """The documents of a collection by name, also those that could not be read."""
     caller.require_read(collection)
-    documents = await asyncio.to_thread(engine_of(request).documents, collection)
-    return [DocumentSummary.of(document) for document in documents[skip : skip + limit]]
+    engine = engine_of(request)
+    page = await asyncio.to_thread(engine.documents, collection, skip=skip, limit=limit)
+    total = await asyncio.to_thread(engine.catalog.document_count, collection)
+    response.headers[TOTAL] = str(total)
+    return [DocumentSummary.of(document) for document in page]
 
 
 @router.get("/v1/documents/{document_id}", responses=_PROBLEMS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.routes.query import engine_of, readable_query
-from ragstone.server.schemas import Problem
+from ragstone.server.schemas import PAGED, TOTAL, Problem
 from ragstone.types import HistoryFilter
 
 router = APIRouter(prefix="/v1", tags=["history"])
@@ -32,9 +32,10 @@ def visible(request: Request, caller: Caller, collection: str | None = None) -> 
     return HistoryFilter(owner=owner, collections=[n for n in names if caller.may_read(n)])
 
 
-@router.get("/queries")
+@router.get("/queries", responses=PAGED)
 async def queries(
     request: Request,
+    response: Response,
     caller: CallerDep,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
@@ -46,6 +47,7 @@ async def queries(
     base = await asyncio.to_thread(visible, request, caller, collection)
     wanted = HistoryFilter(base.owner, base.collections, upload_id, session_id)
     history = engine_of(request).history
+    response.headers[TOTAL] = str(await asyncio.to_thread(history.query_count, wanted))
     return await asyncio.to_thread(history.queries, skip=skip, limit=limit, wanted=wanted)
 
 

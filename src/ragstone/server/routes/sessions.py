@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from ragstone.server.auth import CallerDep
 from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import Problem
+from ragstone.server.schemas import PAGED, TOTAL, Problem
 from ragstone.stores.sessions import no_session
 from ragstone.types import Session
 
@@ -62,17 +62,24 @@ class Forgotten(BaseModel):
     queries: int
 
 
-@router.get("")
+@router.get("", responses=PAGED)
 async def sessions(
     request: Request,
+    response: Response,
     caller: CallerDep,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[SessionSummary]:
     """The caller's sessions, the one used last first."""
     history = engine_of(request).history
-    found = await asyncio.to_thread(history.session_list, caller.owner, skip=skip, limit=limit)
-    return [SessionSummary.of(one) for one in found if caller.may_read(one.collection)]
+    about = await asyncio.to_thread(history.sessions.collections, caller.owner)
+    readable = [name for name in about if caller.may_read(name)]
+    found = await asyncio.to_thread(
+        history.session_list, caller.owner, skip=skip, limit=limit, collections=readable
+    )
+    total = await asyncio.to_thread(history.session_count, caller.owner, readable)
+    response.headers[TOTAL] = str(total)
+    return [SessionSummary.of(one) for one in found]
 
 
 @router.delete("")
