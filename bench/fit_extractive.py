@@ -23,7 +23,7 @@ import numpy as np
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.ground.choose import MOST_SENTENCES, SENTENCES_EMBEDDED
+from ragstone.query.ground.choose import MOST_SENTENCES, in_front
 from ragstone.query.ground.choose.features import (
     CHEAP,
     FEATURES,
@@ -199,7 +199,7 @@ def rows_of(asked: list[Asked], embedder: Remembering, cheap_weights: Any) -> It
         ])  # fmt: skip
         row = Row(one, cheap, right)
         if cheap_weights is not None:
-            front = np.argsort(-(cheap @ cheap_weights), kind="stable")[:SENTENCES_EMBEDDED]
+            front = in_front(cheap @ cheap_weights)
             meaning = meaning_features(question, [found[i] for i in front], embedder)
             row.front, row.features = front, np.hstack([cheap[front], meaning])
         yield row
@@ -317,8 +317,10 @@ def fit(asked: list[Asked], embedder: Remembering) -> tuple[str, list[str]]:
     x[:, [FEATURES.index(name) for name in SAYS_NOTHING]] = 0.0
     answer, bias = fit_answering(x[use], right[use].astype(float), importance[use])
     probability = 1 / (1 + np.exp(-(x @ answer + bias)))
-    lines = [f"{len(good)} questions fitted on; the answer is among the {SENTENCES_EMBEDDED} "
-             f"sentences that are embedded for {among:.3f}"]  # fmt: skip
+    embedded = np.mean([len(row.front) for row in rows])
+    lines = [f"{len(good)} questions fitted on; the answer is among the sentences that are "
+             f"embedded ({embedded:.1f} of {np.mean([len(r.right) for r in rows]):.1f}) for "
+             f"{among:.3f}"]  # fmt: skip
     return _file(cheap, rank, answer, bias), lines + report(rows, probability, right)
 
 
@@ -330,7 +332,7 @@ def _file(cheap: Any, rank: Any, answer: Any, bias: float) -> str:
     return "\n".join([
         "# Written by bench/fit_extractive.py: do not edit. Fitted on one half of",
         "# squad2-dev-half, clapnq and xquad (en, de), split by title, with questions of other",
-        "# sets as off-corpus ones; bench/grounding.py reports the other.",
+        "# sets as off-corpus ones; bench/grounding.py reports the other half.",
         f"bias = {bias:.5g}\nthreshold = {THRESHOLD}\nenough = {ENOUGH}\n",
         table("cheap", CHEAP, cheap), table("rank", FEATURES, rank),
         table("answer", FEATURES + OVERALL, answer),

@@ -118,7 +118,7 @@ class Hit:
 Hits: TypeAlias = tuple[Hit, ...]
 
 
-ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypothetical"]
+ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypothetical", "feedback"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,11 @@ class OnnxEmbedder:
         """For processes that only count tokens."""
         return self._directory / "tokenizer.json"
 
+    @property
+    def words_file(self) -> Path:
+        """The vectors of single tokens, see `models/words.py`."""
+        return self._directory / "words.npy"
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         from tokenizers import Tokenizer

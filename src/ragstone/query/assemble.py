@@ -22,6 +22,7 @@ from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.query.understand.exemplars import Exemplars, load_exemplars
 from ragstone.query.understand.understander import Understander
+from ragstone.settings import Settings
 from ragstone.stages import Catalog, Chat, Provider, Refiner, Retriever
 
 
@@ -41,7 +42,9 @@ def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: La
     quoting: Provider = (
         provider if provider.name == "extractive" else find("provider", "extractive")(context)
     )
-    hybrid = HybridRetriever(catalog, context.index, recent, settings.retrieve, ladder)
+    hybrid = HybridRetriever(
+        catalog, context.index, recent, settings.retrieve, ladder, reads_all=_reorders(settings)
+    )
     ground = settings.ground
     return Pipeline(
         understander=_understander(context, reading, provider, ladder),
@@ -83,6 +86,11 @@ def _refiners(context: PartContext, catalog: Catalog) -> list[Refiner]:
     if context.settings.ingest.chunking == "structure":
         return [*refiners, MmrSelector(context.index)]
     return [*refiners, PassageMerger(), MmrSelector(context.index), PassageReader(catalog)]
+
+
+def _reorders(settings: Settings) -> bool:
+    """Whether a refiner changes the order, or drops many hits because others hold their text."""
+    return settings.refine.reranker_enabled or settings.ingest.chunking != "structure"
 
 
 def _understander(

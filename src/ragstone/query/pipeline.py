@@ -76,7 +76,7 @@ class Pipeline:
 
     async def gather(self, query: Query, trace: Trace) -> Evidence:
         """Search, make sources of the hits, and grade them."""
-        return await self.graded(query, await self._found(query, trace), trace)
+        return await self.graded(query, await self.found(query, trace), trace)
 
     async def graded(self, query: Query, hits: Hits, trace: Trace) -> Evidence:
         """Hits as sources, with how probable it is that they hold the answer."""
@@ -97,7 +97,7 @@ class Pipeline:
             span.count(grade=evidence.grade, probability=round(probability, 4))
         return evidence
 
-    async def _found(self, query: Query, trace: Trace) -> Hits:
+    async def found(self, query: Query, trace: Trace) -> Hits:
         """`search`, but when no search works the answer goes on without documents."""
         try:
             return await self.search(query, trace)

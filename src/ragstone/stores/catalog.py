@@ -145,7 +145,7 @@ class SqlCatalog:
         with self.database.reading() as connection:
             for begin in range(0, len(wanted), _MOST_BOUND):
                 part = wanted[begin : begin + _MOST_BOUND]
-                for row in connection.execute(rows.select_chunks.where(chunks.c.key.in_(part))):
+                for row in connection.execute(rows.chunks_by_key, {"keys": part}):
                     found[row.key] = rows.chunk(row)
         return {key: found[key] for key in wanted if key in found}
 

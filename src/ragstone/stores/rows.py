@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from ragstone.stages import Change, NewDocument, Vectors
 from ragstone.stores.schema import changes, chunks, counters, documents, sources
@@ -26,6 +26,8 @@ select_chunks = select(
     *[column for column in chunks.c if column.name != "embedding"],
     documents.c.name.label("document_name"),
 ).join(documents, documents.c.id == chunks.c.document_id)
+# Put together once: a question reads thirty chunks, and building this anew took longer than they.
+chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
 
 
 def document(row: Any) -> Document:

@@ -10,7 +10,7 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.correct import core_words, telling_terms
+from ragstone.query.check.correct import telling_terms
 from ragstone.query.check.evidence import graded
 from ragstone.types import Answer, Finished, Message, Prompt, SourcesFound
 
@@ -87,12 +87,29 @@ async def test_poor_evidence_is_searched_for_again_within_bounds(
     answer = await asked(folder, embedder, question)
     assert answer.status == "abstained"
     attempts = stages(answer, "correct.search")
-    assert [one["attempt"] for one in attempts] == [2, 3]
-    assert not any(one["kept"] for one in attempts)
-    assert len(stages(answer, "fuse")) == 3
-    for most in (0, 1):
-        bounded = await asked(folder, embedder, question, MAX_ITERATIONS=most)
-        assert len(stages(bounded, "correct.search")) == most
+    assert [(one["attempt"], one["kept"]) for one in attempts] == [(2, False)]
+    assert len(stages(answer, "fuse")) == 2
+    unbounded = await asked(folder, embedder, question, MAX_ITERATIONS=0)
+    assert stages(unbounded, "correct.search") == []
+
+
+async def test_sources_that_are_known_already_are_not_graded_again(
+    folder: Path, embedder: OnnxEmbedder
+) -> None:
+    answer = await asked(folder, embedder, "Who won the chess tournament in Reykjavik?")
+    assert len(stages(answer, "correct.search")) == 1
+    assert len(stages(answer, "check.evidence")) == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+async def test_a_model_is_asked_for_other_words_within_bounds(
+    folder: Path, embedder: OnnxEmbedder, most: int
+) -> None:
+    reply = '{"rewrite": "", "variants": ["soup of the café"], "sub_questions": []}'
+    writer = TalkingWriter("I do not know.", reply=reply)
+    question = "Who won the chess tournament in Reykjavik?"
+    answer = await asked(folder, embedder, question, writer, MAX_ITERATIONS=most)
+    assert len(stages(answer, "correct.search")) == most
 
 
 async def test_the_waterfall_is_that_of_the_evidence_that_was_used(
@@ -152,11 +169,6 @@ async def test_a_model_proposes_other_wordings_for_the_last_search(
     assert any("chess tournament" in prompt for prompt in writer.asked)
     assert len(stages(answer, "correct.search")) == 2
     assert answer.degraded == ()
-
-
-def test_the_core_of_a_question_is_what_carries_it() -> None:
-    assert core_words("How long is the notice period?") == "long notice period"
-    assert core_words("Who is it?") == "Who is it?"
 
 
 def test_telling_terms_are_shared_by_the_sources_and_not_in_the_question() -> None:

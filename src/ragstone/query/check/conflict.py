@@ -7,6 +7,7 @@ disagree in one kind of fact only, the one that was asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ _ASKED_FOR: dict[Kind, frozenset[FactKind]] = {
 }  # fmt: skip
 
 
+_DIGIT = re.compile(r"\d")
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """A sentence of another source that says otherwise than the answer."""
@@ -56,9 +60,14 @@ def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | 
     asked = frozenset(terms(question))
     said = [one for one in statements(answer, notation) if one.is_claim][:_STATEMENTS_COMPARED]
     for statement in said:
-        for number, unit in _others(statement, notation):
+        subject = _subject(statement.text)
+        point = asked & subject
+        for number, unit in _others(statement, notation) if point else ():
             sentence = " ".join(unit.words.split())
-            if _disagree(statement.text, sentence, asked, wanted) and not any(
+            about = _subject(unit.words)
+            if not point <= about or not _overlap(subject, about):
+                continue
+            if _disagree(statement.text, sentence, wanted) and not any(
                 _agree(one.text, sentence) for one in said
             ):
                 return Conflict(number, sentence)
@@ -73,12 +82,11 @@ def _others(statement: Statement, notation: Notation) -> Iterator[tuple[int, Uni
                     yield source.number, unit
 
 
-def _disagree(mine: str, theirs: str, asked: frozenset[str], wanted: frozenset[FactKind]) -> bool:
-    left, right = _subject(mine), _subject(theirs)
-    if not left or not right or not (asked & left) or (asked & left) - right:
-        return False
-    if len(left & right) < _SAME_SUBJECT * max(len(left), len(right)):
-        return False
+def _overlap(mine: frozenset[str], theirs: frozenset[str]) -> bool:
+    return len(mine & theirs) >= _SAME_SUBJECT * max(len(mine), len(theirs))
+
+
+def _disagree(mine: str, theirs: str, wanted: frozenset[FactKind]) -> bool:
     found = [one for one in disagreements(mine, theirs, theirs) if one.contradicts]
     back = [one for one in disagreements(theirs, mine, mine) if one.contradicts]
     kinds: set[FactKind] = {one.kind for one in found}
@@ -95,4 +103,4 @@ def _agree(mine: str, theirs: str) -> bool:
 
 def _subject(text: str) -> frozenset[str]:
     """What a sentence is about: its terms without numbers."""
-    return frozenset(term for term in terms(text) if not any(c.isdigit() for c in term))
+    return frozenset(term for term in terms(text) if term.isalpha() or not _DIGIT.search(term))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ragstone.errors import UnusableReplyError
 from ragstone.query.check.evidence import CORRECT_FROM, Evidence
 from ragstone.query.check.ground import NOT_GROUNDED
+from ragstone.query.ground.choose.features import SOURCES_READ
 from ragstone.query.ladder import MODEL_FAILED, Ladder
 from ragstone.query.pipeline import Pipeline, reply_events
 from ragstone.query.understand.rewrite import widen
@@ -70,10 +71,15 @@ class CorrectiveLoop:
         query = evidence.query
         return (
             evidence.grade != "correct"
-            and len(evidence.tried) < self.max_iterations
+            and self._has_other_words(evidence)
             and query.route != "summarize"
             and (bool(evidence.sources) or query.method == "keyword")
         )
+
+    def _has_other_words(self, evidence: Evidence) -> bool:
+        """The sources lend theirs once; after that only a model has others."""
+        tried = len(evidence.tried)
+        return tried < self.max_iterations and (not tried or self.chat is not None)
 
     async def _searched_again(self, best: Evidence, trace: Trace) -> Evidence:
         """One more search in other words; the better of the two. A new one must be good: the best
@@ -82,8 +88,12 @@ class CorrectiveLoop:
         with trace.span("correct.search") as span:
             query = await self._reworded(best, trace, span)
             wording = " | ".join(one.text for one in query.expansions)
-            other = await self.line.gather(query, trace)
-            kept = other.probability >= max(CORRECT_FROM, best.probability)
+            hits = await self.line.found(query, trace)
+            known = {source.hit.chunk.key for source in best.sources}
+            # The same sources would be worth the same.
+            is_new = any(hit.chunk.key not in known for hit in hits[:SOURCES_READ])
+            other = await self.line.graded(query, hits, trace) if is_new else best
+            kept = is_new and other.probability >= max(CORRECT_FROM, best.probability)
             span.count(
                 attempt=len(best.tried) + 2,
                 grade_before=best.grade,
@@ -98,14 +108,11 @@ class CorrectiveLoop:
         return replace(best, tried=tried)
 
     async def _reworded(self, best: Evidence, trace: Trace, span: Span) -> Query:
-        """Other words for the question: first its own core, which costs nothing; then a model's,
-        else what the sources found so far add to it."""
+        """Other words for the question: first those that its sources share, which cost nothing;
+        then a model's."""
         query = best.query
-        core = core_words(query.text)
-        if not best.tried:
-            return replace(query, expansions=(*query.expansions, Expansion("rewrite", core)))
         works = self.chat is not None and not MODEL_FAILED & set(trace.degraded)
-        if self.chat is not None and works and len(best.tried) == 1:
+        if self.chat is not None and works and best.tried:
             try:
                 found = await widen(self.chat, query.text, variants=_VARIANTS)
                 return replace(query, expansions=tuple(found))
@@ -114,8 +121,8 @@ class CorrectiveLoop:
             except Exception as error:  # noqa: BLE001  whatever a provider raises, words are left
                 # It will not answer either: the time-out is spent once and not twice.
                 self.ladder.step_down("extractive_answer", trace, span, error)
-        text = " ".join((core, *telling_terms(query.text, best.sources)))
-        return replace(query, expansions=(Expansion("variant", text),))
+        text = " ".join((query.text, *telling_terms(query.text, best.sources)))
+        return replace(query, expansions=(*query.expansions, Expansion("feedback", text)))
 
     async def _improved(
         self, understood: Understood, evidence: Evidence, answer: Answer, trace: Trace
@@ -143,13 +150,6 @@ def _unsupported(answer: Answer) -> bool:
         # The next rung wrote it already; what failed before would fail again.
         and "extractive_answer" not in answer.degraded
     )
-
-
-def core_words(question: str) -> str:
-    """The words of a question that carry it, in their order."""
-    words = question.replace("?", " ").split()
-    kept = [word for word in words if word.strip(".,;:!'’\"").casefold() not in STOP_WORDS]
-    return " ".join(kept) or question
 
 
 def telling_terms(question: str, sources: Sequence[Source]) -> list[str]:

@@ -76,6 +76,9 @@ def best_support(
     claim: str, text: str, parts: Sequence[Unit], embedder: Embedder | None
 ) -> Support:
     """The best window of a text for a claim. Without an embedder words alone decide."""
+    quoted = next((part for part in parts if _same_words(part.words, claim)), None)
+    if quoted is not None:
+        return Support(quoted.start, quoted.end, 1.0, 1.0)
     windows = sorted(
         _windows(claim, text, parts), key=lambda w: (-(w.overlap + w.content), w.end - w.start)
     )
@@ -89,6 +92,10 @@ def best_support(
     judged = [_judged(claim, window, text, meant) for window in windows[:_WINDOWS_COMPARED]]
     near = [one for one in judged if one.overlap >= NEARLY_A_QUOTATION]
     return max(near or judged, key=_preferred)
+
+
+def _same_words(one: str, other: str) -> bool:
+    return one == other or (one[:1] == other[:1] and one.split() == other.split())
 
 
 def _preferred(one: Support) -> tuple[float, float, int, int]:

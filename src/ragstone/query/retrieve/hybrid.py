@@ -25,6 +25,9 @@ from ragstone.types import Hit, Hits, Query, Scores
 
 # An expansion speaks half as loud as the question that it was made from.
 _EXPANSION_WEIGHT = 0.5
+# Where the order is final, so many times the hits that are wanted are read: what is too far away
+# or said twice is dropped from them, and reading all candidates costs more than finding them.
+_READ_AHEAD = 3
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class HybridRetriever:
     embedder: Embedder
     options: RetrieveSettings
     ladder: Ladder = field(default_factory=Ladder)
+    reads_all: bool = True
+    """Whether a later step may put the last candidate first, so that all must be read."""
 
     async def retrieve(self, query: Query, trace: Trace) -> Hits:
         within = self.catalog.keys_within(query)
@@ -68,7 +73,7 @@ class HybridRetriever:
                 fused = self._fused(query, lists, similarity)
             else:
                 fused = self._boosted(query, similarity[0])
-            best = sorted(fused, key=lambda key: (-fused[key], key))[: self.options.candidates]
+            best = sorted(fused, key=lambda key: (-fused[key], key))[: self._depth(query)]
             span.count(method=self.options.fusion, chunks_in=len(fused), chunks_out=len(best))
             span.count(
                 top_k=query.top_k,
@@ -82,22 +87,30 @@ class HybridRetriever:
             span.count(chunks_out=len(hits))
         return hits
 
+    def _depth(self, query: Query) -> int:
+        """How many of the fused list go on."""
+        if self.reads_all or query.mmr_lambda < 1:
+            return self.options.candidates
+        return min(self.options.candidates, _READ_AHEAD * query.top_k)
+
     def _embedded(self, query: Query, trace: Trace) -> list[_Lists]:
-        texts = [query.text, *(expansion.text for expansion in query.expansions)]
-        lists = [_Lists(1.0 if at == 0 else _EXPANSION_WEIGHT) for at in range(len(texts))]
-        if query.method == "keyword":
-            # Still wanted for the similarity of each hit, but not worth an error.
-            texts = texts[:1]
+        lists = [_Lists(1.0), *(_Lists(_EXPANSION_WEIGHT) for _ in query.expansions)]
+        # By keyword the question's is still wanted for the similarity of each hit, but not worth
+        # an error. Feedback is a row of words: it has no meaning as a whole.
+        meant = {0: query.text}
+        if query.method != "keyword":
+            meant |= {at: expansion.text for at, expansion in enumerate(query.expansions, start=1)
+                      if expansion.kind != "feedback"}  # fmt: skip
         with trace.span("embed") as span:
-            span.count(model=self.embedder.name, texts=len(texts))
+            span.count(model=self.embedder.name, texts=len(meant))
             try:
-                vectors = self.embedder.embed(texts)
+                vectors = self.embedder.embed(list(meant.values()))
             except Exception as error:  # noqa: BLE001  whatever a model raises, keywords are left
                 if query.method != "keyword":
                     self.ladder.step_down("keyword_only", trace, span, error)
                 return lists
-        for one, vector in zip(lists, vectors, strict=False):
-            one.vector = vector
+        for at, vector in zip(meant, vectors, strict=True):
+            lists[at].vector = vector
         return lists
 
     def _search_dense(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragstone.query.ground.choose.features import (
     SOURCES_READ,
@@ -25,9 +26,10 @@ from ragstone.stages import Embedder, Vectors
 from ragstone.types import Source
 
 MOST_SENTENCES = 3
-# Sentences whose meaning is looked at; the cheap features put the answer among the first 8 for
-# 97 of 100 questions (bench/fit_extractive.py prints it).
+# Sentences whose meaning is looked at: at most so many, and none to which the cheap features give
+# less than this share. bench/fit_extractive.py prints how often the answer is among them.
 SENTENCES_EMBEDDED = 8
+SHARE_EMBEDDED = 0.003
 _CHOICES_KEPT = 64
 
 
@@ -84,7 +86,7 @@ def choose(
         return Choice((), 0.0)
     asked = take_apart(question, found)
     cheap = cheap_features(asked, found)
-    first = np.argsort(-(cheap @ weights.cheap), kind="stable")[:SENTENCES_EMBEDDED]
+    first = in_front(cheap @ weights.cheap)
     front = [found[place] for place in first]
     rows: Vectors = np.hstack([cheap[first], meaning_features(asked, front, embedder)])
     scores = rows @ weights.rank
@@ -98,6 +100,12 @@ def choose(
             break
     picked = [front[place] for place in chosen]
     return Choice(tuple(in_reading_order(picked)), probability(weights, rows, scores))
+
+
+def in_front(scores: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The places of the sentences whose meaning is worth a look, best first."""
+    order = np.argsort(-scores, kind="stable")[:SENTENCES_EMBEDDED]
+    return order[shares(scores)[order] >= SHARE_EMBEDDED]
 
 
 def in_reading_order(picked: Sequence[Candidate]) -> list[Candidate]:

@@ -1,7 +1,7 @@
 """How well a sentence answers a question, as numbers a linear model can weigh.
 
 question and sources → candidates (sentences, table rows with their header) → features. The cheap
-ones (terms, kind, place) are computed for every sentence; meaning costs about 4 CPU ms a sentence,
+ones (terms, kind, place, words) are computed for every sentence; its meaning costs about 4 CPU ms,
 so it is computed only for those that the cheap ones put in front.
 """
 
@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ragstone.models.words import shipped_words
 from ragstone.query.ground.inject import reads_like_instructions
 from ragstone.query.ground.kinds import CHECKABLE, Kind, offers, question_kind
 from ragstone.query.ground.tables import units
@@ -25,6 +26,8 @@ from ragstone.stores.analyze import STOP_WORDS, terms
 from ragstone.types import Source
 
 SOURCES_READ = 6
+# Of a sentence; what is longer is a listing, and cost grows with the length.
+_CHARS_EMBEDDED = 400
 _FEWEST_WORDS = 2
 _ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
 _WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
@@ -65,7 +68,7 @@ class Candidate:
 
     @cached_property
     def words(self) -> list[str]:
-        return [word for word in _WORD.findall(self.text) if word.casefold() not in STOP_WORDS]
+        return [word for word in _WORD.findall(self.text.casefold()) if word not in STOP_WORDS]
 
     @property
     def is_sentence(self) -> bool:
@@ -146,10 +149,10 @@ CHEAP = (
     "coverage", "coverage_around", "coverage_source", "names", "names_source", "pairs", "offers",
     "offers_nothing", "fresh", "length", "very_short", "no_sentence", "row", "points_back",
     "first", "rank", "similarity", "fused_gap", "offers_in_context", "nothing_in_context",
-    "coverage_anywhere",
+    "coverage_anywhere", "alignment", "alignment_least",
 )  # fmt: skip
 MEANING = (
-    "cosine", "cosine_lead", "cosine_around", "alignment", "alignment_least", "offers_in_meaning",
+    "cosine", "cosine_lead", "cosine_around", "offers_in_meaning",
 )  # fmt: skip
 FEATURES = CHEAP + MEANING
 
@@ -167,7 +170,8 @@ def cheap_features(question: Question, sentences: Sequence[Candidate]) -> Vector
         ]
         for one in sentences
     ]
-    return np.array(rows, dtype=np.float32).reshape(-1, len(CHEAP))
+    plain = np.array(rows, dtype=np.float32).reshape(len(sentences), -1)
+    return np.hstack([plain, _word_features(question, sentences)])
 
 
 def _cheap_row(
@@ -221,9 +225,8 @@ def meaning_features(
         return np.zeros((0, len(MEANING)), dtype=np.float32)
     vectors = embedder.embed([question.text, *(_in_context(one) for one in sentences)])
     cosine = vectors[1:] @ vectors[0]
-    aligned = np.array(_alignments(question, sentences, embedder), dtype=np.float32)
     shown = [bool(offers(question.kind, question.text, one.text)) for one in sentences]
-    columns = [cosine, cosine - cosine.max(), _around(sentences, cosine), aligned, cosine * shown]
+    columns = [cosine, cosine - cosine.max(), _around(sentences, cosine), cosine * shown]
     return np.column_stack(columns).astype(np.float32)
 
 
@@ -238,12 +241,11 @@ def _around(sentences: Sequence[Candidate], cosine: Vectors) -> list[float]:
 
 def _in_context(one: Candidate) -> str:
     """What is embedded: the sentence, and for a row of a table its header too."""
-    return " ".join((*one.header, one.text)).replace("|", " ") if one.header else one.text
+    text = " ".join((*one.header, one.text)).replace("|", " ") if one.header else one.text
+    return text[:_CHARS_EMBEDDED]
 
 
-def _alignments(
-    question: Question, sentences: Sequence[Candidate], embedder: Embedder
-) -> list[tuple[float, float]]:
+def _word_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
     """How near the nearest word of a sentence is to each word of the question: mean and least.
 
     A word that is missing and has no near one ("wine" in a sentence on the café's rooms) is what
@@ -251,19 +253,22 @@ def _alignments(
     """
     asked = [w for w in dict.fromkeys(_WORD.findall(question.text))
              if w.casefold() not in STOP_WORDS and terms(w)]  # fmt: skip
-    offered = list(dict.fromkeys(word.casefold() for one in sentences for word in one.words))
+    offered = list(dict.fromkeys(word for one in sentences for word in one.words))
     if not asked or not offered:
-        return [(0.0, 0.0)] * len(sentences)
-    vectors = embedder.embed([*(word.casefold() for word in asked), *offered])
-    near = vectors[: len(asked)] @ vectors[len(asked) :].T
+        return np.zeros((len(sentences), 2), dtype=np.float32)
+    vectors = shipped_words()([*(word.casefold() for word in asked), *offered])
+    wanted, held = vectors[: len(asked)], vectors[len(asked) :]
+    near = held @ wanted.T
     at = {word: place for place, word in enumerate(offered)}
-    weights = np.array([max(question.weights.get(t, 0.0) for t in terms(w)) for w in asked])
-    weights = weights / (weights.sum() or 1.0)
-    found: list[tuple[float, float]] = []
-    for one in sentences:
-        columns = [at[word.casefold()] for word in one.words]
-        best = near[:, columns].max(axis=1) if columns else np.zeros(len(asked))
-        held = [bool(set(terms(word)) & one.context_terms) for word in asked]
-        best = np.where(held, 1.0, best)
-        found.append((float(weights @ best), float(best.min())))
-    return found
+    stems = [frozenset(terms(word)) for word in asked]
+    weights = np.array([max(question.weights.get(t, 0.0) for t in some) for some in stems])
+    weights = (weights / (weights.sum() or 1.0)).astype(np.float32)
+    # Sentence after sentence in one array, cut where the next one begins.
+    spoken = [place for place, one in enumerate(sentences) if one.words]
+    rows = np.array([at[word] for place in spoken for word in sentences[place].words])
+    starts = np.cumsum([0, *(len(sentences[place].words) for place in spoken[:-1])])
+    best = np.zeros((len(sentences), len(asked)), dtype=np.float32)
+    best[spoken] = np.maximum.reduceat(near[rows], starts)
+    here = [[not some.isdisjoint(one.context_terms) for some in stems] for one in sentences]
+    best[np.array(here)] = 1.0
+    return np.column_stack([best @ weights, best.min(axis=1)])
