@@ -181,6 +181,7 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
             else:
                 await asyncio.sleep(MODEL_SECONDS)
                 _send(writer, "The documents say so [Source 1].")
+            _send(writer, "", last=True)
             data = b"data: [DONE]\n\n"
             writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n")
             await writer.drain()
@@ -190,8 +191,10 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
         writer.close()
 
 
-def _send(writer: Any, text: str) -> None:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+def _send(writer: Any, text: str, *, last: bool = False) -> None:
+    choice = {
+        "index": 0, "delta": {"content": text}, "finish_reason": "stop" if last else None,
+    }  # fmt: skip
     body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     data = f"data: {json.dumps({**body, 'choices': [choice]})}\n\n".encode()
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
