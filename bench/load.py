@@ -1,15 +1,17 @@
 """Load over real connections: how many answers per second, how late, with how much memory.
 
     python bench/load_store.py bench/cache/store-50k                     once
-    python bench/load.py bench/cache/store-50k --seconds 300 --parts hello extractive model streams
+    python bench/load.py bench/cache/store-50k --seconds 300 --parts hello own new model streams
 
 Every part runs `ragstone serve --workers N` as a person would, and clients in processes of their
-own that keep their connections open and ask one question after the other, each different:
-  hello       a bare FastAPI application, the yardstick
-  extractive  answers quoted from the documents; `--again` asks a hundred questions in turn, which
-              shows the cache
-  model       a stand-in model that answers after 2 s: all of the rest of the time is ours
-  streams     200 streams at once: how long a token takes from the model to the client
+own that keep their connections open and ask one question after the other. All of them together
+have two cores.
+  hello    a bare FastAPI application, the yardstick
+  own      answers quoted from the documents; every connection has its own `--each` questions, which
+           nobody else asks, and asks them again and again
+  new      the same, but no question is asked twice
+  model    as `own`, with a stand-in model that answers after 2 s; times are without those 2 s
+  streams  200 streams at once: how long a token takes from the model to the client
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 MODEL_SECONDS = 2.0
 TOKENS, TOKEN_SECONDS = 40, 0.1
+PARTS = ["hello", "own", "new", "model", "streams"]
 
 
 # ---- clients -------------------------------------------------------------------------------
@@ -61,6 +64,7 @@ async def _asking(port: int, path: str, questions: list[str], until: float, out:
         body = (
             b"" if path == "/" else json.dumps({"query": questions[at % len(questions)]}).encode()
         )
+        took = out["seconds" if at >= len(questions) else "first_seconds"]
         at += 1
         begun = time.perf_counter()
         try:
@@ -70,8 +74,9 @@ async def _asking(port: int, path: str, questions: list[str], until: float, out:
             return
         if status != 200:
             out["errors"].append(f"{status} {content[:200]!r}")
-        out["seconds"].append(time.perf_counter() - begun)
-        out["ended"].append(time.time())
+        elif path != "/" and b'"degraded":[]' not in content:
+            out["degraded"] += 1
+        took.append(time.perf_counter() - begun)
     writer.close()
 
 
@@ -95,28 +100,19 @@ async def _streaming(port: int, question: str, out: dict) -> None:
     writer.close()
 
 
-def _turn(questions: list[str], number: int, share: int) -> list[str]:
-    """A connection's own questions; where there are too few for all, everybody begins elsewhere."""
-    begin = number % len(questions)
-    own = questions[number * share : (number + 1) * share]
-    return own or [*questions[begin:], *questions[:begin]]
-
-
-def client(
-    kind: str, port: int, questions: list[str], connections: int, until: float, pipe: Any
-) -> None:
-    out: dict[str, Any] = {"seconds": [], "ended": [], "errors": [], "delays": [], "done": 0}
+def client(kind: str, port: int, questions: list[list[str]], until: float, pipe: Any) -> None:
+    """One process of clients; `questions` are those of each connection."""
+    out: dict[str, Any] = {
+        "first_seconds": [], "seconds": [], "errors": [], "delays": [], "done": 0,
+        "degraded": 0,
+    }  # fmt: skip
 
     async def run() -> None:
         if kind == "streams":
-            jobs = [_streaming(port, questions[i], out) for i in range(connections)]
+            jobs = [_streaming(port, own[0], out) for own in questions]
         else:
             path = "/" if kind == "hello" else "/v1/query"
-            share = max(1, len(questions) // connections)
-            jobs = [
-                _asking(port, path, _turn(questions, i, share), until, out)
-                for i in range(connections)
-            ]
+            jobs = [_asking(port, path, own, until, out) for own in questions]
         results = await asyncio.gather(*jobs, return_exceptions=True)
         out["errors"] += [repr(r) for r in results if isinstance(r, BaseException)]
 
@@ -124,28 +120,28 @@ def client(
     pipe.send(out)
 
 
-def drive(kind: str, port: int, questions: list[str], connections: int, until: float) -> dict:
+def drive(kind: str, port: int, questions: list[list[str]], until: float) -> dict:
     """Two processes of clients, so that one core's worth of client is not the limit."""
-    parts, half = [], connections // 2
+    parts = []
     for number in range(2):
         ours, theirs = multiprocessing.Pipe(duplex=False)
-        mine = questions[number::2]
-        process = multiprocessing.Process(
-            target=client, args=(kind, port, mine, half, until, theirs)
-        )
+        given = (kind, port, questions[number::2], until, theirs)
+        process = multiprocessing.Process(target=client, args=given)
         process.start()
         parts.append((process, ours))
     outs = []
     for process, pipe in parts:
         outs.append(pipe.recv())
         process.join()
-    return {
-        "seconds": sorted(s for out in outs for s in out["seconds"]),
-        "ended": [e for out in outs for e in out["ended"]],
-        "errors": [e for out in outs for e in out["errors"]],
-        "delays": sorted(d for out in outs for d in out["delays"]),
-        "done": sum(out["done"] for out in outs),
-    }
+    lists = ("first_seconds", "seconds", "errors", "delays")
+    found: dict[str, Any] = {name: [one for out in outs for one in out[name]] for name in lists}
+    return found | {name: sum(out[name] for out in outs) for name in ("done", "degraded")}
+
+
+def shared_out(questions: list[str], connections: int, each: int) -> list[list[str]]:
+    """So many questions for each connection, no question for two of them."""
+    each = min(each, len(questions) // connections)
+    return [questions[at : at + each] for at in range(0, connections * each, each)]
 
 
 # ---- servers -------------------------------------------------------------------------------
@@ -257,21 +253,24 @@ def memory_mb(pid: int) -> float:
 
 
 def figures(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
-    took = out["seconds"]
-    if not took:
-        return {"requests": 0, "errors": len(out["errors"]), "first_error": out["errors"][:1]}
+    first, again = sorted(out["first_seconds"]), sorted(out["seconds"])
 
-    def share(q: float) -> float:
-        return round(took[min(len(took) - 1, int(q * len(took)))] - less, 3)
+    def share(took: list[float], q: float) -> float | None:
+        return round(took[min(len(took) - 1, int(q * len(took)))] - less, 3) if took else None
 
+    whole = sorted([*first, *again])
     return {
-        "requests": len(took),
-        "per_second": round(len(took) / seconds, 1),
-        "p50_s": share(0.5),
-        "p95_s": share(0.95),
-        "p99_s": share(0.99),
+        "requests": len(whole),
+        "asked_first": len(first),
+        "per_second": round(len(whole) / seconds, 1),
+        "p50_s": share(whole, 0.5),
+        "p95_s": share(whole, 0.95),
+        "p99_s": share(whole, 0.99),
+        "first_p95_s": share(first, 0.95),
+        "again_p95_s": share(again, 0.95),
         "errors": len(out["errors"]),
         "first_error": out["errors"][:1],
+        "degraded": out["degraded"],
     }
 
 
@@ -294,7 +293,7 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
         ]  # fmt: skip
         with process(command, port, "/", log):
             seconds = min(arguments.seconds, 30)
-            out = drive("hello", port, ["x"], arguments.connections, time.time() + seconds)
+            out = drive("hello", port, [["x"]] * arguments.connections, time.time() + seconds)
             return figures(out, seconds)
     flags: list[str] = list(arguments.flags)
     if kind in ("model", "streams"):
@@ -312,10 +311,10 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
     with process(
         ragstone(arguments.store, port, arguments.workers, *flags), port, "/readyz", log
     ) as running:
-        drive("warm", port, questions[-64:], 16, time.time() + 5)
+        drive("warm", port, shared_out(questions[-64:], 16, 4), time.time() + 5)
         if kind == "streams":
-            out = drive("streams", port, questions, arguments.streams, 0)
-            delays = out["delays"]
+            out = drive("streams", port, shared_out(questions, arguments.streams, 1), 0)
+            delays = sorted(out["delays"])
             return {
                 "streams": out["done"], "tokens": len(delays), "errors": len(out["errors"]),
                 "first_error": out["errors"][:1],
@@ -323,16 +322,17 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
                 "delay_p95_ms": round(1000 * delays[int(len(delays) * 0.95)]) if delays else None,
                 "delay_max_ms": round(1000 * delays[-1], 1) if delays else None,
             }  # fmt: skip
-        asked = questions[:100] if arguments.again else questions
+        each = len(questions) if kind == "new" else arguments.each
+        asked = shared_out(questions, arguments.connections, each)
         memory = multiprocessing.Manager().list()
         watcher = multiprocessing.Process(target=_watch, args=(running.pid, memory), daemon=True)
         watcher.start()
         end = time.time() + arguments.seconds
-        out = drive(kind, port, asked, arguments.connections, end)
+        out = drive(kind, port, asked, end)
         watcher.terminate()
         less = MODEL_SECONDS if kind == "model" else 0.0
         found = figures(out, time.time() - (end - arguments.seconds), less=less)
-        found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 10)]]
+        found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 20)]]
         return found
 
 
@@ -345,22 +345,24 @@ def _watch(pid: int, memory: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--parts", nargs="+", default=["hello", "extractive", "model", "streams"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="a hundred questions in turn")
+    parser.add_argument("--each", type=int, default=5, help="questions of each connection")
+    parser.add_argument("--cores", type=int, nargs="+", default=[0, 1], help="for all together")
     parser.add_argument("--flags", nargs="*", default=[], help="passed on to ragstone serve")
     arguments = parser.parse_args()
+    os.sched_setaffinity(0, arguments.cores)  # every process below inherits it
     questions = json.loads((arguments.store / "questions.json").read_text("utf-8"))
     results: dict[str, Any] = {}
     for kind in arguments.parts:
         results[kind] = run_part(kind, arguments, questions)
         print(kind, json.dumps(results[kind]), flush=True)
     if "hello" in results:
-        for kind in set(results) & {"extractive"}:
-            share = results[kind].get("per_second", 0) / results["hello"]["per_second"]
+        for kind in [kind for kind in results if kind in ("own", "new")]:
+            share = results[kind]["per_second"] / results["hello"]["per_second"]
             print(f"{kind}: {share:.1%} of hello", flush=True)
     (HERE / "out").mkdir(exist_ok=True)
     (HERE / "out" / "load.json").write_text(json.dumps(results, indent=2))

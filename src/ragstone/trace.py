@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from ragstone.packed import PackedObject
 from ragstone.types import Answer, Chunk, Hits, Scores
 
 P = ParamSpec("P")
@@ -140,7 +141,7 @@ class Waterfall:
         """Every chunk that a stage saw whole, the earliest first."""
         return list({hit.chunk.key: hit.chunk for hits in self._hits for hit in hits}.values())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Mapping[str, Any]:
         return {
             "ids": {str(hit.chunk.key): hit.chunk.id for hits in self._hits for hit in hits},
             "stages": [
@@ -152,6 +153,20 @@ class Waterfall:
                 for stage, cutoff, lines in self._stages
             ],
         }
+
+
+class PastWaterfall(Waterfall):
+    """One that was drawn up for an earlier query that found the same."""
+
+    def __init__(self, drawn: PackedObject) -> None:
+        super().__init__()
+        self._drawn = drawn
+
+    def branch(self) -> Waterfall:
+        return PastWaterfall(self._drawn)
+
+    def as_dict(self) -> Mapping[str, Any]:
+        return self._drawn
 
 
 def _listed_lines(found: Sequence[Listed]) -> _Lines:

@@ -34,7 +34,8 @@ class StandIn:
 
     async def answer(self, request: Request) -> Response:
         body, raw = await request.json(), await request.body()
-        call = {"path": request.url.path, "body": body, "headers": request.headers, "raw": raw}
+        call = {"path": request.url.path, "body": body, "headers": request.headers, "raw": raw,
+                "client": request.client}  # fmt: skip
         self.calls.append(call)
         behaviour = self.behaviours.pop(0) if self.behaviours else "well"
         if behaviour.isdigit():

@@ -70,6 +70,32 @@ async def test_what_may_pass_is_tried_again(
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
+async def test_calls_one_after_the_other_share_a_connection(
+    name: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    made = provider(name, stand_in, tmp_path)
+    for _ in range(3):
+        assert [piece async for piece in made.stream(PROMPT)]
+    await made.aclose()
+    assert len({call["client"] for call in stand_in.calls}) == 1
+
+
+async def test_many_calls_at_once_do_not_wait_for_each_other(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in.behaviours = ["drip"] * 300
+    made = provider("openai", stand_in, tmp_path, **{"provider.timeout_s": 30.0})
+
+    async def call() -> str:
+        return "".join([piece async for piece in made.stream(PROMPT) if isinstance(piece, str)])
+
+    texts = await asyncio.gather(*(call() for _ in range(300)))
+    await made.aclose()
+    assert set(texts) == {"The gate is green [Source 1]."}
+    assert len({call["client"] for call in stand_in.calls}) == 300
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
 @pytest.mark.parametrize("behaviour", ["400", "401", "404"])
 async def test_what_cannot_pass_is_not_tried_again(
     name: str, behaviour: str, stand_in: StandIn, tmp_path: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.query.repeat import size_of
+from ragstone.query.kept import size_of
 from ragstone.stages import Vectors
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import new_document
@@ -138,7 +138,7 @@ async def test_the_memory_of_answers_has_a_bound_in_bytes(tmp_path: Path) -> Non
     questions = [f"Is the gate number {number} green?" for number in range(20)]
     for question in questions:
         await engine.ask(question)
-        assert 0 < engine._repeated.held_bytes <= 30_000
+        assert 0 < engine._repeated.kept.held_bytes <= 30_000
     assert stages(await engine.ask(questions[-1])) == ["repeat"]
     assert stages(await engine.ask(questions[0])) != ["repeat"]
     engine.close()

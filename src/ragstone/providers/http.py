@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +18,10 @@ import httpx
 
 from ragstone.providers.calls import Failure, status_failure
 
-_MOST_CONNECTIONS = 100
+# How many answers are written at once is the server's to say (`server.max_generations`): a call
+# that waits here for a connection would only lose its time-out to it.
+_MOST_CONNECTIONS = 4096
+_LAST_BYTES_S = 0.2
 
 
 class StatusError(Exception):
@@ -39,7 +43,7 @@ class Endpoint:
         default_factory=WeakKeyDictionary
     )
 
-    async def lines(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[str]:
+    async def lines(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
         """The lines of the reply as they come; leaving early closes the connection."""
         async with self._client().stream("POST", path, json=dict(body)) as reply:
             if reply.status_code >= 400:
@@ -50,12 +54,15 @@ class Endpoint:
 
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The JSON of each `data:` line of an event stream, up to `[DONE]`."""
-        async for line in self.lines(path, body):
-            data = line[5:].strip() if line.startswith("data:") else ""
-            if data == "[DONE]":
-                return
-            if data:
-                yield decoded(data)
+        lines = self.lines(path, body)
+        async with aclosing(lines):
+            async for line in lines:
+                data = line[5:].strip() if line.startswith("data:") else ""
+                if data == "[DONE]":
+                    await _run_out(lines)
+                    return
+                if data:
+                    yield decoded(data)
 
     def explain(self, error: Exception) -> Failure | None:
         if isinstance(error, StatusError):
@@ -90,6 +97,15 @@ class HttpWire:
 
     async def aclose(self) -> None:
         await self.endpoint.aclose()
+
+
+async def _run_out(lines: AsyncIterator[str]) -> None:
+    """Read to the end of a reply that has said its last word: only then can its connection serve
+    the next call."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_BYTES_S):
+            async for _ in lines:
+                pass
 
 
 def decoded(text: str) -> dict[str, Any]:

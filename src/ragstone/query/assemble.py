@@ -9,6 +9,7 @@ from ragstone.models.remember import RememberedVectors, remembered
 from ragstone.plugins import PartContext, find
 from ragstone.query.check.conclude import Concluder
 from ragstone.query.check.correct import CorrectiveLoop
+from ragstone.query.found import FoundBefore
 from ragstone.query.ground.choose import SentenceChooser
 from ragstone.query.ground.context import ContextBuilder
 from ragstone.query.ground.generate import Generator
@@ -32,7 +33,17 @@ def assemble(
     """The straight line, and the corrective loop around it."""
     line = _line(context, catalog, provider, ladder)
     iterations = context.settings.check.max_iterations
-    return CorrectiveLoop(line, iterations, _chat(provider), ladder)
+    found = _found_before(context, catalog, provider)
+    return CorrectiveLoop(line, iterations, _chat(provider), ladder, found)
+
+
+def _found_before(context: PartContext, catalog: Catalog, provider: Provider) -> FoundBefore | None:
+    """Where whole answers are kept, what they rest on need not be kept a second time."""
+    data = context.settings.data
+    if provider.name == "extractive" or not data.answer_cache:
+        return None
+    most_bytes = int(data.answer_cache_mb * 1_000_000)
+    return FoundBefore(catalog, context.index, most=data.answer_cache, most_bytes=most_bytes)
 
 
 def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder) -> Pipeline:

@@ -8,24 +8,20 @@ temperature 0.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import fields, is_dataclass, replace
-from operator import attrgetter
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
-from ragstone.errors import StoreError
 from ragstone.packed import PackedTrace
+from ragstone.query.kept import Kept, Key, limits_of, settled_version
 from ragstone.stages import Catalog, Index, Provider
 from ragstone.stores.journal import evidence_of
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Query, SourcesFound, Token
 
 Events: TypeAlias = AsyncGenerator[Event, None]
-_Key: TypeAlias = tuple[Hashable, ...]
 
 
 class RepeatedAnswers:
@@ -40,11 +36,9 @@ class RepeatedAnswers:
         self._index = index
         self._quotes = provider.name == "extractive"
         self._most = most
-        self._most_bytes = most_bytes
         self._query_log = query_log
-        self._answers: OrderedDict[_Key, tuple[int, Answer, int]] = OrderedDict()
-        self.held_bytes = 0
-        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Work]] = (
+        self.kept: Kept[Answer] = Kept(most=most, most_bytes=most_bytes)
+        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Key, _Work]] = (
             WeakKeyDictionary()
         )
 
@@ -57,10 +51,10 @@ class RepeatedAnswers:
         if version is None:
             async with aclosing(anew(query, trace)) as events:
                 async for event in events:
-                    yield event
+                    yield self._packed(event) if isinstance(event, Finished) else event
             return
-        key = _key(query)
-        known = self._find(key, version)
+        key = limits_of(query)
+        known = self.kept.find(key, version)
         if known is not None:
             for event in replay(query, known, trace):
                 yield event
@@ -84,45 +78,28 @@ class RepeatedAnswers:
         """The state of the collection that an answer will rest on; None: it is not shared."""
         if not self._most or not (self._quotes or query.temperature == 0):
             return None
-        version = self._catalog.last_change(query.collection)
-        try:
-            seen = self._index.last_change(query.collection)
-        except StoreError:  # the search meets it again, and knows what to do without
-            return None
-        # An index follows the catalog; what it finds before it has caught up is soon out of date.
-        return version if seen == version else None
+        return settled_version(self._catalog, self._index, query.collection)
 
-    def _find(self, key: _Key, version: int) -> Answer | None:
-        held, answer, _ = self._answers.get(key, (None, None, 0))
-        if answer is None or held != version:
-            return None
-        self._answers.move_to_end(key)
-        return answer
-
-    async def _keeping(self, key: _Key, version: int, events: Events) -> Events:
+    async def _keeping(self, key: Key, version: int, events: Events) -> Events:
         async with aclosing(events):
             async for event in events:
                 yield self._kept(key, version, event) if isinstance(event, Finished) else event
 
-    def _kept(self, key: _Key, version: int, event: Finished) -> Finished:
+    def _kept(self, key: Key, version: int, event: Finished) -> Finished:
         """A degraded or refused answer is for those who wait for it, and not kept: the next one
         may be whole, and a moderator may change its mind."""
+        packed = self._packed(event)
+        answer = packed.answer
+        if not answer.degraded and answer.status != "refused":
+            assert isinstance(answer.trace, PackedTrace)
+            bare = PackedTrace({}, answer.trace.evidence)
+            self.kept.keep(key, version, replace(answer, trace=bare))
+        return packed
+
+    def _packed(self, event: Finished) -> Finished:
         answer = event.answer
         evidence = evidence_of(answer, query_log=self._query_log)
-        if not answer.degraded and answer.status != "refused":
-            self._keep(key, version, replace(answer, trace=PackedTrace({}, evidence)))
         return Finished(replace(answer, trace=PackedTrace(answer.trace, evidence)))
-
-    def _keep(self, key: _Key, version: int, answer: Answer) -> None:
-        size = size_of((key, answer))
-        if size > self._most_bytes:
-            return
-        _, _, before = self._answers.pop(key, (0, None, 0))
-        self._answers[key] = (version, answer, size)
-        self.held_bytes += size - before
-        while len(self._answers) > self._most or self.held_bytes > self._most_bytes:
-            _, (_, _, gone) = self._answers.popitem(last=False)
-            self.held_bytes -= gone
 
 
 class _Work:
@@ -209,32 +186,3 @@ def _under_own_id(query: Query, answer: Answer, trace: Trace) -> Finished:
     assert isinstance(answer.trace, PackedTrace)
     record = PackedTrace(trace.as_dict(), answer.trace.evidence)
     return Finished(replace(answer, query_id=query.id, trace=record))
-
-
-_LIMITS = attrgetter(*(one.name for one in fields(Query) if one.name not in ("id", "filter")))
-
-
-def _key(query: Query) -> _Key:
-    # A filter may hold lists, which cannot be compared by hash.
-    return (*_LIMITS(query), query.filter and repr(query.filter))
-
-
-def size_of(value: Any) -> int:
-    """The memory of a value with all that it holds, each object counted once."""
-    seen: set[int] = set()
-    total, left = 0, [value]
-    while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        total += sys.getsizeof(one)
-        if isinstance(one, tuple | list):
-            left += one
-        elif isinstance(one, PackedTrace):
-            left += (one.own, one.evidence)
-        elif isinstance(one, Mapping):
-            left += [*one.keys(), *one.values()]
-        elif is_dataclass(one):
-            left += [getattr(one, field.name) for field in fields(one)]
-    return total

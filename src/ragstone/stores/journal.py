@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from ragstone.errors import NotFoundError
-from ragstone.packed import WATERFALL, Packed, PackedTrace, unpack
+from ragstone.packed import WATERFALL, Packed, PackedTrace
 from ragstone.stores.schema import evidence
 from ragstone.stores.schema import queries as table
 from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
@@ -77,8 +77,8 @@ def evidence_of(answer: Answer, *, query_log: str) -> Packed:
             "groundedness_score": answer.groundedness_score,
             "provider": answer.provider,
             "model": answer.model,
-            WATERFALL: answer.trace.get(WATERFALL, {}),
-        }
+        },
+        answer.trace.get(WATERFALL, {}),
     )
 
 
@@ -162,7 +162,8 @@ def query(connection: Connection, query_id: str) -> dict[str, Any]:
     row = connection.execute(_whole.where(table.c.id == query_id)).first()
     if row is None:
         raise no_query(query_id)
-    return _entry(row)
+    entry = _entry(row)
+    return {**entry, "trace": dict(entry["trace"])}
 
 
 def lines(connection: Connection, wanted: HistoryFilter, *, limit: int) -> list[Mapping[str, Any]]:
@@ -232,9 +233,9 @@ def _citation(citation: Citation, *, full: bool) -> dict[str, Any]:
 def _entry(row: Any) -> dict[str, Any]:
     record = dict(row.record)
     if row.content is not None:  # None: written before schema 0007, all of it in the record
-        shared = unpack(row.content)
-        record["trace"] = {**record["trace"], WATERFALL: shared.pop(WATERFALL)}
-        record = {**shared, **record}
+        shared = Packed(row.evidence, row.content)
+        record["trace"] = PackedTrace(record["trace"], shared)
+        record = {**shared.value(), **record}
     return {
         "query_id": row.id,
         "collection": row.collection,

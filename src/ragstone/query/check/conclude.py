@@ -96,5 +96,6 @@ def _model(query: Query, draft: Draft) -> str:
 
 
 def _retrieved(trace: Trace) -> int:
-    found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage == "fuse")
+    searches = ("fuse", "repeat.evidence")
+    found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage in searches)
     return int(next(found, 0))

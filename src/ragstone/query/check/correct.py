@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ragstone.errors import UnusableReplyError
 from ragstone.query.check.evidence import CORRECT_FROM, Evidence
 from ragstone.query.check.ground import NOT_GROUNDED
+from ragstone.query.found import FoundBefore
 from ragstone.query.ground.choose.features import SOURCES_READ
 from ragstone.query.ladder import MODEL_FAILED, Ladder
 from ragstone.query.pipeline import Pipeline, reply_events
@@ -38,6 +39,7 @@ class CorrectiveLoop:
     max_iterations: int
     chat: Chat | None
     ladder: Ladder
+    found: FoundBefore | None = None
 
     async def search(self, query: Query, trace: Trace) -> Hits:
         return await self.line.search(query, trace)
@@ -59,6 +61,11 @@ class CorrectiveLoop:
         yield Finished(await self._improved(understood, evidence, answer, trace))
 
     async def _evidence(self, query: Query, trace: Trace) -> Evidence:
+        if self.found is None:
+            return await self._searched(query, trace)
+        return await self.found.evidence(query, trace, self._searched)
+
+    async def _searched(self, query: Query, trace: Trace) -> Evidence:
         """The first evidence if it is good, else the best of all that was searched for."""
         best = await self.line.gather(query, trace)
         while self._may_search_again(best):
