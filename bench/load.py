@@ -165,18 +165,22 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
         while head := await reader.readuntil(b"\r\n\r\n"):
             lower = head.lower()
             at = lower.index(b"content-length:") + 15
-            await reader.readexactly(int(lower[at : lower.index(b"\r\n", at)]))
+            body = json.loads(await reader.readexactly(int(lower[at : lower.index(b"\r\n", at)])))
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                 b"Transfer-Encoding: chunked\r\n\r\n"
             )
-            if streams:
+            if "response_format" in body:  # an inner call, which a small fast model answers
+                _send(writer, '{"intent": "question", "confidence": 1.0}')
+            elif streams:
                 for _ in range(TOKENS):
                     await asyncio.sleep(TOKEN_SECONDS)
                     _send(writer, f"t={time.time():.4f} ")
             else:
                 await asyncio.sleep(MODEL_SECONDS)
-                _send(writer, "The documents say so [Source 1].")
+                # Its question as a statement: an answer about something else would be refused.
+                asked = body["messages"][-1]["content"]
+                _send(writer, asked.removeprefix("Is it true that ").rstrip("?") + " [Source 1].")
             _send(writer, "", last=True)
             data = b"data: [DONE]\n\n"
             writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n")
