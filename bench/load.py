@@ -171,7 +171,7 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
                 b"Transfer-Encoding: chunked\r\n\r\n"
             )
             if "response_format" in body:  # an inner call, which a small fast model answers
-                _send(writer, '{"intent": "question", "confidence": 1.0}')
+                _send(writer, '{"intent": "question", "confidence": 1.0, "verdicts": []}')
             elif streams:
                 for _ in range(TOKENS):
                     await asyncio.sleep(TOKEN_SECONDS)
