@@ -8,6 +8,8 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	2>/dev/null && echo $$name && break; done)
 VENV := .venv
+# What the container holds beside the core: every store, protocol and provider behind HTTP.
+IMAGE_EXTRAS := build encrypted mcp openai otel postgres qdrant redis
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
 # The wheel's own metadata must be in step with pyproject.toml, so an edit installs again.
@@ -64,6 +66,9 @@ lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes on
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' -c requirements.lock \
 		-o requirements-dev.lock
+	uv pip compile pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
+		-c requirements-dev.lock -o deploy/requirements.lock
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) $(BENCH) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
