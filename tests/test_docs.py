@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from ragstone.cli.main import app
 
 from .cli.run import environment
 from .conftest import SAMPLES
@@ -20,7 +28,7 @@ CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
-def blocks(language: str) -> list[object]:
+def blocks(language: str) -> list[Any]:
     return [
         pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
         for page in PAGES
@@ -42,6 +50,25 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def served(desk: Path) -> Iterator[str]:
+    """The address of a server over a folder of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=desk, text=True,
+        stderr=subprocess.PIPE, env=environment(RAGSTONE_DATA=str(desk / "served")),
+    )  # fmt: skip
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    reader = threading.Thread(target=process.stderr.read)
+    reader.start()  # a full pipe would stop the server
+    address = next(word for word in first.split() if word.startswith("http://"))
+    yield address.removeprefix("http://")
+    process.terminate()
+    process.wait(timeout=30)
+    reader.join()
+    process.stderr.close()
+
+
 def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
     path = f"{desk / '.venv' / 'bin'}:{environment()['PATH']}"
     return subprocess.run(
@@ -57,13 +84,70 @@ def test_a_python_block_runs_and_prints(code: str, desk: Path) -> None:
     assert done.stdout
 
 
+def commands(code: str) -> list[str]:
+    """The commands of a block, each with the lines that it goes on over."""
+    joined = re.sub(r"\\\n\s*", " ", code)
+    return [line.removeprefix("$ ") for line in joined.splitlines() if line.strip()]
+
+
 @pytest.mark.parametrize("code", blocks("bash"))
 def test_the_ragstone_lines_of_a_bash_block_run(code: str, desk: Path) -> None:
-    for line in code.splitlines():
+    for line in commands(code):
         command = line.replace("make demo", "ragstone demo --data .demo")
         if re.match(r"(\.venv/bin/)?ragstone (?!serve|models pull)", command):
             done = started(desk, "bash", "-ceu", command)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="the examples need curl")
+@pytest.mark.parametrize("code", [one for one in blocks("bash") if "curl " in str(one.values[0])])
+def test_the_curl_lines_of_a_bash_block_are_answered(code: str, desk: Path, served: str) -> None:
+    for line in commands(code):
+        if line.startswith("curl "):
+            command = line.replace("localhost:8642", served).replace("curl ", "curl -sSf ", 1)
+            done = started(desk, "bash", "-ceu", command)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("code", [one for one in blocks("console") if "upkeep" in str(one.id)])
+def test_the_ragstone_lines_of_a_console_block_run(code: str, desk: Path) -> None:
+    """Those of http.md have a test of their own, which also compares what they print."""
+    read = started(desk, "ragstone", "ingest", "contracts/", "-C", "wiki")
+    assert read.returncode == 0, read.stderr
+    for command in commands(code):
+        done = started(desk, "bash", "-ceu", command)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def test_every_example_in_the_reference_of_the_commands_can_be_read() -> None:
+    """They name files that only their readers have; but every command and option must exist."""
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+    shown = [code for kind, code in CODE.findall(page) if kind == "text"]
+    examples = [line for code in shown for line in commands(code) if line.startswith("ragstone ")]
+    assert len(examples) > 20
+    for example in examples:
+        words = shlex.split(re.split(r" [<|>&]", example)[0])[1:]
+        command: Any = typer.main.get_command(app)
+        context = command.make_context("ragstone", [], resilient_parsing=True)
+        while words and hasattr(command, "resolve_command"):
+            name, command, words = command.resolve_command(context, words)
+            context = command.make_context(name, [*words], resilient_parsing=True)
+        command.make_context("ragstone", words)
+
+
+def test_no_command_of_ours_stands_where_no_test_runs_it() -> None:
+    """`text` blocks are for what cannot be run here; each page that has one is known."""
+    known = {
+        "README.md", "docs/guides/deploy.md", "docs/guides/gate.md", "docs/guides/presets.md",
+        "docs/guides/threshold.md", "docs/guides/cluster.md", "docs/guides/upkeep.md",
+        "docs/reference/http.md", "docs/reference/cli.md",
+    }  # fmt: skip
+    for page in PAGES:
+        for kind, code in CODE.findall(page.read_text("utf-8")):
+            ours = re.search(r"^(\$ )?(ragstone|curl) ", code, re.MULTILINE)
+            if kind in ("text", "console", "") and ours:
+                assert str(page.relative_to(ROOT)) in known
 
 
 @pytest.mark.parametrize("code", blocks("toml"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from ragstone.observe import metrics
@@ -50,3 +53,63 @@ def test_the_dockerfile_and_the_unit_name_variables_that_are_settings() -> None:
     for file in ("Dockerfile", "ragstone.service"):
         used = set(re.findall(r"\b(RAGSTONE_[A-Z_]+)", (DEPLOY / file).read_text()))
         assert used <= names, file
+
+
+def test_the_lock_file_of_the_image_holds_what_the_makefile_names() -> None:
+    extras = re.search(r"^IMAGE_EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert extras is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"]]
+    for extra in extras[1].split():
+        wanted += project["optional-dependencies"][extra]
+    locked = set(
+        re.findall(r"^([a-z0-9-]+)==", (DEPLOY / "requirements.lock").read_text(), re.MULTILINE)
+    )
+    names = {re.split(r"[\[<>=~; ]", requirement)[0].lower() for requirement in wanted}
+    assert names <= locked, names - locked
+
+
+def test_what_the_dockerfile_copies_is_there() -> None:
+    for line in (DEPLOY / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            *sources, _target = line.split()[1:]
+            assert all((ROOT / source).exists() for source in sources), line
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_the_unit_is_one_that_systemd_reads(tmp_path: Path) -> None:
+    unit = tmp_path / "ragstone.service"
+    text = (DEPLOY / "ragstone.service").read_text()
+    unit.write_text(text.replace("/opt/ragstone/bin/ragstone", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
+    )
+    assert "ragstone.service" not in done.stderr
+
+
+@pytest.mark.skipif(
+    not (shutil.which("nginx") and shutil.which("openssl")), reason="needs nginx and openssl"
+)
+def test_the_proxys_configuration_is_one_that_nginx_reads(tmp_path: Path) -> None:
+    key, certificate, site = (tmp_path / name for name in ("key.pem", "cert.pem", "site.conf"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=rag.example.org",
+         "-keyout", key, "-out", certificate], check=True, capture_output=True,
+    )  # fmt: skip
+    text = (
+        (DEPLOY / "nginx.conf")
+        .read_text()
+        .replace("/etc/ssl/rag.example.org.pem", str(certificate))
+    )
+    site.write_text(text.replace("/etc/ssl/rag.example.org.key", str(key)))
+    temporary = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind};" for kind in
+        ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )  # fmt: skip
+    whole = tmp_path / "nginx.conf"
+    whole.write_text(f"pid {tmp_path}/pid; events {{}} http {{ {temporary} include {site}; }}")
+    log = ["-g", f"error_log {tmp_path}/error.log;"]
+    done = subprocess.run(
+        ["nginx", "-t", "-c", whole, *log], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from ragstone.server.auth import Caller
 from ragstone.stores.keys import KeyRing, Role
 from ragstone.testing import HashEmbedder
 
+from ..cli.run import run
 from ..conftest import settings_in
 from .conftest import serve
 from .test_query import problem
@@ -132,3 +134,9 @@ def test_what_a_role_may_do(caller: Caller, reads: bool, writes: bool) -> None:
         else:
             with pytest.raises(ForbiddenError):
                 require("alpha")
+
+
+def test_the_key_of_an_admin_is_listed_with_every_collection(tmp_path: Path) -> None:
+    run("keys", "create", "root", "--role", "admin", "-C", "wiki", "-d", "data", cwd=tmp_path)
+    (key,) = json.loads(run("keys", "list", "--json", "-d", "data", cwd=tmp_path).stdout)
+    assert key["collections"] == ["*"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+
+from ragstone.server.run import Serving, config_of, listen
+from ragstone.settings import load_settings
 
 from ..cli.run import assert_refused, run
 from ..cli.test_signals import started, wait_until
@@ -140,3 +144,18 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
         finally:
             ended = await asyncio.to_thread(served.stop)
         assert ended == 0
+
+
+def test_who_comes_before_the_models_are_loaded_waits_and_is_not_refused() -> None:
+    listener = listen("127.0.0.1", 0)
+    try:
+        with socket.create_connection(listener.getsockname(), timeout=5):
+            pass
+    finally:
+        listener.close()
+
+
+def test_only_the_proxies_that_are_named_are_believed() -> None:
+    named = load_settings(environ={"RAGSTONE_SERVER_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1"})
+    assert config_of(Serving(named)).forwarded_allow_ips == "10.0.0.0/8, 192.0.2.1"
+    assert config_of(Serving(load_settings(environ={}))).forwarded_allow_ips == "127.0.0.1"

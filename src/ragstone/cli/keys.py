@@ -50,7 +50,8 @@ def create(
 
       ragstone keys create monitoring
     """
-    wanted = tuple(collection or ["default"])
+    everywhere = role == "admin"  # whatever is named: so the list should not say less
+    wanted = ("*",) if everywhere else tuple(collection or ["default"])
     with _ring(options.load(data, config, None, None)) as ring:
         secret, key = ring.create(
             owner, role=_role(role), collections=wanted, expires_in_s=_seconds(expires)

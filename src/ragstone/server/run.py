@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_BACKLOG = 4096
 # A process that computes is not dead; only one that says nothing for this long is.
 _HEALTH_SECONDS = 60
 
@@ -65,7 +66,7 @@ def run(loaded: LoadedSettings, listener: socket.socket, *, only_hosts: tuple[st
         return
     with tempfile.TemporaryDirectory(prefix="ragstone-metrics-") as shared:
         tell_libraries(PROMETHEUS_MULTIPROC_DIR=shared)
-        config = _config(Serving(loaded, only_hosts, shared), workers=workers)
+        config = config_of(Serving(loaded, only_hosts, shared), workers=workers)
         Multiprocess(config, sockets=[listener]).run()
 
 
@@ -74,10 +75,11 @@ def _run_one(serving: Serving, listener: socket.socket) -> None:
     # a server that was asked to stop and did has not failed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(_config(serving)).run(sockets=[listener])
+        uvicorn.Server(config_of(serving)).run(sockets=[listener])
 
 
-def _config(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
+def config_of(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
+    """How uvicorn is to serve it."""
     return uvicorn.Config(
         serving,
         factory=True,
@@ -87,9 +89,10 @@ def _config(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
         # No door speaks it: a request to upgrade is answered as the plain one that it also is.
         ws="none",
         http=WireProtocol,
+        forwarded_allow_ips=serving.loaded.settings.server.trusted_proxies,
         timeout_graceful_shutdown=serving.loaded.settings.server.shutdown_grace_s,
         timeout_worker_healthcheck=_HEALTH_SECONDS,
-        backlog=4096,
+        backlog=_BACKLOG,
     )
 
 
@@ -120,6 +123,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # who comes while the models are loaded waits a moment
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)

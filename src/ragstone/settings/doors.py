@@ -43,6 +43,11 @@ class ServerSettings(Section):
     public_url: str = setting(
         "", "Address that clients reach the server by, for links; empty is that of the request."
     )
+    trusted_proxies: str = setting(
+        "127.0.0.1",
+        "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks, "
+        "separated by commas.",
+    )
     compare_mode: bool = setting(
         False, "The chat doors reply with two answers, before and after refine.", "RAG_COMPARE_MODE"
     )
