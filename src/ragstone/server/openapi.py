@@ -1,7 +1,10 @@
-"""The OpenAPI says of every door what a refusal looks like: a problem document (RFC 9457)."""
+"""The OpenAPI says of every door what a refusal looks like (RFC 9457), and shows what was sent
+and what came back once (`examples.json`, see scripts/openapi_examples.py)."""
 
 from __future__ import annotations
 
+import json
+from importlib import resources
 from typing import Any
 
 from fastapi import FastAPI
@@ -22,9 +25,11 @@ def install(app: FastAPI) -> None:
         if fresh:
             schemas = schema.setdefault("components", {}).setdefault("schemas", {})
             schemas.setdefault("Problem", Problem.model_json_schema())
-            for path in schema["paths"].values():
-                for operation in path.values():
+            shown = _examples()
+            for path, operations in schema["paths"].items():
+                for method, operation in operations.items():
                     _describe(operation["responses"])
+                    _show(operation, shown.get(f"{method.upper()} {path}"))
         return schema
 
     # Replacing the method is how FastAPI wants its schema extended.
@@ -41,3 +46,20 @@ def _describe(responses: dict[str, Any]) -> None:
         "default",
         {"description": "What went wrong, and what to do about it.", "content": _CONTENT},
     )
+
+
+def _examples() -> dict[str, Any]:
+    text = (resources.files("ragstone.server") / "examples.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _show(operation: dict[str, Any], example: dict[str, Any] | None) -> None:
+    if example is None:
+        return
+    for parameter in operation.get("parameters", ()):
+        if parameter["name"] in example["params"]:
+            parameter["example"] = example["params"][parameter["name"]]
+    for which, reply in example["replies"].items():
+        status, _, kind = which.partition(" ")
+        operation["responses"][status]["content"][kind]["example"] = reply

@@ -39,7 +39,8 @@ _FORM: dict[str, Any] = {
                         "force_reindex": {"type": "boolean"},
                         "collection": {"type": "string"},
                     },
-                }
+                },
+                "example": {"file": "(the file)", "metadata_json": '{"year": 2026}'},
             }
         },
     }

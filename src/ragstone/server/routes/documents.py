@@ -52,7 +52,8 @@ _BODIES: dict[str, Any] = {
                         "metadata": {"type": "string", "description": "A JSON object."},
                         "password": {"type": "string"},
                     },
-                }
+                },
+                "example": {"files": ["(the files)"], "collection": "house", "tags": "home,2026"},
             },
             "application/json": {
                 "example": {
@@ -67,6 +68,35 @@ _BODIES: dict[str, Any] = {
         },
     }
 }
+_FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["files"],
+                    "properties": {
+                        "files": {
+                            "type": "array",
+                            "items": {"type": "string", "format": "binary"},
+                        }
+                    },
+                },
+                "example": {"files": ["(the files)"]},
+            }
+        },
+    }
+}
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"}, "example": "(the file)",
+            }
+        }
+    }
+}  # fmt: skip
 _POLL_S = 0.2
 
 
@@ -123,7 +153,7 @@ async def _begun(engine: Engine, upload_id: str, task: asyncio.Task[IngestReport
     task.result()
 
 
-@router.post("/chat/{chat_id}/documents", responses=_PROBLEMS)
+@router.post("/chat/{chat_id}/documents", responses=_PROBLEMS, openapi_extra=_FORM)
 async def add_chat_documents(chat_id: str, request: Request, caller: CallerDep) -> ChatUploadReply:
     """Read documents for one chat; a bad file never fails the others."""
     engine = engine_of(request)
@@ -191,7 +221,11 @@ async def lines(
     ]
 
 
-@router.get("/v1/documents/{document_id}/original", responses=_PROBLEMS)
+@router.get(
+    "/v1/documents/{document_id}/original",
+    responses=_PROBLEMS | _FILE,
+    response_class=FileResponse,
+)
 async def original(document_id: str, request: Request, caller: CallerDep) -> FileResponse:
     """The file as it came."""
     engine = engine_of(request)

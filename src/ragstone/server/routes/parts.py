@@ -43,7 +43,9 @@ class Version(DocumentSummary):
 
 
 class SamplesRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"collection": "demo"}]}
+    )
 
     collection: str = DEFAULT_COLLECTION
 
