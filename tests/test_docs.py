@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import typer
 
@@ -62,6 +63,10 @@ def served(desk: Path) -> Iterator[str]:
     reader = threading.Thread(target=process.stderr.read)
     reader.start()  # a full pipe would stop the server
     address = next(word for word in first.split() if word.startswith("http://"))
+    lease = desk / "contracts" / "lease-of-the-ridge.pdf"
+    with lease.open("rb") as file:
+        reply = httpx.post(f"{address}/v1/documents", files={"files": file}, timeout=60)
+    assert reply.status_code == 201, reply.text
     yield address.removeprefix("http://")
     process.terminate()
     process.wait(timeout=30)
@@ -78,7 +83,14 @@ def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_a_python_block_runs_and_prints(code: str, desk: Path) -> None:
+def test_a_python_block_runs_and_prints(
+    code: str, desk: Path, request: pytest.FixtureRequest
+) -> None:
+    if "localhost:8642" in code:
+        code = code.replace("localhost:8642", request.getfixturevalue("served"))
+    if "ragstone.adapters" in code:
+        read = started(desk, "ragstone", "ingest", "contracts/")
+        assert read.returncode == 0, read.stderr
     done = started(desk, sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout
@@ -148,6 +160,16 @@ def test_no_command_of_ours_stands_where_no_test_runs_it() -> None:
             ours = re.search(r"^(\$ )?(ragstone|curl) ", code, re.MULTILINE)
             if kind in ("text", "console", "") and ours:
                 assert str(page.relative_to(ROOT)) in known
+
+
+@pytest.mark.parametrize("code", blocks("json"))
+def test_a_json_block_is_json_and_its_commands_can_be_read(code: str) -> None:
+    for server in json.loads(code).get("mcpServers", {}).values():
+        command: Any = typer.main.get_command(app)
+        assert server["command"] == "ragstone"
+        context = command.make_context("ragstone", [], resilient_parsing=True)
+        _, command, words = command.resolve_command(context, server["args"])
+        command.make_context("mcp", words)
 
 
 @pytest.mark.parametrize("code", blocks("toml"))

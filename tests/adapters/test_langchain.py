@@ -30,3 +30,11 @@ async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
     found = [document.id for document in await retriever.ainvoke(QUESTION)]
     hits = await sample_engine.search(QUESTION, top_k=2, method="keyword")
     assert found == [hit.chunk.id for hit in hits]
+
+
+async def test_a_notebook_whose_loop_runs_already_may_use_the_plain_way(
+    sample_engine: Engine,
+) -> None:
+    retriever = RagstoneRetriever(engine=sample_engine, top_k=2)
+    plain = [document.id for document in retriever.invoke(QUESTION)]
+    assert plain == [document.id for document in await retriever.ainvoke(QUESTION)]

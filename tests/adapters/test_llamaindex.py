@@ -27,3 +27,11 @@ async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
     found = [node.node.node_id for node in await retriever.aretrieve(QUESTION)]
     hits = await sample_engine.search(QUESTION, top_k=2)
     assert found == [hit.chunk.id for hit in hits]
+
+
+async def test_a_notebook_whose_loop_runs_already_may_use_the_plain_way(
+    sample_engine: Engine,
+) -> None:
+    retriever = RagstoneRetriever(sample_engine, top_k=2)
+    plain = [node.node_id for node in retriever.retrieve(QUESTION)]
+    assert plain == [node.node_id for node in await retriever.aretrieve(QUESTION)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -14,6 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from ragstone.adapters.metadata import metadata_of
+from ragstone.adapters.waiting import result_of
 from ragstone.engine import Engine
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
@@ -32,7 +32,7 @@ class RagstoneRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return _documents(asyncio.run(self._search(query)))
+        return _documents(result_of(self._search(query)))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun

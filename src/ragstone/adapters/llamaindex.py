@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from ragstone.adapters.metadata import metadata_of
+from ragstone.adapters.waiting import result_of
 from ragstone.engine import Engine
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
@@ -32,7 +32,7 @@ class RagstoneRetriever(BaseRetriever):
         }  # fmt: skip
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(asyncio.run(self._search(query_bundle)))
+        return _nodes(result_of(self._search(query_bundle)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _nodes(await self._search(query_bundle))
