@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from ragstone.server.app import create_app
 from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
-from ..cli.run import environment, run
+from ..cli.run import assert_refused, environment, run
+from ..cli.test_signals import started
 from ..conftest import settings_in
 from .conftest import serve, serve_application
+from .test_run import Served
 
 
 async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
@@ -143,3 +146,74 @@ def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) ->
     done = run("mcp", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
     assert "wants a key" in done.stderr
+
+
+async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("The gate is painted green.\n")
+    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
+    made = json.loads(run("keys", "create", "ann", "--json", "-d", "data", cwd=tmp_path).stdout)
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data", "--key", made["key"]],
+        env=environment(), cwd=tmp_path,
+    )  # fmt: skip
+    async with Client(server) as client:
+        assert (await called(client, "search", query="the gate"))["results"]
+        done = await asyncio.to_thread(
+            run, "keys", "revoke", made["id"], "-d", "data", cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        await asyncio.sleep(1.1)
+        assert "This key is revoked" in await refused(client, "search", query="the gate")
+
+
+def test_over_stdio_an_expired_key_is_refused_at_once(tmp_path: Path) -> None:
+    made = run("keys", "create", "ann", "--expires", "1s", "-d", "data", cwd=tmp_path)
+    time.sleep(1.1)
+    done = run("mcp", "-d", "data", "--key", made.stdout.strip(), cwd=tmp_path)
+    assert_refused(done, "This key is expired")
+
+
+async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("The gate of the observatory is painted green.\n")
+    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
+    served = await asyncio.to_thread(
+        lambda: Served(started("mcp", "--http", "--port", "0", "-d", "data", cwd=tmp_path))
+    )
+    try:
+        base = served.address
+        async with Client(f"{base}/mcp") as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == {
+                "search", "fetch", "ask",
+            }  # fmt: skip
+            answer = await called(client, "ask", question="What colour is the gate?")
+            assert "green" in answer["answer"]
+        async with httpx.AsyncClient(base_url=base, timeout=20) as http:
+            for path in ("/v1/documents", "/", "/search"):
+                assert (await http.get(path)).status_code == 404
+            key = (await asyncio.to_thread(
+                run, "keys", "create", "ann", "-d", "data", cwd=tmp_path
+            )).stdout.strip()  # fmt: skip
+            await asyncio.sleep(1.1)
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            accept = {"Accept": "application/json, text/event-stream"}
+            for sent, code in (({}, 401), ({"X-API-Key": key}, 200)):
+                reply = await http.post("/mcp", json=asked, headers=accept | sent)
+                assert reply.status_code == code
+    finally:
+        ended = await asyncio.to_thread(served.stop)
+    assert ended == 0
+
+
+def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> None:
+    done = run("mcp", "--http", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--port", "0"), "need --http"), (("--http", "--key", "rs_x"), "standard input")],
+)
+def test_flags_of_the_other_way_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    assert_refused(run("mcp", *arguments, "-d", "data", cwd=tmp_path), said)

@@ -32,7 +32,8 @@ class Served:
         self.lines: list[str] = []
         assert process.stderr is not None
         first = process.stderr.readline()
-        self.address = next(word for word in first.split() if word.startswith("http://"))
+        shown = next(word for word in first.split() if word.startswith("http://"))
+        self.address = shown.removesuffix("/mcp")
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         wait_until(self._answers)

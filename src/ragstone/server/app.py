@@ -60,12 +60,16 @@ OPEN = (health, page)
 
 
 def create_app(
-    engine: Engine, listing: Sequence[Setting] = (), *, only_hosts: Collection[str] = ()
+    engine: Engine,
+    listing: Sequence[Setting] = (),
+    *,
+    only_hosts: Collection[str] = (),
+    only_assistants: bool = False,
 ) -> FastAPI:
     """All doors, with the engine behind them; it is closed when the server stops.
 
     `listing` says who set each setting, for those who ask. With `only_hosts` a request without a
-    key must be for one of these names.
+    key must be for one of these names; with `only_assistants` there is `/mcp` and health alone.
     """
 
     assistants = _assistants(engine)
@@ -97,11 +101,11 @@ def create_app(
     app.state.admission = Admission(limits)
     app.state.background = Background()
     app.state.shared_metrics = ""
-    for door in ANSWERING:
+    for door in () if only_assistants else ANSWERING:
         app.include_router(door.router, dependencies=[Depends(caller_of), Depends(answering)])
-    for door in KEYED:
+    for door in () if only_assistants else KEYED:
         app.include_router(door.router, dependencies=[Depends(caller_of)])
-    for door in OPEN:
+    for door in (health,) if only_assistants else OPEN:
         app.include_router(door.router)
     if assistants:
         app.router.routes.append(Route("/mcp", assistants, methods=["POST"]))

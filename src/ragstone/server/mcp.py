@@ -179,13 +179,19 @@ def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-async def run_stdio(engine: Engine, caller: Caller, collection: str | None) -> None:
-    """Serve one assistant that started this process."""
+async def run_stdio(engine: Engine, admit: Callable[[], Caller], collection: str | None) -> None:
+    """Serve one assistant that started this process. `admit` says at each call who it is: a key
+    may expire or be revoked while the assistant is there."""
     host = engine.settings.server
     base = host.public_url.rstrip("/") or f"http://{host.host}:{host.port}"
-    now = Visit(caller, collection_for(engine, caller, collection), base)
+
+    def visit(_: object = None) -> Visit:
+        caller = admit()
+        return Visit(caller, collection_for(engine, caller, collection), base)
+
+    visit()  # refused now rather than at the first call
     async with engine:
-        await build(engine, lambda _: now).run_stdio_async()
+        await build(engine, visit).run_stdio_async()
 
 
 class HttpDoor:

@@ -43,6 +43,7 @@ class Serving:
     loaded: LoadedSettings
     only_hosts: tuple[str, ...] = ()
     shared_metrics: str = ""
+    only_assistants: bool = False
 
     def __call__(self) -> FastAPI:
         from ragstone.engine import Engine
@@ -51,22 +52,29 @@ class Serving:
         settings = self.loaded.settings
         logs.configure(settings.observe)
         watch(settings)
-        app = create_app(Engine(settings), self.loaded.listing, only_hosts=self.only_hosts)
+        app = create_app(
+            Engine(settings), self.loaded.listing,
+            only_hosts=self.only_hosts, only_assistants=self.only_assistants,
+        )  # fmt: skip
         app.state.shared_metrics = self.shared_metrics
         return app
 
 
-def run(loaded: LoadedSettings, listener: socket.socket, *, only_hosts: tuple[str, ...]) -> None:
+def run(
+    loaded: LoadedSettings, listener: socket.socket, *, only_hosts: tuple[str, ...],
+    only_assistants: bool = False,
+) -> None:  # fmt: skip
     """Serve until SIGINT or SIGTERM; running answers are finished first."""
     workers = loaded.settings.server.workers
     # Many small products on several threads each cost more than they save.
     tell_libraries(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     if workers == 1:
-        _run_one(Serving(loaded, only_hosts), listener)
+        _run_one(Serving(loaded, only_hosts, only_assistants=only_assistants), listener)
         return
     with tempfile.TemporaryDirectory(prefix="ragstone-metrics-") as shared:
         tell_libraries(PROMETHEUS_MULTIPROC_DIR=shared)
-        config = config_of(Serving(loaded, only_hosts, shared), workers=workers)
+        serving = Serving(loaded, only_hosts, shared, only_assistants)
+        config = config_of(serving, workers=workers)
         Multiprocess(config, sockets=[listener]).run()
 
 
