@@ -27,7 +27,7 @@ from ragstone.types import Source
 
 SOURCES_READ = 6
 # Of a sentence; what is longer is a listing, and cost grows with the length.
-_CHARS_EMBEDDED = 400
+_CHARS_EMBEDDED = 160
 _FEWEST_WORDS = 2
 _ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
 _WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
