@@ -1,7 +1,11 @@
-"""Vectors that were asked for before: questions, words and sentences come back often."""
+"""Vectors that were asked for before: questions, words and sentences come back often.
+
+Everything here is bounded in bytes: a server that runs for weeks must not grow with what it reads.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from array import array
 from collections import OrderedDict
@@ -11,7 +15,8 @@ import numpy as np
 
 from ragstone.stages import Embedder, Vectors
 
-_MOST_TEXTS = 8_192
+_MOST_TEXT_BYTES = 32_000_000
+_MOST_START_BYTES = 32_000_000
 
 
 class RememberedVectors:
@@ -20,8 +25,14 @@ class RememberedVectors:
     def __init__(self, embedder: Embedder, *, most: int = 40_000) -> None:
         self._embedder = embedder
         self._most = most
-        self._vectors: OrderedDict[str, Vectors] = OrderedDict()
+        # One array for all: rows of their own would each keep the whole batch alive in which they
+        # were made, as long as any of them is in use. The memory is taken as it fills.
+        self._rows: Vectors | None = None
+        self._places: OrderedDict[str, int] = OrderedDict()
+        self._text_bytes = 0
+        self._free: list[int] = []
         self._starts: OrderedDict[str, Sequence[int]] = OrderedDict()
+        self._start_bytes = 0
         # Answers are worked on in several threads; the model itself runs outside of it.
         self._lock = threading.Lock()
 
@@ -48,29 +59,59 @@ class RememberedVectors:
         if starts is None:
             starts = array("I", self._embedder.token_starts(text))
             with self._lock:
+                if text not in self._starts:
+                    self._start_bytes += _size(text, starts)
                 self._starts[text] = starts
-                if len(self._starts) > _MOST_TEXTS:
-                    self._starts.popitem(last=False)
+                while self._start_bytes > _MOST_START_BYTES:
+                    self._start_bytes -= _size(*self._starts.popitem(last=False))
         return starts
 
     def knows(self, text: str) -> bool:
-        return text in self._vectors
+        return text in self._places
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        found = np.empty((len(texts), self.dimension), dtype=np.float32)
+        missing: dict[str, list[int]] = {}
         with self._lock:
-            known = {text: self._vectors[text] for text in texts if text in self._vectors}
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        if new:
-            known.update(zip(new, self._embedder.embed(new), strict=True))
-        with self._lock:
-            for text in dict.fromkeys(texts):
-                self._vectors[text] = known[text]
-                self._vectors.move_to_end(text)
-            while len(self._vectors) > self._most:
-                self._vectors.popitem(last=False)
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        return np.array([known[text] for text in texts], dtype=np.float32)
+            known: list[tuple[int, int]] = []
+            for at, text in enumerate(texts):
+                place = self._places.get(text)
+                if place is None:
+                    missing.setdefault(text, []).append(at)
+                else:
+                    self._places.move_to_end(text)
+                    known.append((at, place))
+            if known and self._rows is not None:
+                at_, places = zip(*known, strict=True)
+                found[list(at_)] = self._rows[list(places)]
+        if missing:
+            made = self._embedder.embed(list(missing))
+            for row, wanted in zip(made, missing.values(), strict=True):
+                found[wanted] = row
+            with self._lock:
+                for text, row in zip(missing, made, strict=True):
+                    self._keep(text, row)
+        return found
+
+    def _keep(self, text: str, vector: Vectors) -> None:
+        if text in self._places:  # another thread was faster
+            return
+        if self._rows is None:
+            self._rows = np.empty((self._most, self.dimension), dtype=np.float32)
+            self._free = list(range(self._most))[::-1]
+        size = sys.getsizeof(text)
+        while self._places and (not self._free or self._text_bytes + size > _MOST_TEXT_BYTES):
+            oldest, place = self._places.popitem(last=False)
+            self._text_bytes -= sys.getsizeof(oldest)
+            self._free.append(place)
+        place = self._free.pop()
+        self._rows[place] = vector
+        self._places[text] = place
+        self._text_bytes += size
+
+
+def _size(text: str, starts: Sequence[int]) -> int:
+    return sys.getsizeof(text) + sys.getsizeof(starts)
 
 
 def remembered(embedder: Embedder) -> RememberedVectors:

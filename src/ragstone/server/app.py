@@ -19,7 +19,7 @@ from ragstone.server.auth import caller_of
 from ragstone.server.background import Background
 from ragstone.server.foreign import ForeignFailures
 from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
-from ragstone.server.memory import settle_collector
+from ragstone.server.memory import give_back_memory
 from ragstone.server.observe import Observed
 from ragstone.server.rate import AddressLimit, Rates
 from ragstone.server.retention import forget_in_time
@@ -76,14 +76,16 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        forgetting = asyncio.create_task(forget_in_time(engine))
-        settle_collector()
+        upkeep = [
+            asyncio.create_task(work) for work in (forget_in_time(engine), give_back_memory())
+        ]
         try:
             async with engine, assistants.running() if assistants else nullcontext():
                 yield
                 await app.state.background.finish(engine.settings.server.shutdown_grace_s)
         finally:
-            forgetting.cancel()
+            for task in upkeep:
+                task.cancel()
             await app.state.rates.close()
             stop_watching()
 

@@ -21,6 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from ragstone.errors import SettingsError
 from ragstone.observe import logs
 from ragstone.observe.watch import watch
+from ragstone.server.memory import settle_allocator, settle_collector
 from ragstone.server.rate import is_loopback
 from ragstone.server.wire import WireProtocol
 from ragstone.settings import LoadedSettings, Settings
@@ -52,11 +53,13 @@ class Serving:
         settings = self.loaded.settings
         logs.configure(settings.observe)
         watch(settings)
+        settle_allocator()
         app = create_app(
             Engine(settings), self.loaded.listing,
             only_hosts=self.only_hosts, only_assistants=self.only_assistants,
         )  # fmt: skip
         app.state.shared_metrics = self.shared_metrics
+        settle_collector()
         return app
 
 
