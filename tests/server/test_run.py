@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ragstone.server.run import Serving, config_of, listen
 from ragstone.settings import load_settings
@@ -160,3 +161,16 @@ def test_only_the_proxies_that_are_named_are_believed() -> None:
     named = load_settings(environ={"RAGSTONE_SERVER_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1"})
     assert config_of(Serving(named)).forwarded_allow_ips == "10.0.0.0/8, 192.0.2.1"
     assert config_of(Serving(load_settings(environ={}))).forwarded_allow_ips == "127.0.0.1"
+
+
+def test_a_listener_takes_one_connection_at_a_time() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        listener.listen()
+        listener.setblocking(False)
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(2)]
+        taken = [listener.accept()[0]]
+        with pytest.raises(BlockingIOError):  # the next may be for another process
+            listener.accept()
+        taken.append(listener.accept()[0])
+        for one in (*taken, *clients):
+            one.close()

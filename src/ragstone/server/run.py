@@ -13,7 +13,8 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from multiprocessing.reduction import DupFd
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -127,10 +128,35 @@ def hosts_without_key(settings: Settings, *, insecure: bool) -> tuple[str, ...]:
     )
 
 
+class Listener(socket.socket):
+    """Accepts one connection at a time, so that each of several processes gets its share.
+
+    asyncio takes all that wait in one go: of a thousand clients that come together, the process
+    that wakes first would have nearly all, and the others nothing to do.
+    """
+
+    _has_taken = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self._has_taken:
+            self._has_taken = False
+            raise BlockingIOError  # as if no other were waiting; the loop looks again at once
+        found = super().accept()
+        self._has_taken = True
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _handed_over, (DupFd(self.fileno()), self.family, self.type, self.proto)
+
+
+def _handed_over(descriptor: Any, family: int, kind: int, protocol: int) -> Listener:
+    return Listener(family, kind, protocol, fileno=descriptor.detach())
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Take the port before anything else is started, so that a taken one is told at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = Listener(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -68,7 +68,7 @@ class ServerSettings(Section):
         "Where requests are counted: in each process, or redis://HOST:6379 for all together.",
     )
     max_generations: int = setting(
-        1024,
+        2048,
         "Answers that are written at once; each worker has its share.",
         ge=1,
         le=100_000,
