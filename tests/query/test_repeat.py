@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +58,22 @@ async def test_the_second_answer_is_the_first_one_under_its_own_id(filled: Engin
     assert {entry["query_id"] for entry in filled.catalog.queries()} == {
         first.query_id, second.query_id,
     }  # fmt: skip
+    filled.close()
+
+
+async def test_nothing_of_whoever_asked_first_is_told_to_the_next(filled: Engine) -> None:
+    first = await filled.ask(QUESTION, owner="ann", request_id="anns-request", session_id="anns")
+    alone = await filled.ask(QUESTION, owner="bob")
+    together = await asyncio.gather(
+        *(filled.ask(f"{QUESTION} Really?", owner=who, request_id=f"of-{who}")
+          for who in ("ann", "bob"))
+    )  # fmt: skip
+    assert stages(alone) == ["repeat"]
+    for answer, other in ((alone, first), tuple(together), tuple(reversed(together))):
+        told = json.dumps(filled.history.query(answer.query_id))
+        assert other.query_id not in told
+        assert other.trace["request_id"] not in told
+        assert "anns" not in told
     filled.close()
 
 

@@ -47,7 +47,7 @@ class FoundBefore:
                 trace.waterfall = PastWaterfall(known.waterfall)
                 span.count(
                     chunks_in=known.chunks_in, chunks_used=len(known.evidence.sources),
-                    grade=known.evidence.grade, first_asked_as=known.evidence.query.id,
+                    grade=known.evidence.grade,
                 )  # fmt: skip
             return replace(known.evidence, query=query)
         evidence = await search(query, trace)

@@ -165,7 +165,7 @@ async def _joined(work: _Work, query: Query, trace: Trace) -> Events:
             async for event in events:
                 if isinstance(event, Finished):
                     answer = event.answer
-                    span.count(asked_together_with=answer.query_id)
+                    span.note("The same was being asked already: one piece of work for both.")
                 else:
                     yield event
     assert answer is not None, "work ends with Finished or with an error"
@@ -175,7 +175,8 @@ async def _joined(work: _Work, query: Query, trace: Trace) -> Events:
 def replay(query: Query, answer: Answer, trace: Trace) -> Iterator[Event]:
     """The events of an answer that is there already, under the id of this query."""
     with trace.span("repeat") as span:
-        span.count(first_asked_as=answer.query_id)
+        # Not by whom, nor under which id: that may have been somebody else.
+        span.note("The same was asked before, and the collection has not changed since.")
     yield SourcesFound(answer.sources)
     yield Token(answer.text)
     yield _under_own_id(query, answer, trace)

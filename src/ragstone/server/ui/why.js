@@ -44,11 +44,10 @@ export function create(shared) {
     replace(out, el("p", { class: "muted", role: "status" }, "Reading the trace…"));
     try {
       const [entry, passages] = await Promise.all([api.get(`/v1/queries/${id}`), api.get(`/v1/queries/${id}/chunks`)]);
-      const first = await firstTime(entry.trace);
       if (current !== id) return;
       const detail = el("div", { class: "detail", tabindex: "-1" });
       const told = (chunk, place) => { place(detail); explain(id, chunk, detail); };
-      replace(out, head(entry), timeline(first ?? entry.trace, first && entry.trace), ways(entry, passages, told), whyNot(entry, told));
+      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, told), whyNot(entry, told));
     } catch (error) {
       replace(out, failure(error, () => show(id)));
     }
@@ -84,19 +83,12 @@ function head(entry) {
     ].map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))));
 }
 
-/** An answer that was there already: how it was made when it was asked for the first time. */
-async function firstTime(trace) {
-  const repeat = trace.spans.find((span) => span.stage === "repeat");
-  if (!repeat) return null;
-  return api.get(`/v1/queries/${repeat.counts.first_asked_as}`).then((entry) => entry.trace, () => null);
-}
-
-function timeline(trace, now) {
+function timeline(trace) {
   const total = Math.max(trace.total_ms, 0.001);
   const again = trace.spans.filter((span) => span.stage.startsWith("correct."));
   const isInside = (span) => again.some((outer) => outer !== span && outer.started_ms <= span.started_ms && span.started_ms + span.duration_ms <= outer.started_ms + outer.duration_ms + 0.01);
   return el("div", { class: "card" }, el("h2", {}, "Stages and their times"),
-    now && el("p", { class: "notice" }, `The collection had not changed since this was asked before, so the answer was given again in ${ms(now.total_ms)}. These are the stages of the first time.`),
+    trace.spans.some((span) => span.stage === "repeat") && el("p", { class: "notice" }, `The collection had not changed since this was asked before, so the answer was given again in ${ms(trace.total_ms)}.`),
     el("ol", { class: "timeline" }, trace.spans.map((span) => {
       const bar = el("i", { class: span.error ? "bad" : "" });
       bar.style.left = `${(span.started_ms / total) * 100}%`;
