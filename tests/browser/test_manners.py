@@ -170,3 +170,17 @@ def test_the_policy_is_strict_and_holds(page: Page, complaints: list[str]) -> No
     )
     assert refused
     complaints.clear()  # the browser notes the refusal
+
+
+def test_the_description_of_the_doors_asks_no_other_server(
+    open_page: Callable[..., Page], address: str
+) -> None:
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{address}/docs")
+    door = page.locator("#operations-query-query_v1_query_post")
+    expect(door).to_be_visible()
+    door.get_by_role("button").first.click()
+    expect(door.get_by_text("How long is the notice period?").first).to_be_visible()
+    assert [url for url in asked if not url.startswith((address, "data:"))] == []

@@ -165,7 +165,7 @@ def test_what_was_tried_against_is_still_there_for_its_owner(estate: Estate) -> 
 def test_every_route_of_the_application_is_in_the_openapi_or_known(estate: Estate) -> None:
     described = {parameters.values[1] for parameters in DOORS} | PUBLIC
     app = create_app(estate.engine)
-    known = {"/mcp", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"}
+    known = {"/mcp", "/docs", "/openapi.json"}
     routes = {getattr(route, "path", "") for route in app.routes}
     unknown = {path for path in routes - described - known if not path.startswith("/ui")}
     with httpx.Client(base_url=estate.address) as client:

@@ -94,6 +94,9 @@ def create_app(
         version=__version__,
         summary="Answers questions from your own documents, with citations that can be checked.",
         lifespan=lifespan,
+        # The framework's own pages fetch their scripts from another server; ours is in page.py.
+        docs_url=None,
+        redoc_url=None,
     )
     limits = engine.settings.server
     app.state.engine = engine
