@@ -38,7 +38,8 @@ def test_the_models_are_the_collections(sdk: openai.OpenAI) -> None:
 def test_an_answer_carries_its_citations_as_annotations(
     sdk: openai.OpenAI, client: httpx.Client
 ) -> None:
-    reply = sdk.chat.completions.create(model="ragstone/default", messages=QUESTION)  # type: ignore[arg-type]
+    asked = {"role": "user", "content": "When was the gate painted?"}
+    reply = sdk.chat.completions.create(model="ragstone/default", messages=[asked])  # type: ignore[list-item]
     message = reply.choices[0].message
     assert message.content
     assert message.annotations
