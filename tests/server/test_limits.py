@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -132,6 +133,16 @@ async def test_a_request_that_takes_too_long_is_ended_and_gives_its_place_back(
         assert "longer than 0.5 s" in problem(reply, 504)["detail"]
         provider.go.set()
         assert (await client.post("/v1/query", json=ASKED)).status_code == 200
+
+
+async def test_a_stream_that_takes_too_long_ends_with_an_error_and_says_so(tmp_path: Path) -> None:
+    flags = {"server.request_timeout_s": 0.5, "server.max_generations": 1}
+    events = {"accept": "text/event-stream", "x-request-id": "late"}
+    async with served(tmp_path, Waiting(), **flags) as (_, client):
+        reply = await client.post("/v1/query", json=ASKED, headers=events)
+        *_, last = [json.loads(line[6:]) for line in reply.text.split("\n\n") if line]
+        assert (last["type"], last["status"], last["request_id"]) == ("error", 504, "late")
+        assert "longer than 0.5 s" in last["detail"]
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,14 @@ def test_an_unknown_query_is_a_404(client: httpx.Client) -> None:
     problem(client.get("/v1/queries", params={"limit": 1000}), 422)
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/v1/models", "/ui/style.css"])
+def test_whoever_asks_for_the_head_alone_gets_it(client: httpx.Client, path: str) -> None:
+    whole, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"]
+    assert client.head("/v1/query").status_code == 405
+
+
 def test_health_readiness_and_documentation_answer(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json()["status"] == "ok"

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from fastapi import Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragstone.errors import DeadlineError, ForbiddenError
-from ragstone.server.errors import BodyTooLargeError, explained
+from ragstone.server.errors import BodyTooLargeError, explained, problem_of
+from ragstone.server.sse import EVENTS, data_line
 from ragstone.stores.keys import KeyRing
 
 
@@ -89,22 +91,30 @@ class Deadline:
         if scope["type"] != "http" or scope["path"].endswith(("/documents", "/events")):
             await self._app(scope, receive, send)
             return
-        begun = False
+        begun: Message | None = None
 
         async def noted(message: Message) -> None:
             nonlocal begun
-            begun = True
+            begun = begun or message
             await send(message)
 
         try:
             async with asyncio.timeout(self._seconds):
                 await self._app(scope, receive, noted)
         except TimeoutError:
-            if begun:
-                raise  # a reply that was begun can only be cut off
             error = DeadlineError(
                 f"This took longer than {self._seconds:g} s and was ended.",
                 hint="Ask for less, or raise RAGSTONE_SERVER_REQUEST_TIMEOUT_S.",
                 retry_after_s=5,
             )
-            await explained(Request(scope), error)(scope, receive, send)
+            if begun is None:
+                await explained(Request(scope), error)(scope, receive, send)
+            elif _is_stream(begun):
+                last = data_line({"type": "error", **problem_of(Request(scope), error)})
+                await send({"type": "http.response.body", "body": last.encode()})
+            else:
+                raise  # any other reply that was begun can only be cut off
+
+
+def _is_stream(start: Message) -> bool:
+    return EVENTS in Headers(raw=start["headers"]).get("content-type", "")

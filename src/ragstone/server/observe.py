@@ -29,6 +29,9 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # The same without a body (RFC 9110), which the server under us leaves out.
+            scope = {**scope, "method": "GET"}
         given = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
