@@ -106,7 +106,9 @@ class Engine:
         self._moderation = Moderation(self.moderator, self.settings.moderate, self.ladder)
         self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
         self._repeated = RepeatedAnswers(
-            self.catalog, self.index, self.provider, most=self.settings.data.answer_cache,
+            self.catalog, self.index, self.provider,
+            # What another service holds may change at any time, and nobody tells us.
+            most=0 if self.settings.retrieve.chunkenizer_url else self.settings.data.answer_cache,
             most_bytes=int(self.settings.data.answer_cache_mb * 1_000_000),
             query_log=self.settings.journal.query_log,
         )  # fmt: skip

@@ -50,4 +50,6 @@ def quoted(one: Candidate) -> str:
 
 def build(context: PartContext) -> ExtractiveProvider:
     embedder = remembered(context.reads_with)
-    return ExtractiveProvider(SentenceChooser(embedder, measures=context.reader is not None))
+    # A service that searches in our place gives scores of its own, and no similarities.
+    others = context.reader is not None or bool(context.settings.retrieve.chunkenizer_url)
+    return ExtractiveProvider(SentenceChooser(embedder, measures=others))

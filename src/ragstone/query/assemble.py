@@ -40,7 +40,9 @@ def assemble(
 def _found_before(context: PartContext, catalog: Catalog, provider: Provider) -> FoundBefore | None:
     """Where whole answers are kept, what they rest on need not be kept a second time."""
     data = context.settings.data
-    if provider.name == "extractive" or not data.answer_cache:
+    # What another service holds may change at any time, and nobody tells us.
+    changes_unseen = bool(context.settings.retrieve.chunkenizer_url)
+    if provider.name == "extractive" or changes_unseen or not data.answer_cache:
         return None
     most_bytes = int(data.answer_cache_mb * 1_000_000)
     return FoundBefore(catalog, context.index, most=data.answer_cache, most_bytes=most_bytes)

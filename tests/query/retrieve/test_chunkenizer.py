@@ -22,7 +22,8 @@ from ..scripted import SilentProvider
 
 RESULT = {
     "score": 0.9, "document_id": "d1", "document_name": "lease.pdf", "chunk_index": 3,
-    "chunk_text": "The notice period is three months.", "token_count": 7, "metadata": {"page": 2},
+    "chunk_text": "The notice period is three months.", "token_count": 7,
+    "metadata": {"page": 2, "start": 40, "heading_path": ["Lease", "Notice"]},
 }  # fmt: skip
 REPLIES = {
     "right": json.dumps({"results": [{**RESULT, "score": 0.1, "chunk_index": 4}, RESULT]}),
@@ -77,6 +78,7 @@ async def test_the_services_hits_become_sources(
     assert len(answer.sources) == count
     chunk = answer.sources[0].hit.chunk
     assert (chunk.id, chunk.document_name, chunk.page) == ("d1:3", "lease.pdf", 2)
+    assert (chunk.start, chunk.end, chunk.heading_path) == (40, 74, ("Lease", "Notice"))
     assert not answer.degraded
     engine.close()
 
@@ -106,3 +108,25 @@ async def test_an_empty_reply_is_no_failure(
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="no web address"):
         ChunkenizerRetriever("file:///etc/passwd", 1.0)
+
+
+async def test_what_the_service_found_is_quoted_without_a_model(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    flags = {"retrieve.chunkenizer_url": f"{service}/right"}
+    async with Engine(settings_in(tmp_path, **flags), embedder=embedder) as engine:
+        answer = await engine.ask("How long is the notice period?")
+    assert answer.text.startswith("The notice period is three months. [Source 1]")
+    assert answer.citations[0].start == 40
+
+
+async def test_a_service_is_asked_again_for_the_same_question(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    """Its documents may have changed, and nothing would tell us."""
+    flags = {"retrieve.chunkenizer_url": f"{service}/right", "data.answer_cache": 100}
+    question = "How long is the notice period in all?"
+    async with Engine(settings_in(tmp_path, **flags), embedder=embedder) as engine:
+        for _ in range(2):
+            await engine.ask(question)
+    assert [asked["query"] for asked in Service.asked].count(question) == 2

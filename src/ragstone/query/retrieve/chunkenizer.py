@@ -1,7 +1,8 @@
 """An external retrieval service in the place of our own search: a question → its hits.
 
 `POST {url}/search` with `{"query", "top_k"}`. Unreachable, slow, empty or malformed answers give
-no hits, a warning in the log and a note in the trace; the chat goes on without context.
+no hits, a warning in the log and a note in the trace; the chat goes on without context. A page, an
+offset and headings are taken from a result's metadata, where another Ragstone puts them.
 """
 
 from __future__ import annotations
@@ -107,15 +108,18 @@ def read_results(reply: Any) -> list[ServiceHit]:
 def _hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
     ranked = sorted(found, key=lambda one: (-one.score, one.document_id, one.chunk_index))
     for rank, one in enumerate(ranked, start=1):
-        page = (one.metadata or {}).get("page")
+        said = one.metadata or {}
+        page, start, headings = said.get("page"), said.get("start"), said.get("heading_path")
+        start = start if isinstance(start, int) and start >= 0 else 0
         chunk = Chunk(
             document_id=one.document_id,
             index=one.chunk_index,
             text=one.chunk_text,
-            start=0,
-            end=len(one.chunk_text),
+            start=start,
+            end=start + len(one.chunk_text),
             document_name=one.document_name or one.document_id,
             page=page if isinstance(page, int) else None,
+            heading_path=tuple(map(str, headings)) if isinstance(headings, list) else (),
             key=-rank,  # no key of our own index, and different for each
         )
         yield Hit(chunk, one.score, "semantic")
