@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from typing import Any
 
 import httpx
 import pytest
 
 from .test_query import problem
+from .test_streaming import eventually
 
 BODIES = {
     "/v1/query": {"query": "Is it so?"},
@@ -263,3 +266,26 @@ def test_a_file_with_odd_front_matter_can_be_listed_and_found(client: httpx.Clie
     assert (listed["metadata"]["title"], listed["metadata"]["year"]) == ("ab", "nan")
     found = client.post("/search", json={"query": "teal porch", "collection": "odd"}).json()
     assert found["results"][0]["metadata"]["year"] == "nan"
+
+
+@pytest.mark.parametrize("path", ["/v1/documents", "/documents", "/chat/1/documents", "/v1/query"])
+def test_a_body_that_is_cut_off_is_no_failure_of_ours(
+    address: str, client: httpx.Client, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    kind = b"application/json" if path == "/v1/query" else b"multipart/form-data; boundary=B"
+    head = b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n" % path.encode()
+    body = b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\nThe'
+    before = _counted(client, path)
+    with socket.create_connection((httpx.URL(address).host, httpx.URL(address).port or 0)) as cut:
+        cut.sendall(head + b"Content-Type: " + kind + b"\r\n\r\n" + body)
+    assert eventually(lambda: _counted(client, path) > before)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def _counted(client: httpx.Client, path: str) -> float:
+    """Requests at a door that ended without a reply or with a refusal."""
+    door = path.replace("/chat/1/", "/chat/{chat_id}/")
+    lines = client.get("/metrics").text.splitlines()
+    found = [line for line in lines if line.startswith("ragstone_http_requests_total{")
+             and f'route="{door}"' in line and re.search(r'status="4\d\d"', line)]  # fmt: skip
+    return sum(float(line.rpartition(" ")[2]) for line in found)

@@ -86,7 +86,11 @@ def _service(context: PartContext) -> Retriever | None:
     options = context.settings.retrieve
     if not options.chunkenizer_url:
         return None
-    return ChunkenizerRetriever(options.chunkenizer_url, options.chunkenizer_timeout_s)
+    return ChunkenizerRetriever(
+        options.chunkenizer_url,
+        options.chunkenizer_timeout_s,
+        options.chunkenizer_api_key.get_secret_value(),
+    )
 
 
 def _refiners(context: PartContext, catalog: Catalog) -> list[Refiner]:

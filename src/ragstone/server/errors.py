@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from ragstone.errors import (
     DeadlineError,
@@ -77,6 +78,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ClientGoneError, _gone)
+    app.add_exception_handler(ClientDisconnect, _gone)  # in the middle of its body
     app.add_exception_handler(Exception, _unexpected)
 
 

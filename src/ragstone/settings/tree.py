@@ -186,6 +186,9 @@ class RetrieveSettings(Section):
         "Address of an external retrieval service that takes the search's place.",
         "CHUNKENIZER_API_URL",
     )
+    chunkenizer_api_key: SecretStr = _setting(
+        SecretStr(""), "Sent to that service as a bearer key.", "CHUNKENIZER_API_KEY"
+    )
     chunkenizer_timeout_s: float = _setting(10.0, "Longest wait for that service.", gt=0, le=600)
     rrf_k: int = _setting(60, "Rank constant of reciprocal rank fusion.", "RRF_K", ge=1, le=10_000)
 

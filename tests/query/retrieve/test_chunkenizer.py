@@ -39,11 +39,13 @@ REPLIES = {
 
 class Service(BaseHTTPRequestHandler):
     asked: ClassVar[list[dict[str, object]]] = []
+    keys: ClassVar[list[str | None]] = []
 
     def do_POST(self) -> None:
         manner = self.path.split("/")[1]
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.asked.append(json.loads(body))
+        self.keys.append(self.headers["Authorization"])
         if manner == "slow":
             time.sleep(1.5)
         self.send_response(500 if manner == "broken" else 200)
@@ -130,3 +132,14 @@ async def test_a_service_is_asked_again_for_the_same_question(
         for _ in range(2):
             await engine.ask(question)
     assert [asked["query"] for asked in Service.asked].count(question) == 2
+
+
+async def test_a_key_goes_along_where_one_is_set(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    flags = {"retrieve.chunkenizer_url": f"{service}/right"}
+    for more, sent in (({}, None), ({"retrieve.chunkenizer_api_key": "abc"}, "Bearer abc")):
+        settings = settings_in(tmp_path / str(sent), **flags, **more)
+        async with Engine(settings, embedder=embedder) as engine:
+            await engine.search("How long is the notice period?")
+        assert Service.keys[-1] == sent

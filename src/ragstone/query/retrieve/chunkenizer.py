@@ -13,7 +13,7 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -46,6 +46,7 @@ class ChunkenizerRetriever:
 
     url: str
     timeout_s: float
+    api_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -74,11 +75,14 @@ class ChunkenizerRetriever:
             span.count(chunks_retrieved=len(found))
             return tuple(_hits(found))
 
+    def _key(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
     def _asked(self, text: str, top_k: int) -> Any:
         request = urllib.request.Request(  # noqa: S310  the scheme was checked above
             f"{self.url.rstrip('/')}/search",
             data=json.dumps({"query": text, "top_k": top_k}).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **self._key()},
         )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:  # noqa: S310
