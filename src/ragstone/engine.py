@@ -34,6 +34,7 @@ from ragstone.query.options import QueryOptions, build_query, check_collection
 from ragstone.query.plain import plain_chat
 from ragstone.query.remember import Memory
 from ragstone.query.repeat import RepeatedAnswers
+from ragstone.query.waiting import asked
 from ragstone.settings import Settings, load_settings
 from ragstone.stages import Catalog, Chat, Embedder, Index, Moderator, Provider
 from ragstone.stores import journal
@@ -146,7 +147,7 @@ class Engine:
 
         With a `session_id` the conversation so far goes along, and this turn is added to it.
         """
-        query = self._query(question, options)
+        query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
@@ -172,7 +173,7 @@ class Engine:
         self, question: str, **options: Unpack[QueryOptions]
     ) -> AsyncGenerator[SideEvent, None]:
         """The events of both answers as they happen."""
-        query = self._query(question, options)
+        query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
         query = await self._with_history(query, options, trace)
@@ -249,7 +250,7 @@ class Engine:
         self, question: str, **options: Unpack[QueryOptions]
     ) -> tuple[Hits, Trace]:
         """`search` with the record of how its hits came about."""
-        query = self._query(question, options)
+        query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
         return await self._pipeline.search(query, trace), trace
@@ -259,7 +260,7 @@ class Engine:
     ) -> Explanation:
         """Why a chunk is, or is not, among the hits of a question."""
         _, trace = await self.search_traced(question, **options)
-        query = self._query(question, options)
+        query = await self._query(question, options)
         waterfall = trace.waterfall.as_dict()
         return await asyncio.to_thread(self._explainer().explain, query, waterfall, chunk_id)
 
@@ -343,9 +344,10 @@ class Engine:
         await self.close_connections()
         self.close()
 
-    def _query(self, question: str, options: QueryOptions) -> Query:
+    async def _query(self, question: str, options: QueryOptions) -> Query:
         query = build_query(question, options, self.settings)
-        refuse_other_embedder(self.catalog, query.collection, self.embedder.name)
+        name = self.embedder.name
+        await asked(self.catalog, refuse_other_embedder, self.catalog, query.collection, name)
         return query
 
 

@@ -124,7 +124,10 @@ class Embedder(Protocol):
 
 
 class Catalog(Protocol):
-    """The truth: documents, their chunks and vectors, and the journal. Every call is one commit."""
+    """The truth: documents, their chunks and vectors, and the journal. Every call is one commit.
+
+    One behind a network says `waits = True`, and is then asked off the event loop.
+    """
 
     def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
         """Store documents; each replaces, in the same step, what its source held before."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ragstone.packed import PackedObject
 from ragstone.query.check.evidence import Evidence
 from ragstone.query.kept import Kept, limits_of, settled_version
+from ragstone.query.waiting import asked
 from ragstone.stages import Catalog, Index
 from ragstone.trace import PastWaterfall, Trace
 from ragstone.types import Query
@@ -37,7 +38,9 @@ class FoundBefore:
         self, query: Query, trace: Trace, search: Callable[[Query, Trace], Awaitable[Evidence]]
     ) -> Evidence:
         """What was found for a query before, or what a `search` finds now."""
-        version = settled_version(self._catalog, self._index, query.collection)
+        version = await asked(
+            self._catalog, settled_version, self._catalog, self._index, query.collection
+        )
         if version is None or trace.degraded:
             return await search(query, trace)
         key = limits_of(replace(query, temperature=0.0, model="", history=()))

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ragstone.packed import PackedTrace
 from ragstone.query.kept import Kept, Key, limits_of, settled_version
+from ragstone.query.waiting import asked
 from ragstone.stages import Catalog, Index, Provider
 from ragstone.stores.journal import evidence_of
 from ragstone.trace import Trace
@@ -47,7 +48,7 @@ class RepeatedAnswers:
     ) -> Events:
         """The events of an answer: of one that is there, of one that is being made, or `anew`."""
         # What went wrong with this question alone, nobody else's answer shall say.
-        version = None if trace.degraded else self._version(query)
+        version = None if trace.degraded else await asked(self._catalog, self._version, query)
         if version is None:
             async with aclosing(anew(query, trace)) as events:
                 async for event in events:

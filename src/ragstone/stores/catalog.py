@@ -39,6 +39,11 @@ class SqlCatalog:
         """The SQLite catalog of a data directory."""
         return cls(Database.in_directory(directory))
 
+    @property
+    def waits(self) -> bool:
+        """Every look at a server is a journey."""
+        return not self.database.is_sqlite
+
     def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
         with self.database.writing() as connection:
             for new in batch:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from ragstone.query.waiting import asked
 from ragstone.stages import Index, Vectors
 from ragstone.trace import Span
 from ragstone.types import Hits, Query
@@ -44,10 +44,7 @@ def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
 
 
 async def _stored_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
-    keys = [hit.chunk.key for hit in hits]
-    if getattr(index, "waits", False):
-        return await asyncio.to_thread(index.vectors, query.collection, keys)
-    return index.vectors(query.collection, keys)
+    return await asked(index, index.vectors, query.collection, [hit.chunk.key for hit in hits])
 
 
 @dataclass(frozen=True, slots=True)

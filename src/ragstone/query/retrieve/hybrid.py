@@ -6,7 +6,6 @@ each is searched like the question itself and all lists are fused.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from ragstone.query.ladder import Ladder
 from ragstone.query.retrieve.boost import keyword_boost
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
 from ragstone.query.script import knows_script
+from ragstone.query.waiting import asked
 from ragstone.settings import RetrieveSettings
 from ragstone.stages import Catalog, Embedder, Found, Index, Vectors, Within
 from ragstone.stores.analyze import terms
@@ -53,14 +53,10 @@ class HybridRetriever:
     """Whether a later step may put the last candidate first, so that all must be read."""
 
     async def retrieve(self, query: Query, trace: Trace) -> Hits:
-        within = self.catalog.keys_within(query)
-        if getattr(self.embedder, "waits", False):  # a service, or a model that takes its time
-            lists = await asyncio.to_thread(self._embedded, query, trace)
-        else:
-            lists = self._embedded(query, trace)
-        if getattr(self.index, "waits", False):
-            return await asyncio.to_thread(self._searched, query, lists, within, trace)
-        return self._searched(query, lists, within, trace)
+        within = await asked(self.catalog, self.catalog.keys_within, query)
+        lists = await asked(self.embedder, self._embedded, query, trace)
+        slower = self.index if getattr(self.index, "waits", False) else self.catalog
+        return await asked(slower, self._searched, query, lists, within, trace)
 
     def _searched(
         self, query: Query, lists: list[_Lists], within: Within | None, trace: Trace

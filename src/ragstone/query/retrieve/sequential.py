@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.query.understand.rules import spoken_words
+from ragstone.query.waiting import asked
 from ragstone.stages import Catalog, Embedder, Retriever
 from ragstone.trace import Trace
 from ragstone.types import Chunk, Hit, Hits, Query
@@ -40,7 +41,8 @@ class SequentialRetriever:
             best = await self.search.retrieve(query, trace)
             document_ids = _meant(query, best)
         with trace.span("retrieve.sequential") as span:
-            chunks = self._chunks(replace(query, document_ids=document_ids))
+            limited = replace(query, document_ids=document_ids)
+            chunks = await asked(self.catalog, self._chunks, limited)
             chosen = self._within_budget(chunks)
             similarity = {hit.chunk.key: hit.scores for hit in best}
             span.count(

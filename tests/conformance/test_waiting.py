@@ -1,4 +1,4 @@
-"""A Qdrant server takes its time, and is rebuilt under load: nobody else has to wait for it."""
+"""A server takes its time, or is rebuilt under load: nobody else has to wait for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from ragstone.testing import HashEmbedder
 from ragstone.testing.conformance import EMBEDDER, new_document, unit_vectors
 
 from ..conftest import settings_in
+from .test_catalogs import empty_database
 from .test_indexes import qdrant
 
 QUESTION = "What colour is the gate?"
@@ -28,11 +31,10 @@ QUESTION = "What colour is the gate?"
 class SlowRoad:
     """A port that leads to another one; what goes there waits `delay_s` on the way."""
 
-    def __init__(self, target: str) -> None:
-        host, _, port = target.removeprefix("http://").partition(":")
-        self._target = (host, int(port))
+    def __init__(self, target: tuple[str, int] | str) -> None:
+        self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.delay_s = 0.0
         self._pool = ThreadPoolExecutor(40)
         self._open: list[socket.socket] = []
@@ -44,10 +46,17 @@ class SlowRoad:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            far = socket.create_connection(self._target)
+            far = self._connected()
             self._open += [near, far]
             self._pool.submit(self._carry, near, far, slowly=True)
             self._pool.submit(self._carry, far, near, slowly=False)
+
+    def _connected(self) -> socket.socket:
+        if not isinstance(self._target, str):
+            return socket.create_connection(self._target)
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._target)
+        return far
 
     def _carry(self, source: socket.socket, target: socket.socket, *, slowly: bool) -> None:
         try:
@@ -59,15 +68,17 @@ class SlowRoad:
             pass  # closed by either side, or by the end of the test
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
         for end in (self._listener, *self._open):
+            with suppress(OSError):  # the other side was faster
+                end.shutdown(socket.SHUT_RDWR)  # closing alone wakes nobody who waits
             end.close()
         self._pool.shutdown()
 
 
 @pytest.fixture
 def road(qdrant_url: str) -> Iterator[SlowRoad]:
-    road = SlowRoad(qdrant_url)
+    host, _, port = qdrant_url.removeprefix("http://").partition(":")
+    road = SlowRoad((host, int(port)))
     yield road
     road.close()
 
@@ -88,23 +99,48 @@ async def test_the_event_loop_goes_on_while_a_slow_qdrant_is_asked(
     pytest.importorskip("qdrant_client")
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
     (tmp_path / "wall.txt").write_text("The wall is white. The gate stands in it.")
-    index = IndexSettings(qdrant_url=road.url, qdrant_prefix=f"t{tmp_path.name[:30]}_")
+    index = IndexSettings(
+        qdrant_url=f"http://{road.address}", qdrant_prefix=f"t{tmp_path.name[:30]}_"
+    )
     settings = settings_in(tmp_path / "data", **{"check.max_iterations": 0})
     settings = settings.model_copy(update={"index": index.model_copy(update={"kind": "qdrant"})})
     async with Engine(settings, embedder=HashEmbedder()) as engine:
         await engine.ingest([tmp_path / "gate.txt", tmp_path / "wall.txt"])
-        await engine.ask(QUESTION)  # everything is loaded
-        road.delay_s, stop = 0.15, asyncio.Event()
-        silence = asyncio.create_task(longest_silence(stop))
-        begun = time.monotonic()
-        answer = await engine.ask(QUESTION, mmr_lambda=mmr_lambda)
-        took = time.monotonic() - begun
-        stop.set()
-        assert "green" in answer.text
-        assert answer.degraded == ()
-        assert took > 0.45  # two searches and the vectors
-        assert await silence < took / 3
-        road.delay_s = 0
+        await asked_slowly(engine, road, mmr_lambda=mmr_lambda)
+
+
+async def asked_slowly(
+    engine: Engine, road: SlowRoad, *, delay_s: float = 0.15, **options: Any
+) -> None:
+    await engine.ask(QUESTION)  # everything is loaded
+    road.delay_s, stop = delay_s, asyncio.Event()
+    silence = asyncio.create_task(longest_silence(stop))
+    begun = time.monotonic()
+    answer = await engine.ask(QUESTION, **options)
+    took = time.monotonic() - begun
+    stop.set()
+    road.delay_s = 0
+    assert "green" in answer.text
+    assert answer.degraded == ()
+    assert took > 0.45  # three times there and back at least
+    assert await silence < took / 3
+
+
+async def test_the_event_loop_goes_on_while_a_slow_postgres_is_asked(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    road = SlowRoad(empty_database(postgres_url).partition("unix_sock=")[2])
+    settings = settings_in(
+        tmp_path / "data",
+        **{"data.database_url": f"postgresql://postgres@{road.address}/postgres",
+           "data.answer_cache": 100, "check.max_iterations": 0},
+    )  # fmt: skip
+    with closing(road):
+        async with Engine(settings, embedder=HashEmbedder()) as engine:
+            await engine.ingest([tmp_path / "gate.txt"])
+            limits = {"page": {"exists": False}}
+            await asked_slowly(engine, road, delay_s=0.04, filters=limits, session_id="s")
 
 
 @pytest.fixture
