@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ async def _asking(port: int, path: str, questions: list[str], until: float, out:
         if status != 200:
             out["errors"].append(f"{status} {content[:200]!r}")
         elif path != "/" and b'"degraded":[]' not in content:
-            out["degraded"] += 1
+            out["degraded"] += json.loads(content)["degraded"]
         took.append(time.perf_counter() - begun)
     writer.close()
 
@@ -104,7 +105,7 @@ def client(kind: str, port: int, questions: list[list[str]], until: float, pipe:
     """One process of clients; `questions` are those of each connection."""
     out: dict[str, Any] = {
         "first_seconds": [], "seconds": [], "errors": [], "delays": [], "done": 0,
-        "degraded": 0,
+        "degraded": [],
     }  # fmt: skip
 
     async def run() -> None:
@@ -133,9 +134,9 @@ def drive(kind: str, port: int, questions: list[list[str]], until: float) -> dic
     for process, pipe in parts:
         outs.append(pipe.recv())
         process.join()
-    lists = ("first_seconds", "seconds", "errors", "delays")
+    lists = ("first_seconds", "seconds", "errors", "delays", "degraded")
     found: dict[str, Any] = {name: [one for out in outs for one in out[name]] for name in lists}
-    return found | {name: sum(out[name] for out in outs) for name in ("done", "degraded")}
+    return found | {"done": sum(out["done"] for out in outs)}
 
 
 def shared_out(questions: list[str], connections: int, each: int) -> list[list[str]]:
@@ -274,7 +275,7 @@ def figures(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
         "again_p95_s": share(again, 0.95),
         "errors": len(out["errors"]),
         "first_error": out["errors"][:1],
-        "degraded": out["degraded"],
+        "degraded": Counter(out["degraded"]),
     }
 
 
