@@ -180,8 +180,9 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
             else:
                 await asyncio.sleep(MODEL_SECONDS)
                 # Its question as a statement: an answer about something else would be refused.
-                asked = body["messages"][-1]["content"]
-                _send(writer, asked.removeprefix("Is it true that ").rstrip("?") + " [Source 1].")
+                asked = body["messages"][-1]["content"].removeprefix("Is it true that ")
+                said = " ".join(asked.replace("`", "").rstrip("?").split())
+                _send(writer, f"{said} [Source 1].")
             _send(writer, "", last=True)
             data = b"data: [DONE]\n\n"
             writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n")
