@@ -9,8 +9,9 @@ from ragstone.errors import InputError
 
 def clean_question(text: str, *, min_chars: int, max_chars: int) -> str:
     """Drop control characters, trim, and hold the length to its limits."""
-    printable = "".join(" " if char in "\t\n\r" else char for char in text if _is_text(char))
-    question = " ".join(printable.split())
+    if not text.isprintable():  # most questions are: one look for all of their characters
+        text = "".join(" " if char in "\t\n\r" else char for char in text if _is_text(char))
+    question = " ".join(text.split())
     if len(question) < min_chars:
         raise InputError(
             f"The question has {len(question)} characters; at least {min_chars} are needed.",
