@@ -53,7 +53,7 @@ class Generator:
             try:
                 async for piece in _written(draft, prompt, notation, span):
                     yield piece
-                self._refuse_nonsense(draft, prompt, notation)
+                await span.aside(self._refuse_nonsense, draft, prompt, notation)
             except Exception as error:  # whatever a provider raises, the next rung answers
                 # Without sources there is nothing to quote: no provider is able to answer.
                 if self.fallback is None or not prompt.sources:
