@@ -69,3 +69,19 @@ def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
     assert len(cost) == 33
     others = {"provider": "bounded", "model": "other", "direction": "input"}
     assert value("ragstone_tokens_total", **others) == 68
+
+
+def test_answers_from_memory_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    engine = Engine(
+        settings_in(tmp_path / "data", **{"data.answer_cache": 10}), embedder=HashEmbedder()
+    )
+    asyncio.run(engine.ingest([tmp_path / "gate.txt"]))
+    hits = value("ragstone_answer_cache_total", outcome="hit")
+    misses = value("ragstone_answer_cache_total", outcome="miss")
+    with watched_by(MetricsWatcher()):
+        for _ in range(3):
+            engine.ask_sync("What colour is the gate?")
+    engine.close()
+    assert value("ragstone_answer_cache_total", outcome="hit") == hits + 2
+    assert value("ragstone_answer_cache_total", outcome="miss") == misses + 1

@@ -68,6 +68,8 @@ class MetricsWatcher:
     def answered(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
         ANSWER_SECONDS.labels(answer.provider).observe(answer.trace["total_ms"] / 1000)
+        repeated = any(span["stage"] == "repeat" for span in answer.trace["spans"])
+        CACHE.labels("hit" if repeated else "miss").inc()
         for rung in answer.degraded:
             DEGRADED.labels(rung).inc()
         if not answer.sources:
