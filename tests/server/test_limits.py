@@ -195,6 +195,15 @@ def test_a_rate_that_is_none_is_a_settings_error(tmp_path: Path, flag: str) -> N
         Rates(settings_in(tmp_path, **{flag: "often"}))
 
 
+@pytest.mark.parametrize("address", ["rediss2://:s3cret@host:6379", "redis://:s3cret@host:abc"])
+def test_an_address_that_cannot_be_counted_at_is_refused_without_its_password(
+    tmp_path: Path, address: str
+) -> None:
+    with pytest.raises(SettingsError, match="cannot be counted there") as refused:
+        Rates(settings_in(tmp_path, **{"server.rate_storage": address}))
+    assert "s3cret" not in f"{refused.value} {refused.value.hint}"
+
+
 async def test_methods_that_a_client_invents_share_one_label(engine: Engine) -> None:
     transport = httpx.ASGITransport(create_app(engine))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -157,11 +157,11 @@ def _storage(url: str) -> Storage:
             options = {"implementation": "redispy", **_PATIENCE}
         address = f"async+{scheme}://{rest}"
         storage = storage_from_string(address, wrap_exceptions=True, **options)
-    except ConfigurationError as error:
+    except ConfigurationError:
         raise SettingsError(
-            f"The requests cannot be counted there: {error}.",
+            "The requests cannot be counted there: no such address, or no client for it.",
             hint="Use memory:// or redis://HOST:6379 with pip install 'ragstone[redis]'.",
-        ) from error
+        ) from None  # the library's own words hold the whole address, with its password
     assert isinstance(storage, Storage)
     return storage
 
