@@ -36,3 +36,12 @@ def test_words_seen_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         words([f"word{number}" for number in range(begin, begin + 5)])
     assert len(words._ids) <= 10
     assert np.array_equal(words(["wine"]), first)
+
+
+def test_a_word_that_is_known_stays_known_when_the_others_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ragstone.models.words._MOST_WORDS", 3)
+    words = WordVectors()
+    first = words(["wine", "beer", "tea"])
+    assert np.array_equal(words(["wine", "water"])[0], first[0])

@@ -44,15 +44,18 @@ class WordVectors:
         return _unit(np.add.reduceat(rows, starts))
 
     def _pieces(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        new = [word for word in dict.fromkeys(words) if word not in self._ids]
+        # Held on to: another thread may begin anew meanwhile.
+        ids = self._ids
+        new = [word for word in dict.fromkeys(words) if word not in ids]
+        if len(ids) + len(new) > _MOST_WORDS:
+            ids = self._ids = {}
+            new = list(dict.fromkeys(words))
         if new:
-            if len(self._ids) + len(new) > _MOST_WORDS:
-                self._ids.clear()
             encoded = self._embedder.tokenizer.encode_batch_fast(new, add_special_tokens=False)
-            self._ids.update(
+            ids.update(
                 (word, tuple(one.ids) or _UNKNOWN) for word, one in zip(new, encoded, strict=True)
             )
-        return [self._ids[word] for word in words]
+        return [ids[word] for word in words]
 
 
 def _unit(rows: Vectors) -> Vectors:
