@@ -81,3 +81,13 @@ def test_threads_do_not_disturb_each_other() -> None:
 def test_one_memory_is_enough() -> None:
     memory = remembered(HashEmbedder())
     assert remembered(memory) is memory
+
+
+def test_long_vectors_are_bounded_by_their_bytes(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    inner = HashEmbedder()
+    monkeypatch.setattr(remember, "_MOST_VECTOR_BYTES", 10 * 4 * inner.dimension)
+    memory = RememberedVectors(inner, most=1000)
+    memory.embed([f"text {number}" for number in range(50)])
+    assert memory._rows is not None
+    assert memory._rows.nbytes <= 10 * 4 * inner.dimension
+    assert memory.knows("text 49")

@@ -17,6 +17,8 @@ from ragstone.stages import Embedder, Vectors
 
 _MOST_TEXT_BYTES = 32_000_000
 _MOST_START_BYTES = 32_000_000
+# 40,000 vectors of the shipped embedder; fewer of one whose vectors are longer.
+_MOST_VECTOR_BYTES = 40_000 * 384 * 4
 
 
 class RememberedVectors:
@@ -97,8 +99,9 @@ class RememberedVectors:
         if text in self._places:  # another thread was faster
             return
         if self._rows is None:
-            self._rows = np.empty((self._most, self.dimension), dtype=np.float32)
-            self._free = list(range(self._most))[::-1]
+            most = max(1, min(self._most, _MOST_VECTOR_BYTES // (4 * self.dimension)))
+            self._rows = np.empty((most, self.dimension), dtype=np.float32)
+            self._free = list(range(most))[::-1]
         size = sys.getsizeof(text)
         while self._places and (not self._free or self._text_bytes + size > _MOST_TEXT_BYTES):
             oldest, place = self._places.popitem(last=False)
