@@ -105,7 +105,9 @@ def choose(
 def in_front(scores: NDArray[np.float64]) -> NDArray[np.intp]:
     """The places of the sentences whose meaning is worth a look, best first."""
     order = np.argsort(-scores, kind="stable")[:SENTENCES_EMBEDDED]
-    return order[shares(scores)[order] >= SHARE_EMBEDDED]
+    # The best one always: among hundreds of like lines the share of each is next to nothing.
+    worth = int((shares(scores)[order] >= SHARE_EMBEDDED).sum())
+    return order[: max(1, worth)]
 
 
 def in_reading_order(picked: Sequence[Candidate]) -> list[Candidate]:
