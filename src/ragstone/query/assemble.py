@@ -63,7 +63,8 @@ def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: La
         understander=_understander(context, reading, provider, ladder),
         retriever=_service(context) or hybrid,
         sequential=SequentialRetriever(
-            catalog, context.embedder, hybrid, ground.max_context_tokens
+            # The document that a question names may be that of the last candidate.
+            catalog, context.embedder, replace(hybrid, reads_all=True), ground.max_context_tokens
         ),
         refiners=_refiners(replace(context, provider=provider), catalog),
         context=ContextBuilder(reading, ground, catalog),
