@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
@@ -26,24 +27,28 @@ class Kept(Generic[T]):
         self._most_bytes = most_bytes
         self._values: OrderedDict[Key, tuple[int, T, int]] = OrderedDict()
         self.held_bytes = 0
+        # Callers without an event loop ask from threads of their own.
+        self._lock = threading.Lock()
 
     def find(self, key: Key, version: int) -> T | None:
-        held = self._values.get(key)
-        if held is None or held[0] != version:
-            return None
-        self._values.move_to_end(key)
-        return held[1]
+        with self._lock:
+            held = self._values.get(key)
+            if held is None or held[0] != version:
+                return None
+            self._values.move_to_end(key)
+            return held[1]
 
     def keep(self, key: Key, version: int, value: T) -> None:
         size = size_of((key, value))
         if size > self._most_bytes:
             return
-        before = self._values.pop(key, None)
-        self._values[key] = (version, value, size)
-        self.held_bytes += size - (before[2] if before else 0)
-        while len(self._values) > self._most or self.held_bytes > self._most_bytes:
-            _, (_, _, gone) = self._values.popitem(last=False)
-            self.held_bytes -= gone
+        with self._lock:
+            before = self._values.pop(key, None)
+            self._values[key] = (version, value, size)
+            self.held_bytes += size - (before[2] if before else 0)
+            while len(self._values) > self._most or self.held_bytes > self._most_bytes:
+                _, (_, _, gone) = self._values.popitem(last=False)
+                self.held_bytes -= gone
 
 
 def settled_version(catalog: Catalog, index: Index, collection: str) -> int | None:
