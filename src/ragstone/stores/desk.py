@@ -10,6 +10,7 @@ import asyncio
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
+from ragstone.errors import InputError
 from ragstone.stages import Catalog
 from ragstone.stores import journal
 from ragstone.stores.journal import Entry
@@ -44,20 +45,29 @@ class JournalDesk:
         try:
             while batch := self._waiting[loop]:
                 self._waiting[loop] = []
-                failure: Exception | None = None
-                try:
-                    await asyncio.to_thread(self._commit, [entry for entry, _ in batch])
-                except Exception as error:  # noqa: BLE001  each caller is told of it
-                    failure = error
-                for _, done in batch:
-                    if done.done():
-                        continue
-                    if failure is None:
-                        done.set_result(None)
-                    else:
-                        done.set_exception(failure)
+                await self._written(batch)
         finally:
             del self._waiting[loop]
+
+    async def _written(self, batch: _Waiting) -> None:
+        failure: Exception | None = None
+        try:
+            await asyncio.to_thread(self._commit, [entry for entry, _ in batch])
+        except InputError as error:
+            if len(batch) > 1:  # one of them cannot be stored: only its own caller is told
+                for one in batch:
+                    await self._written([one])
+                return
+            failure = error
+        except Exception as error:  # noqa: BLE001  each caller is told of it
+            failure = error
+        for _, done in batch:
+            if done.done():
+                continue
+            if failure is None:
+                done.set_result(None)
+            else:
+                done.set_exception(failure)
 
     def _commit(self, entries: list[Entry]) -> None:
         self.commits += 1

@@ -1,0 +1,31 @@
+"""Lines that are written together: what is wrong with one is not told to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ragstone.errors import InputError
+from ragstone.stores import journal
+from ragstone.stores.catalog import SqlCatalog
+from ragstone.stores.desk import JournalDesk
+from ragstone.types import Answer
+
+
+def entry(number: int, text: str) -> journal.Entry:
+    trace = {"started_at": 0.0, "spans": []}
+    answer = Answer(str(number), "Is it so?", "default", text, "answered", trace=trace)
+    return journal.entry(answer, query_log="full")
+
+
+async def test_one_that_cannot_be_stored_costs_only_whoever_asked_for_it(tmp_path: Path) -> None:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    desk = JournalDesk(catalog)
+    texts = ["Yes.", "No\0.", "Perhaps.", "Never."]
+    written = await asyncio.gather(
+        *(desk.write(entry(number, text)) for number, text in enumerate(texts)),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in written] == [type(None), InputError, type(None), type(None)]
+    assert {one["answer"] for one in catalog.queries()} == {"Yes.", "Perhaps.", "Never."}
+    catalog.close()
