@@ -106,13 +106,51 @@ async def test_when_all_have_left_the_work_stops_and_the_next_begins_anew(
     assert provider.asked == 2
 
 
+async def test_work_that_is_slow_to_stop_does_not_hide_what_began_after_it(engine: Engine) -> None:
+    asked, stop, go = 0, asyncio.Event(), asyncio.Event()
+
+    async def anew(query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
+        nonlocal asked
+        asked += 1
+        try:
+            yield SourcesFound(())
+            await go.wait()
+            raise StoreError("The disk is full.")
+        finally:
+            await stop.wait()
+
+    async def hearing(number: int) -> None:
+        query = Query(str(number), QUESTION, temperature=0.0)
+        async with aclosing(engine._repeated.events(query, Trace("r"), anew)) as events:
+            async for _ in events:
+                pass
+
+    first = asyncio.create_task(hearing(1))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(hearing(2))
+    await asyncio.sleep(0.01)
+    stop.set()
+    await asyncio.wait({first})
+    third = asyncio.create_task(hearing(3))
+    await asyncio.sleep(0.01)
+    go.set()
+    await asyncio.wait({second, third})
+    assert isinstance(third.exception(), StoreError)
+    assert asked == 2
+    assert second.exception() is third.exception()
+
+
 async def test_a_degraded_answer_is_for_all_who_wait_and_for_nobody_after_them(
     engine: Engine, provider: SlowProvider
 ) -> None:
     tasks = await asking(engine, provider, 5)
     provider.fails = True
     provider.go.set()
-    assert all(answer.degraded for answer in await asyncio.gather(*tasks))
+    for answer in await asyncio.gather(*tasks):
+        assert answer.degraded
+        assert answer.trace["degraded"] == list(answer.degraded)
     assert provider.asked == 1
     provider.fails = False
     again = await engine.ask(QUESTION)

@@ -15,7 +15,7 @@ from ragstone.query.kept import size_of
 from ragstone.stages import Vectors
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import new_document
-from ragstone.types import Answer
+from ragstone.types import Answer, Token
 
 from ..conftest import settings_in
 
@@ -166,3 +166,12 @@ def test_the_size_of_a_value_counts_each_object_once() -> None:
     once, twice = size_of((text,)), size_of((text, text))
     assert once >= 10_000
     assert twice - once < 100
+
+
+async def test_the_words_of_a_repeated_answer_were_checked_before_they_go_out(
+    filled: Engine,
+) -> None:
+    await filled.ask(QUESTION)
+    again = [event async for event in filled.stream(QUESTION)]
+    assert [event.verified for event in again if isinstance(event, Token)] == [True]
+    filled.close()

@@ -67,11 +67,12 @@ class RepeatedAnswers:
                 async for event in events:
                     yield event
             return
-        work = running[version, *key] = _Work(
+        begun = running[version, *key] = _Work(
             self._keeping(key, version, anew(query, trace)),
-            lambda: running.pop((version, *key), None),
+            # What is slow to stop may find another piece of work in its place.
+            lambda: running.get((version, *key)) is begun and running.pop((version, *key)),
         )
-        async with aclosing(work.follow()) as events:
+        async with aclosing(begun.follow()) as events:
             async for event in events:
                 yield event
 
@@ -179,12 +180,13 @@ def replay(query: Query, answer: Answer, trace: Trace) -> Iterator[Event]:
         # Not by whom, nor under which id: that may have been somebody else.
         span.note("The same was asked before, and the collection has not changed since.")
     yield SourcesFound(answer.sources)
-    yield Token(answer.text)
+    yield Token(answer.text, verified=True)
     yield _under_own_id(query, answer, trace)
 
 
 def _under_own_id(query: Query, answer: Answer, trace: Trace) -> Finished:
     # The way of the chunks is that of the first time: nothing has changed since.
     assert isinstance(answer.trace, PackedTrace)
-    record = PackedTrace(trace.as_dict(), answer.trace.evidence)
+    own = {**trace.as_dict(), "degraded": list(answer.degraded)}
+    record = PackedTrace(own, answer.trace.evidence)
     return Finished(replace(answer, query_id=query.id, trace=record))
