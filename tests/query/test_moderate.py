@@ -232,3 +232,21 @@ class TestTheGuidesExample(ModeratorConformance):
 
         built: Moderator = find("moderator", "no_cards")(None)
         return built
+
+
+class Thinking:
+    """Takes its time, and has nothing against anything."""
+
+    name = "thinking"
+
+    async def objection(self, kind: Moderated, text: str) -> str | None:
+        await asyncio.sleep(0.02)
+        return None
+
+
+async def test_the_time_of_judging_an_answer_is_part_of_its_whole_time(tmp_path: Path) -> None:
+    async with await engine_with(tmp_path, Thinking()) as engine:
+        record = (await engine.ask(QUESTION)).trace
+    last = record["spans"][-1]
+    assert last["stage"] == "moderate.answer"
+    assert record["total_ms"] >= last["started_ms"] + last["duration_ms"] - 0.01

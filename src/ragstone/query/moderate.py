@@ -108,5 +108,8 @@ def _with_last_span(answer: Answer, trace: Trace) -> Answer:
     span = trace.spans[-1]
     degraded = tuple(dict.fromkeys((*answer.degraded, *trace.degraded)))
     spans = [*answer.trace.get("spans", ()), span.as_dict()]
-    record = {**answer.trace, "spans": spans, "degraded": list(degraded)}
+    record = {
+        **answer.trace, "spans": spans, "degraded": list(degraded),
+        "total_ms": round(trace.elapsed_ms(), 3),
+    }  # fmt: skip
     return replace(answer, degraded=degraded, notes=(*answer.notes, *span.notes), trace=record)
