@@ -64,7 +64,10 @@ def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: La
         retriever=_service(context) or hybrid,
         sequential=SequentialRetriever(
             # The document that a question names may be that of the last candidate.
-            catalog, context.embedder, replace(hybrid, reads_all=True), ground.max_context_tokens
+            catalog,
+            context.embedder,
+            replace(hybrid, reads_all=True),
+            ground.max_context_tokens,
         ),
         refiners=_refiners(replace(context, provider=provider), catalog),
         context=ContextBuilder(reading, ground, catalog),

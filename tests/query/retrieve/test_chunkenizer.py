@@ -29,6 +29,12 @@ REPLIES = {
     "right": json.dumps({"results": [{**RESULT, "score": 0.1, "chunk_index": 4}, RESULT]}),
     "bare": json.dumps([RESULT]),
     "partly": json.dumps({"results": [{"score": "high"}, RESULT]}),
+    "odd": json.dumps(
+        [
+            {**RESULT, "chunk_text": "The notice \ud800period\0 is three months."},
+            {**RESULT, "chunk_index": 9, "score": float("nan")},
+        ]
+    ),
     "empty": json.dumps({"results": []}),
     "wrong": json.dumps({"results": [{"text": "no score"}]}),
     "shapeless": json.dumps({"hits": 3}),
@@ -95,6 +101,17 @@ async def test_a_service_that_fails_leaves_an_answer_without_context(
     assert answer.sources == ()
     assert answer.degraded == ("without_context",)
     assert any("Chunkenizer" in note for note in answer.notes)
+    engine.close()
+
+
+async def test_characters_and_scores_that_cannot_be_sent_on_are_left_out(
+    service: str, tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    flags = {"retrieve.chunkenizer_url": f"{service}/odd"}
+    engine = Engine(settings_in(tmp_path, **flags), embedder=embedder)
+    answer = await engine.ask("How long is the notice period?")
+    assert [source.text for source in answer.sources] == ["The notice period is three months."]
+    assert engine.history.query(answer.query_id)["status"] == answer.status
     engine.close()
 
 

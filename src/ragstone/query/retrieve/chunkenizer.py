@@ -14,10 +14,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
+from ragstone.characters import storable
 from ragstone.errors import SettingsError
 from ragstone.trace import Trace
 from ragstone.types import Chunk, Hit, Hits, Query
@@ -27,15 +28,18 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 20_000_000
 
 
+_Text: TypeAlias = Annotated[str, AfterValidator(storable)]
+
+
 class ServiceHit(BaseModel):
     """One result; what a service adds beyond this is left alone."""
 
     model_config = ConfigDict(extra="ignore")
 
-    score: float
-    document_id: str
-    chunk_text: str
-    document_name: str = ""
+    score: FiniteFloat
+    document_id: _Text
+    chunk_text: _Text
+    document_name: _Text = ""
     chunk_index: int = 0
     metadata: dict[str, Any] | None = None
 
