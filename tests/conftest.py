@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from ragstone.engine import Engine
@@ -16,6 +17,10 @@ from ragstone.settings import Settings, load_settings
 
 # A run in the background ignores Ctrl-C and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Time on the wall says nothing on a machine that has other work.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
