@@ -90,7 +90,8 @@ def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path
         assert httpx.get(f"{address}/v1/documents").status_code == 401
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         sent = {"name": "gate.txt", "text": "The zebra gate is painted green."}
-        assert httpx.post(f"{address}/v1/documents", json=sent, headers=headers).is_success
+        reply = httpx.post(f"{address}/v1/documents", json=sent, headers=headers, timeout=60)
+        assert reply.is_success
         for number in range(8):  # a new connection each: both workers are met
             # A question that was asked before would be answered without a search.
             asked = {"query": "What colour is the zebra gate?", "top_k": number + 1}
