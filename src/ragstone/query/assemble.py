@@ -58,15 +58,17 @@ def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: La
     hybrid = HybridRetriever(
         catalog, context.index, recent, settings.retrieve, ladder, reads_all=_reorders(settings)
     )
+    thorough = replace(hybrid, reads_all=True)
+    service = _service(context)
     ground = settings.ground
     return Pipeline(
         understander=_understander(context, reading, provider, ladder),
-        retriever=_service(context) or hybrid,
+        retriever=service or hybrid,
         sequential=SequentialRetriever(
             # The document that a question names may be that of the last candidate.
             catalog,
             context.embedder,
-            replace(hybrid, reads_all=True),
+            thorough,
             ground.max_context_tokens,
         ),
         refiners=_refiners(replace(context, provider=provider), catalog),
@@ -78,6 +80,7 @@ def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: La
         ladder=ladder,
         conflict_notice=settings.check.conflict_notice,
         hold_unverified=settings.check.hold_unverified,
+        reads_all=None if service else thorough,
     )
 
 

@@ -22,7 +22,7 @@ from ragstone.query.ground.prompt import build_prompt
 from ragstone.query.ladder import Ladder, Rung
 from ragstone.query.understand.understander import Understander, Understood
 from ragstone.stages import Refiner, Retriever
-from ragstone.trace import Trace
+from ragstone.trace import Trace, Waterfall
 from ragstone.types import Answer, Event, Finished, Hits, Query, SourcesFound, Token
 
 
@@ -41,6 +41,8 @@ class Pipeline:
     ladder: Ladder
     conflict_notice: bool = True
     hold_unverified: bool = False
+    reads_all: Retriever | None = None
+    """The same search with every candidate read, where `retriever` reads only the first."""
 
     async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
         understood = await self.understander.understand(query, trace)
@@ -56,7 +58,11 @@ class Pipeline:
         """The evidence alone: retrieve, then refine. A summary reads its document in order."""
         if query.route == "summarize":
             return await self.sequential.retrieve(query, trace)
-        return await self.refined(query, await self.retriever.retrieve(query, trace), trace)
+        hits = await self.refined(query, await self.retriever.retrieve(query, trace), trace)
+        if self.reads_all is not None and len(hits) < query.top_k and _copies_crowd(trace):
+            trace.waterfall = Waterfall()
+            hits = await self.refined(query, await self.reads_all.retrieve(query, trace), trace)
+        return hits
 
     async def refined(self, query: Query, hits: Hits, trace: Trace) -> Hits:
         """The candidates through every refiner, down to what the prompt may hold."""
@@ -149,6 +155,15 @@ class Pipeline:
                 notice = conflict.notice(notation)
                 draft.text += notice
                 yield Token(notice, verified=True)
+
+
+def _copies_crowd(trace: Trace) -> bool:
+    """Whether copies of one text took the places of what was found and not read."""
+    said = {span.stage: span.counts for span in trace.spans}
+    fused, unique = said.get("fuse", {}), said.get("refine.deduplicate", {})
+    found = min(fused.get("chunks_in", 0), fused.get("initial_k", 0))
+    dropped = unique.get("chunks_in", 0) > unique.get("chunks_out", 0)
+    return bool(dropped and fused.get("chunks_out", 0) < found)
 
 
 def reply_events(understood: Understood, reply: str, trace: Trace) -> Iterator[Event]:
