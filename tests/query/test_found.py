@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.query.ground.choose import SentenceChooser
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import Answer
 
@@ -62,3 +63,18 @@ async def test_a_changed_collection_is_searched_anew(engine: Engine, tmp_path: P
     answer = await engine.ask(QUESTION)
     assert "repeat.evidence" not in stages(answer)
     assert "blue" in answer.sources[0].text
+
+
+async def test_evidence_that_could_not_be_graded_is_not_kept(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ConnectionError("no embedder")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SentenceChooser, "choose", broken)
+        first = await engine.ask(QUESTION, temperature=0.0)
+    assert first.degraded == ("without_grade",)
+    second = await engine.ask(QUESTION, temperature=0.0)
+    assert not {"repeat", "repeat.evidence"} & stages(second)
+    assert (second.degraded, second.confidence > first.confidence) == ((), True)

@@ -22,6 +22,7 @@ Rung: TypeAlias = Literal[
     "semantic_with_keyword_boost",
     "keyword_only",
     "without_context",
+    "without_grade",
     "extractive_answer",
     "without_moderation",
 ]
@@ -64,5 +65,6 @@ _WORDS: dict[Rung, str] = {
     "keyword_only": "Semantic search failed; only keywords were searched",
     "extractive_answer": "The provider failed; the answer is quoted from the sources",
     "without_moderation": "The moderator failed; this was not judged",
+    "without_grade": "The evidence could not be graded",
     "without_context": "No search worked; the answer was written without documents",
 }

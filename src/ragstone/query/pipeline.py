@@ -98,7 +98,7 @@ class Pipeline:
                 choice = await span.aside(self.chooser.choose, query.text, sources)
                 probability = choice.probability
             except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
-                span.note(f"The evidence could not be graded ({type(error).__name__}).")
+                self.ladder.step_down("without_grade", trace, span, error)
             evidence = Evidence(query, sources, probability)
             span.count(grade=evidence.grade, probability=round(probability, 4))
         return evidence

@@ -56,6 +56,7 @@ const DEGRADED = {
   without_rerank: "The reranker is not available, so the order of the search was kept.",
   semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
   keyword_only: "Search by meaning failed; only keywords were searched.",
+  without_grade: "What was found could not be judged, so the answer is less sure than it may be.",
   without_moderation: "The moderator did not answer, so this was not judged.",
   extractive_answer: "The language model did not answer, so sentences of the sources are quoted.",
   without_context: "No search worked; this was written without your documents.",
