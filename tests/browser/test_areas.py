@@ -62,7 +62,8 @@ def test_a_repeated_answer_shows_how_it_was_made_the_first_time(page: Page) -> N
     ask(page, DOME)
     page.get_by_role("link", name="Why this answer?").click()
     expect(page.get_by_text("the answer was given again")).to_be_visible()
-    expect(page.locator(".timeline li").filter(has_text="Search by meaning").first).to_be_visible()
+    expect(page.locator(".timeline li").filter(has_text="known from before").first).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Search by meaning")).to_be_visible()
 
 
 def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
