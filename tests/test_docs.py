@@ -20,7 +20,7 @@ import typer
 
 from ragstone.cli.main import app
 
-from .cli.run import environment
+from .cli.run import unmeasured
 from .conftest import SAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def served(desk: Path) -> Iterator[str]:
     """The address of a server over a folder of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=desk, text=True,
-        stderr=subprocess.PIPE, env=environment(RAGSTONE_DATA=str(desk / "served")),
+        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(desk / "served")),
     )  # fmt: skip
     assert process.stderr is not None
     first = process.stderr.readline()
@@ -75,10 +75,10 @@ def served(desk: Path) -> Iterator[str]:
 
 
 def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{desk / '.venv' / 'bin'}:{environment()['PATH']}"
+    path = f"{desk / '.venv' / 'bin'}:{unmeasured()['PATH']}"
     return subprocess.run(
         command, cwd=desk, capture_output=True, text=True, timeout=100, check=False,
-        env=environment(PATH=path, RAGSTONE_DATA=str(desk / "data")),
+        env=unmeasured(PATH=path, RAGSTONE_DATA=str(desk / "data")),
     )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 def test_the_generated_references_are_current() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "build_reference.py", "--check"],
-        capture_output=True, text=True, check=False, env=environment(),
+        capture_output=True, text=True, check=False, env=unmeasured(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

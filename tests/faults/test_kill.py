@@ -14,6 +14,8 @@ from ragstone.stores.catalog import SqlCatalog
 from ragstone.stores.embedded import EmbeddedIndex
 from ragstone.testing.conformance import DIMENSION
 
+from ..cli.run import unmeasured
+
 KILLS = 20
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -21,8 +23,9 @@ WRITER = Path(__file__).with_name("writer.py")
 def killed_writer(directory: Path, seed: int) -> list[str]:
     """The promises of a writer that is killed up to half a second after its start."""
     writer = subprocess.Popen(
-        [sys.executable, str(WRITER), str(directory), str(seed)], stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, str(WRITER), str(directory), str(seed)], stdout=subprocess.PIPE, text=True,
+        env=unmeasured(),
+    )  # fmt: skip
     assert writer.stdout is not None
     assert writer.stdout.readline() == "started\n"
     time.sleep(random.Random(seed).uniform(0.0, 0.5))
