@@ -1,4 +1,4 @@
-"""Vectors that were asked for before: questions, words and sentences come back often.
+"""Vectors that were asked for before: questions and sentences come back often.
 
 Everything here is bounded in bytes: a server that runs for weeks must not grow with what it reads.
 """

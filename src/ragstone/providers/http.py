@@ -92,10 +92,9 @@ class Endpoint:
         pools = self._pools.setdefault(asyncio.get_running_loop(), [])
         pool = next((one for one in pools if one.calls < _CALLS_PER_POOL), None)
         if pool is None:
-            # The policy in calls.py times everything; a second clock here would only disagree.
             pool = _Pool(
                 httpx.AsyncClient(
-                    base_url=self.base_url, headers=self.headers, timeout=None,  # noqa: S113
+                    base_url=self.base_url, headers=self.headers, timeout=None,  # noqa: S113  calls.py times everything
                     limits=httpx.Limits(max_connections=None),
                 )
             )  # fmt: skip

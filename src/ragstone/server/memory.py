@@ -45,5 +45,6 @@ async def give_back_memory() -> None:
 def _glibc(name: str) -> ctypes._NamedFuncPointer | None:
     """A function of the C library; None where that is another one."""
     with suppress(AttributeError, OSError):
-        return getattr(ctypes.CDLL(None), name)  # type: ignore[no-any-return]
+        found: ctypes._NamedFuncPointer = getattr(ctypes.CDLL(None), name)
+        return found
     return None

@@ -4,6 +4,7 @@ and what came back once (`examples.json`, see scripts/openapi_examples.py)."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -13,6 +14,22 @@ from ragstone.server.schemas import Problem
 
 _REFERENCE = {"$ref": "#/components/schemas/Problem"}
 _CONTENT = {"application/problem+json": {"schema": _REFERENCE}}
+
+
+BINARY = {"type": "string", "format": "binary"}
+JSON_OBJECT = {"type": "string", "description": "A JSON object."}
+
+
+def form(
+    fields: Mapping[str, Any], *, required: Sequence[str] = (), example: Mapping[str, Any],
+    or_else: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """A body that is a form with files; `or_else` are other kinds that the door takes."""
+    schema: dict[str, Any] = {"type": "object", "properties": fields}
+    if required:
+        schema["required"] = list(required)
+    content = {"multipart/form-data": {"schema": schema, "example": example}, **(or_else or {})}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def install(app: FastAPI) -> None:

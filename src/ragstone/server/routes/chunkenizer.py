@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError
 from ragstone.server.auth import CallerDep
+from ragstone.server.openapi import BINARY, JSON_OBJECT, form
 from ragstone.server.receive import receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import Problem
@@ -25,26 +26,16 @@ router = APIRouter(tags=["chunkenizer"])
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "The request cannot be used."},
 }
-_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary"},
-                        "metadata_json": {"type": "string", "description": "A JSON object."},
-                        "force_reindex": {"type": "boolean"},
-                        "collection": {"type": "string"},
-                    },
-                },
-                "example": {"file": "(the file)", "metadata_json": '{"year": 2026}'},
-            }
-        },
-    }
-}
+_FORM = form(
+    {
+        "file": BINARY,
+        "metadata_json": JSON_OBJECT,
+        "force_reindex": {"type": "boolean"},
+        "collection": {"type": "string"},
+    },
+    required=["file"],
+    example={"file": "(the file)", "metadata_json": '{"year": 2026}'},
+)
 
 
 class SearchRequest(BaseModel):

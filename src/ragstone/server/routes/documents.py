@@ -14,6 +14,7 @@ from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.background import Background
+from ragstone.server.openapi import BINARY, JSON_OBJECT, form
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
@@ -35,59 +36,30 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "Nothing has that id."},
     422: {"model": Problem, "description": "The request cannot be used."},
 }
-_BODIES: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {
-                        "files": {
-                            "type": "array",
-                            "items": {"type": "string", "format": "binary"},
-                        },
-                        "collection": {"type": "string"},
-                        "tags": {"type": "string", "description": "Separated by commas."},
-                        "metadata": {"type": "string", "description": "A JSON object."},
-                        "password": {"type": "string"},
-                    },
-                },
-                "example": {"files": ["(the files)"], "collection": "house", "tags": "home,2026"},
-            },
-            "application/json": {
-                "example": {
-                    "name": "notes.md",
-                    "text": "# Notes\n\nThe gate code is 8812.",
-                    "collection": "default",
-                    "tags": ["home"],
-                    "metadata": {"year": 2026},
-                }
-            },
-            "text/plain": {"example": "The gate code is 8812."},
-        },
-    }
-}
-_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["files"],
-                    "properties": {
-                        "files": {
-                            "type": "array",
-                            "items": {"type": "string", "format": "binary"},
-                        }
-                    },
-                },
-                "example": {"files": ["(the files)"]},
+_FILES = {"type": "array", "items": BINARY}
+_BODIES = form(
+    {
+        "files": _FILES,
+        "collection": {"type": "string"},
+        "tags": {"type": "string", "description": "Separated by commas."},
+        "metadata": JSON_OBJECT,
+        "password": {"type": "string"},
+    },
+    example={"files": ["(the files)"], "collection": "house", "tags": "home,2026"},
+    or_else={
+        "application/json": {
+            "example": {
+                "name": "notes.md",
+                "text": "# Notes\n\nThe gate code is 8812.",
+                "collection": "default",
+                "tags": ["home"],
+                "metadata": {"year": 2026},
             }
         },
-    }
-}
+        "text/plain": {"example": "The gate code is 8812."},
+    },
+)
+_FORM = form({"files": _FILES}, required=["files"], example={"files": ["(the files)"]})
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {
