@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from ragstone import plugins
 from ragstone.errors import SettingsError
+
+ROOT = Path(__file__).parents[1]
+EXTRA = re.compile(r"ragstone\[([^\]]*)\]")
 
 
 @pytest.fixture
@@ -48,10 +53,56 @@ def test_a_strangers_part_replaces_a_built_in_of_the_same_name(stranger: Path) -
     assert plugins.find("reranker", "noop")(None) == "built"
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(stranger: Path) -> None:
+def test_a_package_that_a_plug_in_lacks_is_named_with_the_plug_in(stranger: Path) -> None:
     with pytest.raises(SettingsError, match="a_package_that_is_not_there") as refused:
         plugins.find("provider", "broken")
-    assert "pip install 'ragstone[broken]'" in refused.value.hint
+    assert "'stranger'" in refused.value.hint
+    assert "pip install 'a_package_that_is_not_there'" in refused.value.hint
+    assert "ragstone[" not in refused.value.hint
+
+
+OURS = [
+    (slot, name)
+    for slot in plugins.GROUPS
+    for name, point in plugins.available(slot).items()
+    if point.dist and point.dist.name == "ragstone"
+]
+
+
+@pytest.mark.parametrize(("slot", "name"), OURS)
+def test_the_hint_for_a_part_of_ours_names_an_extra_only_if_it_exists(
+    slot: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: EntryPoint) -> None:
+        raise ModuleNotFoundError("No module named 'lost'", name="lost")
+
+    monkeypatch.setattr(EntryPoint, "load", fail)
+    with pytest.raises(SettingsError, match="'lost'") as refused:
+        plugins.find(slot, name)
+    named = EXTRA.findall(refused.value.hint)
+    assert named == ([name] if name in plugins.extras() else [])
+    assert named or "--force-reinstall ragstone" in refused.value.hint
+
+
+def test_every_extra_that_a_message_or_a_page_names_exists() -> None:
+    files = [*(ROOT / "src").rglob("*.py")]
+    files += [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (extra.strip(), path.name)
+        for path in files
+        for listed in EXTRA.findall(path.read_text("utf-8"))
+        for extra in listed.split(",")
+        if "{" not in extra  # `plugins.py` itself: its names are walked above
+    }
+    assert len(named) > 10
+    assert not {(extra, file) for extra, file in named if extra not in plugins.extras()}
+
+
+def test_every_extra_is_one_that_somebody_is_told_of() -> None:
+    """An extra that no page and no message names would be found by nobody."""
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text("utf-8")
+    for extra in plugins.extras():
+        assert f"`{extra}`" in page, f"docs/reference/dependencies.md lacks the extra {extra}"
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:

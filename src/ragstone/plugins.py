@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
 from ragstone.errors import SettingsError
@@ -74,6 +74,22 @@ def find(slot: str, name: str) -> Callable[..., Any]:
     except ImportError as error:
         raise SettingsError(
             f"The {slot} '{name}' needs a package that is not installed: {error}.",
-            hint=f"Try: pip install 'ragstone[{name}]'",
+            hint=_how_to_install(points[name], error),
         ) from error
     return factory
+
+
+def extras() -> frozenset[str]:
+    """List the extras of the installed Ragstone."""
+    return frozenset(metadata("ragstone").get_all("Provides-Extra") or ())
+
+
+def _how_to_install(point: EntryPoint, error: ImportError) -> str:
+    """Say what brings a missing package: an extra of ours only where there is one."""
+    owner = point.dist.name if point.dist else "ragstone"
+    missing = (error.name or "").partition(".")[0]
+    if owner != "ragstone":
+        return f"Install the package that '{owner}' needs, e.g.: pip install '{missing or owner}'"
+    if point.name in extras():
+        return f"Try: pip install 'ragstone[{point.name}]'"
+    return "Ragstone is only partly installed. Try: pip install --force-reinstall ragstone"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ragstone.providers.embed.build_remote import build_remote
 from ragstone.providers.embed.remote import RemoteEmbedder
-from ragstone.providers.embed.settled import remote
 from ragstone.providers.google import DEFAULT_URL
 from ragstone.settings import Settings
 
@@ -36,7 +36,7 @@ class GoogleEmbeddings:
 
 def build(settings: Settings) -> RemoteEmbedder:
     headers = {"x-goog-api-key": settings.embed.key(settings.provider.key("google"))}
-    return remote(
+    return build_remote(
         GoogleEmbeddings(), settings, name="google", model="gemini-embedding-001",
         url=DEFAULT_URL, headers=headers, max_tokens=2048,
     )  # fmt: skip

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ragstone.providers.embed.build_remote import build_remote
 from ragstone.providers.embed.remote import RemoteEmbedder
-from ragstone.providers.embed.settled import remote
 from ragstone.providers.ollama import DEFAULT_URL
 from ragstone.settings import Settings
 
@@ -30,7 +30,7 @@ class OllamaEmbeddings:
 
 
 def build(settings: Settings) -> RemoteEmbedder:
-    return remote(
+    return build_remote(
         OllamaEmbeddings(), settings, name="ollama", model="nomic-embed-text",
         url=DEFAULT_URL, headers={}, max_tokens=2048,
     )  # fmt: skip

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ragstone.providers.embed.build_remote import build_remote
 from ragstone.providers.embed.remote import RemoteEmbedder
-from ragstone.providers.embed.settled import remote
 from ragstone.providers.openai import DEFAULT_URL
 from ragstone.settings import Settings
 
@@ -34,7 +34,7 @@ def build(settings: Settings) -> RemoteEmbedder:
     key = settings.embed.key(settings.provider.key("openai"))
     # A server of one's own needs no key.
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    return remote(
+    return build_remote(
         OpenAIEmbeddings(), settings, name="openai", model="text-embedding-3-small",
         url=DEFAULT_URL, headers=headers, max_tokens=8191,
     )  # fmt: skip
