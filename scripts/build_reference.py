@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import SecretStr
 
 from ragstone.cli.main import app
 from ragstone.settings import PRESETS, allowed_values, load_settings, preset_values
@@ -64,6 +65,8 @@ def default_of(path: str) -> str:
     value: Any = _fields()[path].default
     if value is None:
         return "–"
+    if isinstance(value, SecretStr):  # a default is no secret
+        value = value.get_secret_value()
     shown = str(value).lower() if isinstance(value, bool) else str(value)
     return f"`{shown}`" if shown else "empty"
 

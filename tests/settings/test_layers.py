@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr, ValidationError
 
 from ragstone.errors import SettingsError
-from ragstone.settings import PRESETS, LoadedSettings, allowed_values, load_settings, preset_values
+from ragstone.settings import (
+    PRESETS,
+    LoadedSettings,
+    allowed_values,
+    layers,
+    load_settings,
+    preset_values,
+)
 from ragstone.settings.tree import NOT_USED_YET, Settings
 
 # The design documents' variables, what they set, and a value that is not the default.
@@ -153,13 +163,61 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     [
         ({"RAG_TOPK": "3"}, "Did you mean RAG_TOP_K?"),
         ({"BM25_K": "3"}, "Did you mean BM25_K1?"),
-        ({"RAGSTONE_NOTHING_LIKE_IT_AT_ALL": "3"}, "ragstone settings"),
+        ({"RAGSTONE_TOPK": "3"}, "Did you mean RAG_TOP_K?"),
+        ({"RAGSTONE_REFINE_TOPK": "3"}, "Did you mean RAGSTONE_REFINE_TOP_K?"),
+        ({"RAGSTONE_DATBASE_URL": "x"}, "Did you mean RAGSTONE_DATABASE_URL?"),
+        ({"RAGSTONE_DATA_DIR": "x"}, "Did you mean RAGSTONE_DATA_DIRECTORY?"),
+        ({"RAGSTONE_PORT": "8642"}, "Did you mean RAGSTONE_SERVER_PORT?"),
+        ({"RAGSTONE_API_KEY": "x"}, "Did you mean EMBEDDING_API_KEY or LLM_API_KEY?"),
     ],
 )
 def test_a_misspelt_variable_is_refused(environ: dict[str, str], hint: str) -> None:
     with pytest.raises(SettingsError, match="There is no setting named") as refused:
         load(environ)
     assert hint in refused.value.hint
+
+
+# What Kubernetes sets for Services named ragstone, ragstone-server and ragstone-qdrant.
+OF_SERVICES = {
+    "RAGSTONE_PORT": "tcp://10.0.0.7:8642",
+    "RAGSTONE_PORT_8642_TCP": "tcp://10.0.0.7:8642",
+    "RAGSTONE_PORT_8642_TCP_ADDR": "10.0.0.7",
+    "RAGSTONE_PORT_8642_TCP_PORT": "8642",
+    "RAGSTONE_PORT_8642_TCP_PROTO": "tcp",
+    "RAGSTONE_SERVICE_HOST": "10.0.0.7",
+    "RAGSTONE_SERVICE_PORT": "8642",
+    "RAGSTONE_SERVICE_PORT_HTTP": "8642",
+    "RAGSTONE_SERVER_PORT": "tcp://10.0.0.8:8642",
+    "RAGSTONE_SERVER_SERVICE_HOST": "10.0.0.8",
+    "RAGSTONE_QDRANT_PORT_6333_UDP_ADDR": "10.0.0.9",
+}
+
+
+@pytest.mark.parametrize("name", OF_SERVICES)
+def test_a_variable_of_a_kubernetes_service_is_ignored_with_a_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layers._warn_once.cache_clear()
+    assert load({name: OF_SERVICES[name]}).settings == load().settings
+    assert [f"The variable {name} is ignored: Kubernetes sets it for a Service."] == caplog.messages
+
+
+@pytest.mark.parametrize("name", ["NOTHING_LIKE_IT_AT_ALL", "VERSION", "IMAGE", "DEPLOYED_BY"])
+def test_a_variable_that_is_like_no_setting_is_ignored_with_one_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layers._warn_once.cache_clear()
+    for _ in range(2):
+        assert load({f"RAGSTONE_{name}": "3"}).settings == load().settings
+    assert caplog.messages == [
+        f"The variable RAGSTONE_{name} is ignored: no setting has a name like it."
+    ]
+
+
+def test_no_setting_has_a_name_that_a_kubernetes_service_makes() -> None:
+    for setting in load().listing:
+        for name in setting.names:
+            assert not layers._is_of_service(name, "8642"), name
 
 
 def test_a_variable_of_somebody_else_is_left_alone() -> None:
@@ -200,6 +258,71 @@ def test_a_secret_is_never_shown() -> None:
     assert loaded.settings.provider.api_key.get_secret_value() == "sk-very-secret"
     assert "sk-very-secret" not in repr(loaded)
     assert "sk-very-secret" not in str(loaded.settings.model_dump())
+
+
+SECRETS = [one.path for one in load().listing if isinstance(one.value, SecretStr)]
+# As TOML writes them; each holds the digits of the key.
+WRONG_SECRETS = ["123456789", "1234567.89", "[123456789]", '["sk-123456789"]', "2031-12-31",
+                 "{ key = 123456789 }", '{ "sk-123456789" = 1 }']  # fmt: skip
+
+
+def test_all_secrets_are_known() -> None:
+    named = [one.path for one in load().listing if re.search("key$|_url$|rate_storage", one.path)]
+    plain = {"index.qdrant_url", "embed.base_url", "retrieve.chunkenizer_url", "provider.base_url",
+             "server.public_url", "server.rate_per_key"}  # fmt: skip
+    assert set(named) - plain == set(SECRETS)
+
+
+@pytest.mark.parametrize("written", WRONG_SECRETS)
+@pytest.mark.parametrize("path", SECRETS)
+def test_a_secret_of_a_wrong_type_is_refused_without_its_value(
+    path: str, written: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    section, _, name = path.rpartition(".")
+    file.write_text(f"[{section}]\n{name} = {written}\n")
+    with pytest.raises(SettingsError) as refused:
+        load(config_file=file)
+    # With the whole traceback, as a program that does not catch it prints it.
+    shown = "".join(traceback.format_exception(refused.value))
+    for part in ("123456789", "1234567.89", "2031"):
+        assert part not in shown.replace(str(file), "")
+    assert f"The setting {path} (" in refused.value.message
+    assert f'{name} = "…"' in refused.value.hint
+
+
+@pytest.mark.parametrize("value", [123456789, 1234567890.5, ["123456789"], {"123456789": 1}])
+@pytest.mark.parametrize("path", SECRETS)
+def test_a_secret_of_a_wrong_type_is_refused_without_its_value_in_a_program(
+    path: str, value: Any
+) -> None:
+    section, _, name = path.rpartition(".")
+    with pytest.raises(SettingsError) as refused:
+        load(flags={path: value})
+    assert "123456789" not in "".join(traceback.format_exception(refused.value))
+    with pytest.raises(ValidationError) as invalid:
+        Settings.model_validate({section: {name: value}})
+    assert "123456789" not in str(invalid.value)
+
+
+def test_another_mistake_beside_a_secret_does_not_show_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[refine]\ntop_k = 0\n[provider]\napi_key = 123456789\n")
+    with pytest.raises(SettingsError, match=r"refine.top_k is '0' .*\(1 more\)") as refused:
+        load(config_file=file)
+    assert "123456789" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_a_secret_is_described_as_text(path: str) -> None:
+    assert allowed_values(path) == "text (a secret, never shown)"
+
+
+def test_only_paths_are_described_as_a_path() -> None:
+    described = [one.path for one in load().listing if allowed_values(one.path) == "a path"]
+    assert described == ["data.directory", "understand.exemplars", "evaluate.directory"]
+    assert allowed_values("index.qdrant_read_consistency") == "all, majority, quorum"
+    assert allowed_values("index.qdrant_prefix") == "text of at most 60 characters"
 
 
 def test_settings_cannot_be_changed_afterwards() -> None:

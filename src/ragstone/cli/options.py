@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,8 +62,11 @@ def flags_of(overrides: list[str] | None) -> dict[str, Any]:
     for override in overrides or []:
         name, equals, value = override.partition("=")
         if not equals:
+            # What follows the name is not shown: it may be a secret.
+            shown = re.match(r"[\w.]*", override.strip())
             raise SettingsError(
-                f"'--set {override}' has no value.", hint="Write --set RAG_TOP_K=5, for example."
+                f"'--set {shown[0] if shown else ''}' has no value.",
+                hint="Write --set RAG_TOP_K=5, for example.",
             )
         flags[name.strip()] = value.strip()
     return flags

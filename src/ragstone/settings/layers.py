@@ -7,7 +7,9 @@ the culprit. Nothing else reads the environment.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
+import re
 import tomllib
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +18,26 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from ragstone.errors import SettingsError
 from ragstone.settings.section import Section
 from ragstone.settings.tree import NOT_USED_YET, PRESETS, Settings
 
+log = logging.getLogger(__name__)
+
 CONFIG_FILE = "ragstone.toml"
+# What Kubernetes sets in every container for a Service named `ragstone` or `ragstone-…`.
+_SERVICE_VARIABLE = re.compile(
+    r"RAGSTONE_(\w+_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+# A name this similar to a setting's is taken for a misspelling of it; RAGSTONE_VERSION and
+# RAGSTONE_IMAGE, which others may set, are less similar than this to every one.
+_NEAR = 0.8
+_BEGINNING = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +156,74 @@ def _by_path(values: Mapping[str, Any], *, origin: str) -> _Layer:
 
 
 def _from_environ(environ: Mapping[str, str]) -> _Layer:
+    of_services = {name for name in environ if _is_of_service(name, environ[name])}
     for name in sorted(environ):
-        # A misspelt name would be ignored in silence; refuse those that can only be meant for us.
-        if name not in _paths_of_names() and _is_misspelt(name):
+        if name in of_services:
+            _warn_once(name, "Kubernetes sets it for a Service")
+        elif name in _paths_of_names() or name == "RAGSTONE_CONFIG":
+            continue
+        # A misspelt name must not be ignored in silence.
+        elif _is_misspelt(name):
             raise _unknown(name, "environment")
+        elif name.startswith("RAGSTONE_"):
+            _warn_once(name, "no setting has a name like it")
     # Of two names for one field the later listed wins: it is the narrower one
     # (RETRIEVAL_FINAL_K over RAG_TOP_K, which sets two fields).
     return {
         path: (environ[name], f"environment {name}")
         for path in _fields()
         for name in _names(path)
-        if name in environ
+        if name in environ and name not in of_services
     }
 
 
+def _is_of_service(name: str, value: str) -> bool:
+    """Whether Kubernetes made this variable for a Service.
+
+    A Service named `ragstone-server` makes RAGSTONE_SERVER_PORT, which is also the name of a
+    setting; there the value tells them apart (`tcp://10.0.0.7:8642`).
+    """
+    if _SERVICE_VARIABLE.fullmatch(name):
+        return True
+    is_port = name.startswith("RAGSTONE_") and name.endswith("_PORT")
+    return is_port and _SERVICE_ADDRESS.match(value) is not None
+
+
+@cache
+def _warn_once(name: str, reason: str) -> None:
+    """Log a variable that is ignored; once, because a command may read the settings twice."""
+    log.warning("The variable %s is ignored: %s.", name, reason)
+
+
 def _is_misspelt(name: str) -> bool:
-    """Whether a variable that we do not know can only be meant for us."""
+    """Whether a variable that we do not know is nearly the name of a setting."""
     if name.startswith("RAGSTONE_"):
-        return name != "RAGSTONE_CONFIG"
+        return bool(_near_names(name))
     ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in NOT_USED_YET
     return ours and bool(difflib.get_close_matches(name, _paths_of_names(), n=1, cutoff=0.85))
+
+
+def _near_names(name: str) -> list[str]:
+    """Find the settings that a RAGSTONE_ variable may be meant for.
+
+    They are all whose last part it is (RAGSTONE_PORT for server.port), else one with nearly that
+    name, else one whose name begins so (RAGSTONE_DATA_DIR for data.directory).
+    """
+    given = _core(name).replace("_", "")
+    fields: dict[str, list[str]] = {}
+    for path in _fields():
+        last = path.rpartition(".")[2].replace("_", "")
+        fields.setdefault(last, []).append(_names(path)[0])
+    if given in fields:
+        return fields[given][:3]
+    by_core = {_core(one).replace("_", ""): one for one in _paths_of_names()}
+    close = difflib.get_close_matches(given, by_core, n=1, cutoff=_NEAR)
+    if not close and given not in Settings.model_fields:
+        close = [one for one in by_core if len(given) >= _BEGINNING and one.startswith(given)][:1]
+    if close:
+        return [by_core[close[0]]]
+    close = difflib.get_close_matches(given, fields, n=1, cutoff=_NEAR)
+    return fields[close[0]][:3] if close else []
 
 
 def _from_file(config_file: Path | None, environ: Mapping[str, str]) -> _Layer:
@@ -204,7 +266,8 @@ def _from_preset(preset: str) -> _Layer:
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
+        # A table where a value belongs is a wrong value, not a section of that name.
+        if isinstance(value, Mapping) and f"{prefix}{key}" not in _fields():
             flat.update(_flatten(value, f"{prefix}{key}."))
         else:
             flat[f"{prefix}{key}"] = value
@@ -217,9 +280,9 @@ def _unknown(name: str, origin: str) -> SettingsError:
     known = [*_fields(), *_paths_of_names()]
     by_core = {_core(one): one for one in (known if origin == "environment" else reversed(known))}
     close = difflib.get_close_matches(_core(name), by_core, n=1, cutoff=0.6)
-    hint = (
-        f"Did you mean {by_core[close[0]]}?" if close else "See all names with: ragstone settings"
-    )
+    near = _near_names(name) if name.startswith("RAGSTONE_") else []
+    near = near or [by_core[one] for one in close]
+    hint = f"Did you mean {' or '.join(near)}?" if near else "See all names with: ragstone settings"
     return SettingsError(f"There is no setting named '{name}' ({origin}).", hint=hint)
 
 
@@ -235,34 +298,67 @@ def _validate(merged: _Layer) -> Settings:
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        raise _refusal(error, merged) from error
+        refusal = _refusal(error, merged)
+    # Raised out here, without the cause: pydantic's error holds every value, secrets too.
+    raise refusal
 
 
 def _refusal(error: ValidationError, merged: _Layer) -> SettingsError:
-    """The first wrong value as one sentence: its name, the value and what is allowed."""
-    first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"][:2])
-    value, origin = merged.get(path, (first["input"], "default"))
-    name = origin.rpartition(" ")[2] if origin.startswith(("environment", "flag")) else path
+    """The first wrong value as one sentence: its name, the value and what is allowed.
+
+    The value of a secret is left out: one that was typed without quotation marks is still a key.
+    """
+    paths = [".".join(str(part) for part in one["loc"][:2]) for one in error.errors()]
+    path = paths[0]
+    value, origin = merged.get(path, (error.errors()[0]["input"], "default"))
+    name = _name_of(path, origin)
     # A variable that sets two fields is one mistake, not two.
-    wrong = {merged.get(".".join(map(str, one["loc"][:2])), ("", ""))[1] for one in error.errors()}
+    wrong = {_name_of(one, merged.get(one, ("", ""))[1]) for one in paths}
     more = f" ({len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    if is_secret(path):
+        return SettingsError(
+            f"The setting {name} ({origin}) is {_describe_type(value)}, not text{more}.",
+            hint=f'In a TOML file write it in quotation marks: {path.rpartition(".")[2]} = "…"',
+        )
     return SettingsError(
         f"The setting {name} is '{value}' ({origin}), which is not allowed{more}.",
         hint=f"Allowed: {allowed_values(path)}.",
     )
 
 
+def _name_of(path: str, origin: str) -> str:
+    """Name a setting as whoever set it did: by its variable, or by its path."""
+    return origin.rpartition(" ")[2] if origin.startswith(("environment", "flag")) else path
+
+
+def _describe_type(value: Any) -> str:
+    words = {bool: "true or false", int: "a number", float: "a number",
+             list: "a list", dict: "a table"}  # fmt: skip
+    return words.get(type(value), f"a {type(value).__name__}")
+
+
+def is_secret(path: str) -> bool:
+    """Whether a setting's value must never be shown."""
+    annotation = _fields()[path].annotation
+    return SecretStr in (annotation, *get_args(annotation))
+
+
 def allowed_values(path: str) -> str:
-    """What a setting may be, in words."""
+    """Describe in words what a setting may be."""
     info = _fields()[path]
-    choices = [arg for arg in get_args(info.annotation) if isinstance(arg, str)]
-    if choices:
-        return ", ".join(choices)
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     members = (info.annotation, *get_args(info.annotation))
-    words = next((word for kind, word in kinds.items() if kind in members), "a path")
-    bounds = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
+    listed = [one for member in members for one in get_args(member) if isinstance(one, str)]
+    if listed:
+        return ", ".join(listed)
+    kinds = {
+        bool: "true or false", int: "a whole number", float: "a number",
+        SecretStr: "text (a secret, never shown)", str: "text", Path: "a path",
+    }  # fmt: skip
+    words = next(word for kind, word in kinds.items() if kind in members)
+    bounds = {
+        "ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}",
+        "max_length": "of at most {} characters",
+    }  # fmt: skip
     for constraint in info.metadata:
         for key, phrase in bounds.items():
             if (limit := getattr(constraint, key, None)) is not None:

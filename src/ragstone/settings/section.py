@@ -13,4 +13,8 @@ def setting(default: Any, description: str, *names: str, **bounds: Any) -> Any:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    """A part of the settings. Errors do not quote what was given: it may be a secret."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
+    )
