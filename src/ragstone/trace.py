@@ -8,17 +8,16 @@ generator cannot reset one.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ragstone.packed import PackedObject
+from ragstone.system import lower_thread_priority
 from ragstone.types import Answer, Chunk, Hits, Scores
 
 P = ParamSpec("P")
@@ -29,12 +28,7 @@ T = TypeVar("T")
 def _aside() -> ThreadPoolExecutor:
     """One thread, and one that steps back: several would take the event loop's turns away, and with
     them the tokens of the answers that are being written."""
-    return ThreadPoolExecutor(1, "aside", initializer=_step_back)
-
-
-def _step_back() -> None:
-    with suppress(AttributeError, OSError):  # where threads have no priority of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+    return ThreadPoolExecutor(1, "aside", initializer=lower_thread_priority, initargs=(5,))
 
 
 @dataclass(slots=True)

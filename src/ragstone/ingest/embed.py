@@ -6,17 +6,15 @@ Each document is embedded by itself: the shipped model gains next to nothing fro
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from ragstone.stages import Embedder, Vectors
+from ragstone.system import lower_thread_priority
 
 # A long document is spread over the threads in pieces of this many chunks.
 _PIECE = 32
@@ -49,7 +47,7 @@ class EmbeddingQueue:
     def __init__(self, embedder: Embedder, threads: int, *, niceness: int = 0) -> None:
         self._embedder = embedder
         self._threads = ThreadPoolExecutor(
-            threads, "embed", initializer=_step_back, initargs=(niceness,)
+            threads, "embed", initializer=lower_thread_priority, initargs=(niceness,)
         )
         self._is_warm = False
         self.embedded = 0
@@ -82,9 +80,3 @@ class EmbeddingQueue:
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
         self._threads.shutdown(cancel_futures=True)
-
-
-def _step_back(niceness: int) -> None:
-    """Let questions that arrive meanwhile come first; Linux keeps a priority per thread."""
-    with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

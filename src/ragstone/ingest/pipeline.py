@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections import deque
@@ -30,6 +29,7 @@ from ragstone.reading import LoadOptions
 from ragstone.settings import IngestSettings
 from ragstone.stages import Catalog, Embedder, Index, IntakeRecords, SeenFile
 from ragstone.stores.records import INSIDE
+from ragstone.system import count_usable_cores
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
@@ -77,7 +77,7 @@ class Ingestor:
         self._progress = progress
         self._stop = stop or threading.Event()
         self._fingerprint = fingerprint(settings, embedder) + _metadata_mark(options.metadata)
-        cores = _usable_cores()
+        cores = count_usable_cores()
         self._embedding = EmbeddingQueue(
             embedder, settings.embed_threads or cores, niceness=settings.niceness
         )
@@ -311,10 +311,3 @@ def _as_before(file: FoundFile, known: SeenFile) -> IngestedFile:
     if known.status == "failed":
         return IngestedFile(file.name, "failed", known.document_id, 0, known.error, known.hint)
     return IngestedFile(file.name, "unchanged", known.document_id, known.chunk_count)
-
-
-def _usable_cores() -> int:
-    """How many cores this process may run on: a container or `taskset` may allow fewer than all."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

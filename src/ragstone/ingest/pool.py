@@ -11,8 +11,6 @@ import atexit
 import json
 import os
 import queue
-import resource
-import select
 import signal
 import subprocess
 import sys
@@ -21,9 +19,9 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from ragstone import system
 from ragstone.errors import IngestError
 from ragstone.ingest import frames
 
@@ -72,6 +70,9 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        assert self._popen.stdout is not None
+        self._output = system.open_pipe_reader(self._popen.stdout)
+        self._check_memory_at = 0.0
 
     def serve(self, stopping: threading.Event) -> None:
         """Work for a run; when it is being stopped, so is the wait for an answer.
@@ -99,14 +100,10 @@ class _Process:
         return message
 
     def _read(self, count: int, deadline: float, timeout_s: float, max_memory: int) -> bytes:
-        assert self._popen.stdout is not None
-        descriptor = self._popen.stdout.fileno()
         pieces: list[bytes] = []
         while count:
-            ready, _, _ = select.select([descriptor], [], [], _LOOK_EVERY_S)
-            if ready:
-                # The pipe is read without Python's buffer, which `select` cannot see.
-                piece = os.read(descriptor, min(count, 1 << 20))
+            piece = self._output.read(count, _LOOK_EVERY_S)
+            if piece is not None:
                 if not piece:
                     raise self._died()
                 pieces.append(piece)
@@ -119,7 +116,7 @@ class _Process:
                     f"Reading the file took longer than {timeout_s:g} s and was stopped.",
                     hint=_STOPPED.format("RAGSTONE_INGEST_TIMEOUT_S"),
                 )
-            if self._resident() > max_memory:
+            if self._takes_more_than(max_memory):
                 raise IngestError(
                     f"Reading the file took more than {max_memory / 1e6:.0f} MB of memory and "
                     "was stopped.",
@@ -127,15 +124,14 @@ class _Process:
                 )
         return b"".join(pieces)
 
-    def _resident(self) -> int:
-        try:
-            statm = Path(f"/proc/{self._popen.pid}/statm").read_text()
-        except OSError:
-            return 0
-        return int(statm.split()[1]) * resource.getpagesize()
+    def _takes_more_than(self, max_memory: int) -> bool:
+        if time.monotonic() < self._check_memory_at:
+            return False
+        self._check_memory_at = time.monotonic() + system.memory_check_interval_s()
+        return system.resident_bytes(self._popen.pid) > max_memory
 
     def peak_bytes(self) -> int:
-        return _high_water(self._popen.pid)
+        return system.peak_bytes(self._popen.pid)
 
     def _died(self) -> IngestError:
         code = self._popen.wait()
@@ -187,16 +183,7 @@ atexit.register(_idle.stop)
 
 def peak_bytes() -> int:
     """The most memory that this process and those kept for the next run have ever used."""
-    return _high_water(os.getpid()) + _idle.peak_bytes()
-
-
-def _high_water(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM:"))
-    return sum(int(words[1]) * 1024 for words in lines)
+    return system.peak_bytes(os.getpid()) + _idle.peak_bytes()
 
 
 class ParserPool(Generic[Job]):

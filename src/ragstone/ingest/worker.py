@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from ragstone import system
 from ragstone.errors import IngestError
 from ragstone.ingest import frames
 from ragstone.ingest.describe import describe, detect_language
@@ -30,11 +30,10 @@ _NICENESS = 5
 def main() -> None:
     """Answer requests until standard input ends, which it does when the keeper is gone."""
     source, sink = _private_channels()
-    os.nice(_NICENESS)
+    system.lower_process_priority(_NICENESS)
     # The language model is unpacked through a temporary file, so it comes before the limits.
     detect_language("It is loaded before the first file is read.")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    system.forbid_writing_files()
     import json
 
     sink.write(frames.pack({"kind": "ready"}))
@@ -57,7 +56,9 @@ def _private_channels() -> tuple[IO[bytes], IO[bytes]]:
 
 def answer(request: frames.Request) -> Iterator[bytes]:
     """`begin` with the file's hash, a `part` per document, `end`; or `unchanged`."""
-    _limit_memory(request.max_memory_bytes)
+    # Addresses are taken in larger pieces than memory is used (every thread of a native library
+    # reserves its own), so this is the second line; the keeper watches what is really used.
+    system.limit_address_space(2 * request.max_memory_bytes)
     try:
         content, mtime_ns = _content(request)
     except IngestError as error:
@@ -75,18 +76,6 @@ def answer(request: frames.Request) -> Iterator[bytes]:
         for part in read(content, request.name, request.options):
             yield frames.pack_part(_prepared(part, request.split))
     yield frames.pack({"kind": "end"})
-
-
-def _limit_memory(most: int) -> None:
-    """Bound the address space: what stands now, and twice `most` on top.
-
-    Addresses are taken in larger pieces than memory is used (every thread of a native library
-    reserves its own), so this is the second line; the keeper watches what is really used.
-    """
-    with Path("/proc/self/statm").open() as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (now + 2 * most, hard))
 
 
 def _content(request: frames.Request) -> tuple[bytes, int]:

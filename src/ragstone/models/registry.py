@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
 from ragstone.errors import ProviderError, SettingsError, StoreError
-from ragstone.stores.files import sync_directory
+from ragstone.system import sync_directory
 
 ModelKind: TypeAlias = Literal["embedder", "reranker", "llm"]
 Registry: TypeAlias = Literal["pypi", "npm"]

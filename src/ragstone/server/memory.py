@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
-from contextlib import suppress
+
+from ragstone.system import find_libc_function
 
 # glibc's numbers of these (malloc.h).
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
@@ -28,7 +28,7 @@ def settle_allocator() -> None:
     glibc gives each thread an arena of its own, and takes ever larger blocks from them once one
     was freed; what lies between two blocks in use is never given back.
     """
-    mallopt = _glibc("mallopt")
+    mallopt = find_libc_function("mallopt")
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 2)
         mallopt(_M_MMAP_THRESHOLD, 1 << 20)
@@ -36,15 +36,7 @@ def settle_allocator() -> None:
 
 async def give_back_memory() -> None:
     """From time to time, what is free inside of the allocator goes back to the system."""
-    trim = _glibc("malloc_trim")
+    trim = find_libc_function("malloc_trim")
     while trim is not None:
         await asyncio.sleep(_TRIM_S)
         await asyncio.to_thread(trim, 0)
-
-
-def _glibc(name: str) -> ctypes._NamedFuncPointer | None:
-    """A function of the C library; None where that is another one."""
-    with suppress(AttributeError, OSError):
-        found: ctypes._NamedFuncPointer = getattr(ctypes.CDLL(None), name)
-        return found
-    return None

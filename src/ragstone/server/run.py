@@ -13,7 +13,6 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -28,6 +27,7 @@ from ragstone.server.wire import WireProtocol
 from ragstone.settings import LoadedSettings, Settings
 from ragstone.settings.layers import tell_libraries
 from ragstone.stores.keys import KeyRing
+from ragstone.system import receive_socket, reuse_address, share_socket
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -146,18 +146,18 @@ class Listener(socket.socket):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _handed_over, (DupFd(self.fileno()), self.family, self.type, self.proto)
+        return _handed_over, (share_socket(self), self.family, self.type, self.proto)
 
 
-def _handed_over(descriptor: Any, family: int, kind: int, protocol: int) -> Listener:
-    return Listener(family, kind, protocol, fileno=descriptor.detach())
+def _handed_over(sent: Any, family: int, kind: int, protocol: int) -> Listener:
+    return Listener(family, kind, protocol, fileno=receive_socket(sent))
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Take the port before anything else is started, so that a taken one is told at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = Listener(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reuse_address(listener)
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)  # who comes while the models are loaded waits a moment

@@ -23,7 +23,8 @@ from typing import Any
 
 from ragstone import __version__
 from ragstone.errors import StoreError
-from ragstone.stores.files import sync_directory, sync_file, writing
+from ragstone.stores.files import sync_file, writing
+from ragstone.system import sync_directory
 
 _CATALOG, _LABEL = "catalog.db", "backup.json"
 _ORIGINAL = re.compile(r"originals/[0-9a-f]{2}/[0-9a-f]{64}")

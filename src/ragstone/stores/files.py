@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ragstone.errors import StoreBusyError, StoreError
+from ragstone.system import sync_directory
 
 
 def prepare(directory: Path) -> Path:
@@ -60,12 +61,3 @@ def sync_file(path: Path) -> None:
     """Make what was written to a file durable."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,15 +8,15 @@ read, and a note for each upload that never came to its end.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from ragstone.system import lock_file, remove_locked_file
 
 _LOCK, _NOTE = ".lock", ".upload"
 
@@ -54,7 +54,7 @@ class Spool:
     def clear(self) -> Iterator[Interrupted]:
         """What dead processes left: each of their uploads; their files are removed."""
         for lock in sorted(self._root.glob(f"*{_LOCK}")):
-            descriptor = _taken(lock)
+            descriptor = lock_file(lock)
             if descriptor is None:
                 continue
             folder = lock.with_suffix("")
@@ -62,16 +62,14 @@ class Spool:
                 yield Interrupted(note.stem, _names(note))
             # The lock goes last: killed here, the next start finds the rest.
             shutil.rmtree(folder, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-            os.close(descriptor)
+            remove_locked_file(lock, descriptor)
 
     def close(self) -> None:
         with self._making:
             if self._own is None:
                 return
             shutil.rmtree(self._own, ignore_errors=True)
-            self._own.with_suffix(_LOCK).unlink(missing_ok=True)
-            os.close(self._descriptor)
+            remove_locked_file(self._own.with_suffix(_LOCK), self._descriptor)
             self._own = None
 
     def _folder(self) -> Path:
@@ -80,28 +78,12 @@ class Spool:
                 self._root.mkdir(parents=True, exist_ok=True)
                 lock = self._root / f"{uuid.uuid4().hex}{_LOCK}"
                 lock.touch()
-                descriptor = _taken(lock)
+                descriptor = lock_file(lock)
                 if descriptor is None:  # somebody cleared up between the two lines
                     continue
                 self._descriptor, self._own = descriptor, lock.with_suffix("")
                 self._own.mkdir()
             return self._own
-
-
-def _taken(lock: Path) -> int | None:
-    """A descriptor that holds the lock, or None when another one does or the file is gone."""
-    try:
-        descriptor = os.open(lock, os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if lock.exists():
-            return descriptor
-    except BlockingIOError:
-        pass
-    os.close(descriptor)
-    return None
 
 
 def _names(note: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.stores.files import sync_directory
+from ragstone.system import sync_directory
 
 # Single precision: bringing 300 half-precision vectors to it costs more than finding them.
 _VECTOR, _KEY = np.dtype("<f4"), np.dtype("<i8")

@@ -1,0 +1,272 @@
+"""What differs between operating systems: everything here works on Linux, and has a stand-in or
+does nothing elsewhere.
+
+No other module uses /proc, `fcntl`, `resource`, `msvcrt`, priorities or the C library. Where
+something is missing the reason is said beside it; nothing fails because of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import select
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any, Protocol
+
+_PROC = Path("/proc")
+_IS_LINUX = sys.platform == "linux"
+_IS_MACOS = sys.platform == "darwin"
+_IS_WINDOWS = sys.platform == "win32"
+_PIECE = 1 << 20
+
+
+def _import_if_there(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl = _import_if_there("fcntl")  # not on Windows
+_msvcrt = _import_if_there("msvcrt")  # only on Windows
+_resource = _import_if_there("resource")  # not on Windows
+
+
+# Memory and processors
+
+
+def _has_proc() -> bool:
+    return (_PROC / "self" / "statm").exists()
+
+
+def memory_check_interval_s() -> float:
+    """Return how often `resident_bytes` may be called: without /proc each call starts `ps`."""
+    return 0.1 if _has_proc() else 1.0
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process uses now; 0 where it cannot be known (Windows)."""
+    if not _has_proc():
+        return _ask_ps(pid, "rss")
+    try:
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _page_bytes()
+    except OSError:  # it has ended
+        return 0
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the most memory that a process ever used.
+
+    Without /proc this is known of the own process only; for others it is what they use now.
+    """
+    if _has_proc():
+        return _peak_by_proc(pid)
+    if pid == os.getpid() and _resource is not None:
+        peak = int(_resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)
+        return peak if _IS_MACOS else peak * 1024  # only macOS counts bytes
+    return resident_bytes(pid)
+
+
+def _peak_by_proc(pid: int) -> int:
+    try:
+        status = (_PROC / str(pid) / "status").read_text()
+    except OSError:
+        return 0
+    lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM:"))
+    return sum(int(words[1]) * 1024 for words in lines)
+
+
+def _ask_ps(pid: int, column: str) -> int:
+    """Ask `ps`, which every POSIX system has, for a figure in kilobytes."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        asked = ["ps", "-o", f"{column}=", "-p", str(pid)]
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout
+        return int(told.strip() or 0) * 1024
+    return 0
+
+
+def _page_bytes() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE"))
+
+
+def count_usable_cores() -> int:
+    """Count the cores this process may run on; a container or `taskset` may allow fewer."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def find_libc_function(name: str) -> Any:
+    """Return a function of the C library, or None where it has none of that name."""
+    # Windows has no library of the whole process, and says so with a TypeError.
+    with suppress(AttributeError, OSError, TypeError):
+        return getattr(ctypes.CDLL(None), name)
+    return None
+
+
+# Limits and priorities
+
+
+def forbid_writing_files() -> None:
+    """Let this process write no file and leave no core dump; without effect on Windows."""
+    if _resource is not None:
+        _resource.setrlimit(_resource.RLIMIT_CORE, (0, 0))
+        _resource.setrlimit(_resource.RLIMIT_FSIZE, (0, 0))
+
+
+def limit_address_space(more_bytes: int) -> None:
+    """Bound the addresses of this process: those it has now, and `more_bytes` on top.
+
+    Only where /proc says how many it has: macOS reserves hundreds of gigabytes for every process
+    and refuses the limit; Windows has none.
+    """
+    if _resource is None or not _has_proc():
+        return
+    now = int((_PROC / "self" / "statm").read_text().split()[0]) * _page_bytes()
+    hard = _resource.getrlimit(_resource.RLIMIT_AS)[1]
+    _resource.setrlimit(_resource.RLIMIT_AS, (now + more_bytes, hard))
+
+
+def lower_process_priority(niceness: int) -> None:
+    """Let the rest of the machine come first; without effect on Windows."""
+    if hasattr(os, "nice"):
+        os.nice(niceness)
+
+
+def lower_thread_priority(niceness: int) -> None:
+    """Let the other threads of this process come first.
+
+    Only Linux has a priority for each thread; elsewhere the number would name another process.
+    """
+    if _IS_LINUX:
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+# Files
+
+
+def lock_file(path: Path) -> int | None:
+    """Take the lock of a file that exists; None when another process holds it or it is gone.
+
+    The lock is the operating system's: it ends with the process that holds it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except (FileNotFoundError, PermissionError):  # the second: Windows, while it is being removed
+        return None
+    try:
+        if _fcntl is not None:
+            _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+        elif _msvcrt is not None:
+            _msvcrt.locking(descriptor, _msvcrt.LK_NBLCK, 1)
+        if path.exists():
+            return descriptor
+    except OSError:  # it is held; also the BlockingIOError of flock
+        pass
+    os.close(descriptor)
+    return None
+
+
+def remove_locked_file(path: Path, descriptor: int) -> None:
+    """Remove a file whose lock we hold, and give the lock up."""
+    if _IS_WINDOWS:  # which removes no file that is open
+        os.close(descriptor)
+        with suppress(PermissionError):
+            path.unlink(missing_ok=True)
+        return
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a rename in a directory durable; Windows cannot open one, and needs no such call."""
+    if _IS_WINDOWS:
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Pipes and sockets
+
+
+class PipeReader(Protocol):
+    def read(self, most: int, timeout_s: float) -> bytes | None:
+        """Return up to `most` bytes, b"" at the end, None when nothing came in time."""
+
+
+def open_pipe_reader(pipe: IO[bytes]) -> PipeReader:
+    """Read a child's output with a time limit. On Windows `select` takes sockets only."""
+    return _ThreadReader(pipe) if _IS_WINDOWS else _SelectReader(pipe)
+
+
+class _SelectReader:
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._descriptor = pipe.fileno()
+
+    def read(self, most: int, timeout_s: float) -> bytes | None:
+        ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
+        # The pipe is read without Python's buffer, which `select` cannot see.
+        return os.read(self._descriptor, min(most, _PIECE)) if ready else None
+
+
+class _ThreadReader:
+    """A thread reads ahead, a few pieces at most; it ends when the pipe does."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pieces: queue.Queue[bytes] = queue.Queue(4)
+        self._rest = b""
+        self._has_ended = False
+        threading.Thread(target=self._read_ahead, args=(pipe.fileno(),), daemon=True).start()
+
+    def _read_ahead(self, descriptor: int) -> None:
+        piece = b"."
+        while piece:
+            try:
+                piece = os.read(descriptor, _PIECE)
+            except OSError:  # closed, because its process was stopped
+                piece = b""
+            self._pieces.put(piece)
+
+    def read(self, most: int, timeout_s: float) -> bytes | None:
+        if not self._rest and not self._has_ended:
+            try:
+                self._rest = self._pieces.get(timeout=timeout_s)
+            except queue.Empty:
+                return None
+            self._has_ended = not self._rest
+        piece, self._rest = self._rest[:most], self._rest[most:]
+        return piece
+
+
+def reuse_address(listener: socket.socket) -> None:
+    """Take a port again right after a restart. On Windows the option would let two servers have
+    the same port, and is not needed."""
+    if not _IS_WINDOWS:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def share_socket(shared: socket.socket) -> Any:
+    """Make something of a socket that can be sent to a process which is being started."""
+    from multiprocessing import reduction  # only a server with several processes needs it
+
+    if hasattr(reduction, "DupFd"):
+        return reduction.DupFd(shared.fileno())
+    return vars(reduction)["DupSocket"](shared)  # Windows alone has it
+
+
+def receive_socket(sent: Any) -> int:
+    """Return the descriptor of a socket from `share_socket`, in the other process."""
+    received = sent.detach()
+    return received if isinstance(received, int) else int(received.detach())
