@@ -22,6 +22,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
+# Fixtures that start a server of somebody else's.
+SERVERS = {"postgres_url", "qdrant_url", "redis"}
+
 SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
 
@@ -29,6 +32,15 @@ def settings_in(directory: Path, **flags: object) -> Settings:
     """Settings that nothing outside the test can change. Every question is answered anew."""
     flags = {"data.directory": directory, "data.answer_cache": 0, **flags}
     return load_settings(flags=flags, environ={}).settings
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a browser or a server by where it stands and what it asks for."""
+    for item in items:
+        if "browser" in item.path.relative_to(Path(__file__).parent).parts:
+            item.add_marker(pytest.mark.browser)
+        if SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from .cli.run import unmeasured
+from .patience import LONG_S
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "http_examples.py"
 
@@ -20,6 +23,6 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "http_examples.py"
 def test_the_examples_print_what_the_page_says() -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False,
-        env=unmeasured(), timeout=110,
+        env=unmeasured(), timeout=LONG_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
 from ..conftest import SAMPLES, settings_in
+from ..patience import LONG_S
 from ..server.conftest import serve
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -23,7 +24,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=1000 * LONG_S)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,6 +81,7 @@ def open_page(browser: Browser, complaints: list[str]) -> Iterator[Callable[...,
             **{"viewport": {"width": 1280, "height": 860}, "locale": "en-GB", **options}  # type: ignore[arg-type]
         )
         contexts.append(context)
+        context.set_default_timeout(1000 * LONG_S)
         page = context.new_page()
 
         def heard(message: ConsoleMessage) -> None:

@@ -19,6 +19,7 @@ from ragstone.server.app import create_app
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import ask, go
 
 HOSTILE = (
@@ -90,7 +91,9 @@ class Running:
 def server(embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     running = Running(tmp_path_factory.mktemp("trouble") / "data", embedder)
     reply = httpx.post(
-        f"{running.address}/v1/documents", json={"name": HOSTILE_NAME, "text": HOSTILE}, timeout=60
+        f"{running.address}/v1/documents",
+        json={"name": HOSTILE_NAME, "text": HOSTILE},
+        timeout=LONG_S,
     )
     assert reply.status_code == 201
     yield running

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..patience import LONG_S
+
 # Capabilities with which root passes over file permissions, and the call that gives them up.
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
@@ -40,7 +42,7 @@ def run(
         env=environment(**extra),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG_S,
         check=False,
         preexec_fn=_obey_permissions if obey_permissions else None,
     )

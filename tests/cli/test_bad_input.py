@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -150,6 +151,85 @@ def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path)
 def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
     done = run("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
     assert_refused(done, "'../up' cannot be the name of a collection")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ask", "Is it so?"],
+        ["search", "Is it so?"],
+        ["chat"],
+        ["documents"],
+        ["documents", "list"],
+        ["history"],
+        ["reindex"],
+        ["mcp"],
+        ["eval", "--from-documents"],
+        ["tune", "--from-documents"],
+        ["compare", "minimal", "balanced"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_collection(filled: Path, words: list[str], tmp_path: Path) -> None:
+    out = ["--out", tmp_path] if words[0] == "tune" else []
+    done = run(*words, *out, "-d", "data", "-C", "defalt", cwd=filled)
+    assert_refused(done, "There is no collection 'defalt'.", "Did you mean 'default'?")
+    done = run(*words, *out, "-d", "data", "-C", "quite-another", cwd=filled)
+    assert_refused(done, "There is no collection 'quite-another'.", "There are: default.")
+
+
+def test_a_mistyped_collection_of_a_file_of_questions(filled: Path, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"question": "What colour is the gate?", "documents": ["gate.txt"]}\n')
+    done = run("eval", questions, "-d", "data", "-C", "defalt", cwd=filled)
+    assert_refused(done, "There is no collection 'defalt'.", "Did you mean 'default'?")
+
+
+def test_a_collection_that_is_not_there_is_made_by_ingest_and_by_nothing_else(
+    filled: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(filled / "docs", tmp_path / "docs")
+    assert run("ingest", "docs", "-d", "data", "-C", "wiki", cwd=tmp_path).returncode == 0
+    done = run("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "There is no collection 'default'.", "There are: wiki.")
+    assert run("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
+    done = run("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert "green" in done.stdout
+
+
+def test_a_document_is_not_deleted_where_nobody_can_be_asked(filled: Path) -> None:
+    listed = run("documents", "-d", "data", cwd=filled).stdout
+    document_id, *_, name, _ = listed.splitlines()[0].split("\t")
+    done = run("documents", "delete", document_id, "-d", "data", cwd=filled)
+    assert_refused(done, f"'{name}' was not deleted", "--yes")
+    assert run("documents", "-d", "data", cwd=filled).stdout == listed
+
+
+def test_an_option_before_the_subcommand_is_not_ignored(filled: Path) -> None:
+    done = run("documents", "--data", "data", "delete", "abc", "--yes", cwd=filled)
+    assert done.returncode == 2
+    assert "Put --data after 'delete'" in done.stderr
+
+
+def test_a_mistyped_secret_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[provider]\nopenai_api_key = 123456789\n")
+    done = run("settings", "--config", "mine.toml", cwd=tmp_path)
+    assert_refused(done, "provider.openai_api_key (mine.toml) is a number, not text", "quotation")
+    assert "123456789" not in done.stderr
+    done = run("settings", "--set", "LLM_API_KEY:sk-123456789", cwd=tmp_path)
+    assert_refused(done, "'--set LLM_API_KEY' has no value")
+    assert "sk-123456789" not in done.stderr
+
+
+def test_a_variable_that_kubernetes_sets_is_a_warning(tmp_path: Path) -> None:
+    address = "tcp://10.0.0.7:8642"
+    done = run("settings", cwd=tmp_path, RAGSTONE_PORT=address, RAGSTONE_SERVER_PORT=address)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"The variable {name} is ignored: Kubernetes sets it for a Service."
+        for name in ("RAGSTONE_PORT", "RAGSTONE_SERVER_PORT")
+    ]
+    assert "server.port\t8642\tdefault" in done.stdout
 
 
 def test_an_unknown_id_or_model(tmp_path: Path) -> None:

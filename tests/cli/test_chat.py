@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ..patience import LONG_S
 from .run import assert_refused, command, environment, run
+
+pytestmark = pytest.mark.slow
 
 REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 million euros.\n"
 
@@ -25,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def talk(folder: Path, said: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command("chat", "-d", "data", *arguments), cwd=folder, env=environment(), input=said,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=LONG_S, check=False,
     )  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
             break
         seen += piece
     os.close(main)
-    assert chat.wait(60) == 0
+    assert chat.wait(LONG_S) == 0
     assert b"session" in seen
     assert b"4 million" in seen
     assert b"report.txt" in seen

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -63,8 +65,8 @@ def test_ask_as_json_is_the_reply_of_the_http_door(filled: Path) -> None:
     assert reply["trace"]["spans"]
 
 
-def test_ask_an_empty_collection_says_how_to_fill_it(filled: Path) -> None:
-    done = run("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=filled)
+def test_ask_where_nothing_is_says_how_to_fill_it(tmp_path: Path) -> None:
+    done = run("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=tmp_path)
     assert done.returncode == 0
     assert "I don't have enough information" in done.stdout
     assert "The collection 'empty' is empty" in done.stderr
@@ -82,10 +84,37 @@ def test_documents_are_listed_shown_and_deleted(tmp_path: Path) -> None:
     assert as_json[0]["id"] == document_id
     shown = run("documents", "show", document_id, "-d", "data", "--json", cwd=tmp_path).stdout
     assert json.loads(shown)["text"] == "The gate is green."
-    assert run("documents", "delete", document_id, "-d", "data", cwd=tmp_path).returncode == 0
+    also_listed = run("documents", "-d", "data", cwd=tmp_path)
+    assert (also_listed.returncode, also_listed.stdout) == (0, listed)
+    deleted = run("documents", "delete", document_id, "-d", "data", "--yes", cwd=tmp_path)
+    assert (deleted.returncode, deleted.stdout) == (0, f"Deleted 'a.txt' ({document_id}).\n")
     assert "is empty" in run("documents", "list", "-d", "data", cwd=tmp_path).stdout
     gone = run("documents", "show", document_id, "-d", "data", cwd=tmp_path)
     assert (gone.returncode, "There is no document" in gone.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_delete_shows_the_name_and_asks_in_a_terminal(
+    typed: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    report = json.loads(run("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        command("documents", "delete", report[0]["document_id"], "-d", "data"), cwd=tmp_path,
+        env=environment(), stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as asked:  # fmt: skip
+        os.write(main, f"{typed}\n".encode())
+        said, question = asked.communicate(timeout=100)
+    os.close(main)
+    os.close(terminal)
+    assert "Delete 'a.txt' from the collection 'default'? [y/N]" in question
+    assert asked.returncode == code
+    assert ("Deleted 'a.txt'" in said) == (code == 0)
+    assert ("Nothing was deleted." in question) == (code == 1)
+    left = json.loads(run("documents", "--json", "-d", "data", cwd=tmp_path).stdout)
+    assert len(left) == code
 
 
 def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> None:

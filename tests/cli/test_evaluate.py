@@ -10,6 +10,8 @@ import pytest
 from ..evaluate.build import painted_things, write_lines
 from .run import assert_refused, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(filled: Path, tmp_path: Path) -> Path:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from ragstone.cli.ingest import Pace, metadata_of, rates
 from ragstone.errors import SettingsError
 from ragstone.types import IngestedFile, IngestReport
 
+from ..patience import LONG_S, wait_until
 from .run import environment
 
 
@@ -52,6 +52,7 @@ def test_before_the_first_file_ends_no_time_is_guessed() -> None:
     assert "left" not in pace.line(0, 1)
 
 
+@pytest.mark.slow
 def test_a_watched_folder_is_followed_until_it_is_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -71,12 +72,9 @@ def test_a_watched_folder_is_followed_until_it_is_stopped(tmp_path: Path) -> Non
             wait_for(tmp_path / "out.txt", "1 removed")
         finally:
             os.kill(running.pid, signal.SIGINT)
-            code = running.wait(30)
+            code = running.wait(LONG_S)
     assert code == 130
 
 
-def wait_for(file: Path, words: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while words not in file.read_text():
-        assert time.monotonic() < deadline, file.read_text()
-        time.sleep(0.1)
+def wait_for(file: Path, words: str) -> None:
+    wait_until(lambda: words in file.read_text())

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from .run import run
+
+pytestmark = pytest.mark.slow
 
 
 def filled(folder: Path) -> None:

@@ -6,16 +6,17 @@ import json
 import signal
 import sqlite3
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from ..patience import LONG_S, wait_until
 from .run import command, environment, run
 
-FILES = 200
+pytestmark = pytest.mark.slow
+
+FILES = 600
 
 
 def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
@@ -24,13 +25,6 @@ def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
         command(*arguments), cwd=cwd, env=environment(), text=True, process_group=0,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-
-
-def wait_until(ready: Callable[[], bool], *, timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not ready():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.02)
 
 
 def stored(data: Path) -> int:
@@ -49,7 +43,7 @@ def test_ctrl_c_during_ingest_leaves_a_store_that_opens_and_goes_on(tmp_path: Pa
     process = started("ingest", docs, "-d", "data", "-s", "ingest.batch_chunks=4", cwd=tmp_path)
     wait_until(lambda: stored(tmp_path / "data") > 8)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LONG_S)
     assert "Traceback" not in errors
     assert process.returncode == 130
     assert "the same command goes on from here" in errors
@@ -75,14 +69,14 @@ def test_a_server_that_is_told_to_stop_ends_well(filled: Path, sent: signal.Sign
 
     def answers() -> bool:
         try:
-            return httpx.get(f"{address}/healthz").status_code == 200
+            return httpx.get(f"{address}/healthz", timeout=LONG_S).status_code == 200
         except httpx.ConnectError:
             return False
 
     wait_until(answers)
     asked = {"query": "How much notice ends the lease?"}
-    assert httpx.post(f"{address}/v1/query", json=asked, timeout=30).json()["citations"]
+    assert httpx.post(f"{address}/v1/query", json=asked, timeout=LONG_S).json()["citations"]
     process.send_signal(sent)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=LONG_S)
     assert process.returncode == 0
     assert "Traceback" not in errors

@@ -6,12 +6,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ..patience import LONG_S, wait_until
 
 QDRANT = Path(__file__).parents[2] / ".tools" / "qdrant"
 
@@ -63,13 +64,16 @@ class running_qdrant:  # noqa: N801  it reads like a function
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for _ in range(200):
-            try:
-                with urllib.request.urlopen(f"{self.url}/readyz", timeout=1):
-                    return self.url
-            except OSError:
-                time.sleep(0.1)
-        raise RuntimeError("Qdrant did not start")
+        wait_until(self._is_ready)
+        return self.url
+
+    def _is_ready(self) -> bool:
+        assert self._process.poll() is None, "Qdrant ended"
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=LONG_S):
+                return True
+        except OSError:
+            return False
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()

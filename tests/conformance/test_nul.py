@@ -24,7 +24,7 @@ from .test_catalogs import empty_database
 QUESTION = "What colour is the gate?"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.servers)])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> SqlCatalog:
     if request.param == "sqlite":
         return SqlCatalog.in_directory(tmp_path)

@@ -25,6 +25,7 @@ from ragstone.evaluate.summary import Summary, summarised
 from ragstone.evaluate.workbench import Workbench
 from ragstone.testing import HashEmbedder
 
+from ..patience import LONG_S
 from .build import inside
 
 BROWSER = next(
@@ -189,7 +190,7 @@ def test_a_real_browser_opens_the_report(
              f"--user-data-dir={tmp_path}",
              "--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom",
              f"{url}/watch.html"],
-            capture_output=True, text=True, timeout=90, check=False,
+            capture_output=True, text=True, timeout=LONG_S, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     seen = dict(re.findall(r'data-(\w+)="(\d+)"', done.stdout))

@@ -25,6 +25,8 @@ from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:

@@ -7,15 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
 from ..conftest import settings_in
+from ..patience import wait_until
+
+pytestmark = pytest.mark.slow
 
 Stored = dict[str, tuple[str, list[str], np.ndarray]]  # type: ignore[type-arg]
 
@@ -50,9 +53,7 @@ def test_an_ingest_that_was_killed_ends_like_one_that_was_not(
     ]  # fmt: skip
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     killed = Engine(settings_in(tmp_path / "killed"), embedder=embedder)
-    deadline = time.monotonic() + 60
-    while len(killed.documents()) < 5 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(killed.documents()) >= 5)
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     before = len(killed.documents())

@@ -16,6 +16,8 @@ from ragstone.testing.conformance import DIMENSION
 
 from ..cli.run import unmeasured
 
+pytestmark = pytest.mark.slow
+
 KILLS = 20
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -36,7 +38,7 @@ def killed_writer(directory: Path, seed: int) -> list[str]:
     return said
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     promised: dict[str, int] = {}
     deleted: set[str] = set()

@@ -7,15 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S, wait_until
+
+pytestmark = pytest.mark.slow
 
 FILES = 40
 
@@ -32,14 +35,16 @@ def started(data: Path, port: int) -> subprocess.Popen[bytes]:
         "--port", str(port), "--data", str(data), "--set", "ingest.batch_chunks=1",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def answers() -> bool:
+        assert process.poll() is None, "the server ended"
         try:
-            httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5)
-            return process
+            return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=LONG_S).is_success
         except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError("the server did not start")
+            return False
+
+    wait_until(answers)
+    return process
 
 
 def text_of(number: int) -> str:
@@ -52,13 +57,11 @@ def test_an_upload_that_was_killed_is_failed_at_the_next_start(
     data, port = tmp_path / "data", free_port()
     server = started(data, port)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONG_S) as client:
             sent = [("files", (f"{at:02}.txt", text_of(at))) for at in range(FILES)]
             upload = client.post("/v1/documents", params={"wait": False}, files=sent).json()
             where = f"/v1/uploads/{upload['upload_id']}"
-            deadline = time.monotonic() + 60
-            while not client.get(where).json()["documents"] and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda: bool(client.get(where).json()["documents"]))
     finally:
         os.kill(server.pid, signal.SIGKILL)
         server.wait()

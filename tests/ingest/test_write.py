@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
+from ragstone.ingest import write
 from ragstone.ingest.write import Writer
+
+
+class Clock:
+    """A clock that goes on only where it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
 
 
 class SlowIndex:
     """An index that takes a while to follow, and counts how often it had to."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds = clock, seconds
         self.refreshed = 0
 
     def refresh(self, collection: str) -> None:
         self.refreshed += 1
-        time.sleep(self.seconds)
-
-
-class NoRecords:
-    def note(self, collection: str, seen: object) -> None:
-        pass
+        self.clock.now_s += self.seconds
 
 
 def writer(index: SlowIndex) -> Writer:
     return Writer(
-        None, NoRecords(), index, collection="c", embedder="e", fingerprint="f",  # type: ignore[arg-type]
-        batch_chunks=1, refresh_s=0.01, report=lambda outcome, files_done=0: None,
+        None, SimpleNamespace(note=lambda collection, seen: None), index,  # type: ignore[arg-type]
+        collection="c", embedder="e", fingerprint="f", batch_chunks=1, refresh_s=1.0,
+        report=lambda outcome, files_done=0: None,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("seconds", "least", "most"), [(0.0, 5, 40), (0.02, 1, 2)])
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0, 35),  # once a second
+        (2.0, 1),  # it took two seconds, so it rests for forty
+        (0.125, 13),  # a refresh may take a twentieth of the time: one in 2.625 s
+    ],
+)
 def test_an_index_that_follows_slowly_is_asked_less_often(
-    seconds: float, least: int, most: int
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: int
 ) -> None:
-    index = SlowIndex(seconds)
+    clock = Clock()
+    monkeypatch.setattr(write, "time", clock)
+    index = SlowIndex(clock, seconds)
     storing = writer(index)
-    end = time.monotonic() + 0.35
-    while time.monotonic() < end:
+    while clock.now_s <= 135.0:
         storing.commit()
-        time.sleep(0.002)
-    assert least <= index.refreshed <= most
+        clock.now_s += 0.125
+    assert index.refreshed == expected

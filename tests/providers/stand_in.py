@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ..patience import LONG_S, until
+
 WORDS = ["The gate ", "is green ", "[Sou", "rce 1]."]
 
 
@@ -30,6 +33,13 @@ class StandIn:
     words: list[str] = field(default_factory=lambda: list(WORDS))
     calls: list[dict[str, Any]] = field(default_factory=list)
     cancelled: int = 0
+    silent: int = 0
+    """How many calls wait for a first word that does not come."""
+    present: int = 0
+    """How many calls wait for a second one, see `meet`."""
+    has_met: bool = False
+    go: threading.Event = field(default_factory=threading.Event)
+    """Set it, and a `held` call writes on after its first words."""
     url: str = ""
 
     async def answer(self, request: Request) -> Response:
@@ -55,8 +65,13 @@ class StandIn:
     async def _sent(self, lines: list[str], behaviour: str) -> AsyncIterator[str]:
         try:
             if behaviour == "slow":
-                await asyncio.sleep(30)
+                self.silent += 1
+                await asyncio.sleep(2 * LONG_S)
+            if behaviour == "meet":
+                await self._meet()
             for place, line in enumerate(lines):
+                if behaviour == "held" and place == len(lines) // 2:
+                    await until(self.go.is_set)
                 if behaviour == "cut" and place == len(lines) // 2:
                     return
                 yield line
@@ -64,6 +79,15 @@ class StandIn:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+    async def _meet(self) -> None:
+        """Wait until another call does the same."""
+        self.present += 1
+        try:
+            self.has_met |= self.present == 2
+            await until(lambda: self.has_met)
+        finally:
+            self.present -= 1
 
 
 def _embedded(path: str, body: dict[str, Any], behaviour: str) -> dict[str, Any] | None:

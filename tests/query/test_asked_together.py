@@ -16,6 +16,7 @@ from ragstone.trace import Trace
 from ragstone.types import Event, Finished, Prompt, Query, SourcesFound, Token
 
 from ..conftest import settings_in
+from ..patience import LONG_S, until
 
 QUESTION = "What colour is the gate?"
 
@@ -66,7 +67,7 @@ async def engine(tmp_path: Path, provider: SlowProvider) -> AsyncIterator[Engine
 async def asking(engine: Engine, provider: SlowProvider, count: int) -> list[asyncio.Task]:
     """So many ask, and the model has begun to write."""
     tasks = [asyncio.create_task(engine.ask(QUESTION)) for _ in range(count)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         await provider.begun.wait()
     return tasks
 
@@ -107,34 +108,37 @@ async def test_when_all_have_left_the_work_stops_and_the_next_begins_anew(
 
 
 async def test_work_that_is_slow_to_stop_does_not_hide_what_began_after_it(engine: Engine) -> None:
-    asked, stop, go = 0, asyncio.Event(), asyncio.Event()
+    asked, stopping, heard = 0, 0, 0
+    stop, go = asyncio.Event(), asyncio.Event()
 
     async def anew(query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
-        nonlocal asked
+        nonlocal asked, stopping
         asked += 1
         try:
             yield SourcesFound(())
             await go.wait()
             raise StoreError("The disk is full.")
         finally:
+            stopping += 1
             await stop.wait()
 
     async def hearing(number: int) -> None:
+        nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
         async with aclosing(engine._repeated.events(query, Trace("r"), anew)) as events:
             async for _ in events:
-                pass
+                heard += 1
 
     first = asyncio.create_task(hearing(1))
-    await asyncio.sleep(0.01)
+    await until(lambda: heard == 1)
     first.cancel()
-    await asyncio.sleep(0.01)
+    await until(lambda: stopping == 1)
     second = asyncio.create_task(hearing(2))
-    await asyncio.sleep(0.01)
+    await until(lambda: heard == 2)
     stop.set()
     await asyncio.wait({first})
     third = asyncio.create_task(hearing(3))
-    await asyncio.sleep(0.01)
+    await until(lambda: heard == 3)
     go.set()
     await asyncio.wait({second, third})
     assert isinstance(third.exception(), StoreError)
@@ -160,7 +164,7 @@ async def test_a_degraded_answer_is_for_all_who_wait_and_for_nobody_after_them(
 async def test_an_error_is_raised_for_all_who_wait_and_for_nobody_after_them(
     engine: Engine, provider: SlowProvider
 ) -> None:
-    asked = 0
+    asked = heard = 0
 
     async def anew(query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
         nonlocal asked
@@ -170,13 +174,14 @@ async def test_an_error_is_raised_for_all_who_wait_and_for_nobody_after_them(
         raise StoreError("The disk is full.")
 
     async def hearing(number: int) -> None:
+        nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
         async with aclosing(engine._repeated.events(query, Trace("r"), anew)) as events:
             async for _ in events:
-                pass
+                heard += 1
 
     tasks = [asyncio.create_task(hearing(number)) for number in range(5)]
-    await asyncio.sleep(0.05)
+    await until(lambda: heard == 5)
     provider.go.set()
     failed = await asyncio.gather(*tasks, return_exceptions=True)
     assert ({type(one) for one in failed}, asked) == ({StoreError}, 1)
@@ -189,7 +194,7 @@ async def test_a_second_listener_hears_the_words_while_they_are_written(
     engine: Engine, provider: SlowProvider
 ) -> None:
     (first,) = await asking(engine, provider, 1)
-    async with asyncio.timeout(5), aclosing(engine.stream(QUESTION)) as events:
+    async with asyncio.timeout(LONG_S), aclosing(engine.stream(QUESTION)) as events:
         async for event in events:
             if isinstance(event, Token):
                 break

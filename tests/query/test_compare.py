@@ -14,6 +14,7 @@ from ragstone.testing import HashEmbedder
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
+from ..patience import LONG_S, until
 
 
 class Meeting:
@@ -29,7 +30,7 @@ class Meeting:
         self.prompts.append(prompt)
         if len(self.prompts) == 2:
             self.both.set()
-        await asyncio.wait_for(self.both.wait(), 5)
+        await asyncio.wait_for(self.both.wait(), LONG_S)
         yield "The gate is green [Source 1]."
 
 
@@ -60,16 +61,17 @@ async def test_one_retrieval_serves_both_answers_and_they_are_written_at_once(
 
 async def test_when_one_fails_the_other_is_stopped(engine: Engine) -> None:
     assert isinstance(engine.provider, Meeting)
-    stopped = 0
+    stopped, second_begun = 0, asyncio.Event()
 
     async def stream(prompt: Prompt) -> AsyncIterator[str]:
         nonlocal stopped
         engine.provider.prompts.append(prompt)  # type: ignore[attr-defined]
         if len(engine.provider.prompts) == 1:  # type: ignore[attr-defined]
-            await asyncio.sleep(0.05)
+            await second_begun.wait()
             raise ProviderError("It broke.")
+        second_begun.set()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(2 * LONG_S)
         except asyncio.CancelledError:
             stopped += 1
             raise
@@ -79,8 +81,7 @@ async def test_when_one_fails_the_other_is_stopped(engine: Engine) -> None:
     with pytest.raises(ProviderError):
         # In an empty collection there is nothing to quote instead.
         await engine.compare("Is the gate green?", collection="empty")
-    await asyncio.sleep(0)
-    assert stopped == 1
+    await until(lambda: stopped == 1)
 
 
 async def test_small_talk_is_answered_once_and_for_both(engine: Engine) -> None:

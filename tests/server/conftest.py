@@ -19,6 +19,7 @@ from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from ..providers.stand_in import StandIn, application
 
 DOCUMENTS = {
@@ -64,7 +65,7 @@ def serve_application(
 
 @pytest.fixture
 def client(address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address, timeout=20) as client:
+    with httpx.Client(base_url=address, timeout=LONG_S) as client:
         yield client
 
 
@@ -80,10 +81,7 @@ def model_server() -> Iterator[StandIn]:
 @pytest.fixture
 def model(model_server: StandIn) -> StandIn:
     """The same, behaving well and with nothing to remember."""
-    fresh = StandIn()
-    model_server.behaviours, model_server.words = fresh.behaviours, fresh.words
-    model_server.calls.clear()
-    model_server.cancelled = 0
+    model_server.__init__(url=model_server.url)  # type: ignore[misc]
     return model_server
 
 
@@ -107,5 +105,5 @@ def written_address(
 
 @pytest.fixture
 def written(written_address: str, model: StandIn) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=written_address, timeout=20) as client:
+    with httpx.Client(base_url=written_address, timeout=LONG_S) as client:
         yield client

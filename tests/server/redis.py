@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from ..patience import wait_until
 
 REDIS = shutil.which("redis-server")
 
@@ -27,10 +28,7 @@ class Redis:
         self._process = subprocess.Popen(
             command, cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
-        while not self._socket.exists():
-            assert time.monotonic() < deadline, "Redis did not start"
-            time.sleep(0.02)
+        wait_until(self._socket.exists)
 
     def stop(self) -> None:
         if self._process is not None:

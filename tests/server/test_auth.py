@@ -19,6 +19,7 @@ from ragstone.testing import HashEmbedder
 
 from ..cli.run import run
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 from .test_query import problem
 
@@ -39,7 +40,7 @@ class House:
 
     def client(self, secret: str = "") -> httpx.Client:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=20)
+        return httpx.Client(base_url=self.address, headers=headers, timeout=LONG_S)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,34 +17,41 @@ from ragstone.testing import HashEmbedder
 
 from ..cli.run import environment
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 
 
 class Slow(HashEmbedder):
-    """Takes its time for each document."""
+    """Embeds no document before it is told to, or before `pause_s` is over."""
+
+    def __init__(self, pause_s: float) -> None:
+        super().__init__()
+        self.go, self._pause_s = threading.Event(), pause_s
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if any("slow" in text for text in texts):
-            time.sleep(0.5)
+            self.go.wait(self._pause_s)
         return super().embed(texts)
 
 
-def upload_and_stop(folder: Path, *, grace_s: int) -> Engine:
+def upload_and_stop(folder: Path, embedder: Slow, *, grace_s: int) -> Engine:
     """Send four documents, stop the server at once, and open its data again."""
     flags = {"server.shutdown_grace_s": grace_s, "ingest.embed_threads": 1, "ingest.workers": 1,
              "ingest.batch_chunks": 1}  # fmt: skip
     settings = settings_in(folder / "data", **flags)
-    for address in serve(Engine(settings, embedder=Slow())):
+    for address in serve(Engine(settings, embedder=embedder)):
         files = [("files", (f"{n}.txt", f"A slow text, number {n}.".encode())) for n in range(4)]
-        reply = httpx.post(f"{address}/v1/documents?wait=false", files=files, timeout=30)
+        reply = httpx.post(f"{address}/v1/documents?wait=false", files=files, timeout=LONG_S)
         assert reply.status_code == 202
         (folder / "id").write_text(reply.json()["upload_id"])
         assert reply.json()["status"] == "running"
+        if grace_s:
+            embedder.go.set()
     return Engine(settings, embedder=HashEmbedder())
 
 
 def test_a_server_that_stops_finishes_what_it_reads(tmp_path: Path) -> None:
-    engine = upload_and_stop(tmp_path, grace_s=60)
+    engine = upload_and_stop(tmp_path, Slow(LONG_S), grace_s=60)
     found = engine.upload((tmp_path / "id").read_text())
     assert found["status"] == "finished"
     assert {file["outcome"] for file in found["files"]} == {"added"}
@@ -53,7 +60,7 @@ def test_a_server_that_stops_finishes_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_what_takes_too_long_is_stopped_and_each_unread_file_is_told(tmp_path: Path) -> None:
-    engine = upload_and_stop(tmp_path, grace_s=0)
+    engine = upload_and_stop(tmp_path, Slow(3), grace_s=0)
     found = engine.upload((tmp_path / "id").read_text())
     assert found["status"] == "failed"
     outcomes = [file["outcome"] for file in found["files"]]
@@ -89,7 +96,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_an_upload_of_a_killed_process_does_not_seem_to_go_on(tmp_path: Path) -> None:
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     command = [sys.executable, "-c", KILLED, str(tmp_path / "data")]
-    done = subprocess.run(command, capture_output=True, env=environment(), check=False, timeout=60)
+    done = subprocess.run(
+        command, capture_output=True, env=environment(), check=False, timeout=LONG_S
+    )
     assert done.returncode == -9, done.stderr
     assert engine.records.upload("cut-off")["status"] == "running"
     found = engine.upload("cut-off")  # another process, and no restart

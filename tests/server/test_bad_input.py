@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from ..patience import wait_until
 from .test_query import problem
-from .test_streaming import eventually
 
 BODIES = {
     "/v1/query": {"query": "Is it so?"},
@@ -278,7 +278,7 @@ def test_a_body_that_is_cut_off_is_no_failure_of_ours(
     before = _counted(client, path)
     with socket.create_connection((httpx.URL(address).host, httpx.URL(address).port or 0)) as cut:
         cut.sendall(head + b"Content-Type: " + kind + b"\r\n\r\n" + body)
-    assert eventually(lambda: _counted(client, path) > before)
+    wait_until(lambda: _counted(client, path) > before)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 

@@ -13,6 +13,7 @@ from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 from .test_query import problem
 
@@ -22,7 +23,7 @@ TEXT = b"# House\n\nThe gate is green. It was painted in 2020.\n"
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
     for address in serve(Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())):
-        with httpx.Client(base_url=address, timeout=20) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield client
 
 
@@ -91,7 +92,9 @@ def test_one_ragstone_is_the_others_retrieval_service(client: httpx.Client, tmp_
     stored = send(client).json()
     settings = settings_in(tmp_path / "other", CHUNKENIZER_API_URL=str(client.base_url).rstrip("/"))
     for address in serve(Engine(settings, embedder=HashEmbedder())):
-        reply = httpx.post(f"{address}/v1/query", json={"query": "The gate is green?"}, timeout=20)
+        reply = httpx.post(
+            f"{address}/v1/query", json={"query": "The gate is green?"}, timeout=LONG_S
+        )
         (used,) = reply.json()["used_chunks"]
         assert used["chunk_id"] == f"{stored['document_id']}:0"
         assert reply.json()["degraded"] == []

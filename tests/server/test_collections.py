@@ -12,6 +12,7 @@ from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 from .test_query import problem
 
@@ -19,7 +20,7 @@ from .test_query import problem
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
     for address in serve(Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())):
-        with httpx.Client(base_url=address, timeout=20) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield client
 
 

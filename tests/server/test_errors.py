@@ -15,6 +15,7 @@ from ragstone.testing import HashEmbedder
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 
 
@@ -34,7 +35,7 @@ def broken(tmp_path: Path) -> Iterator[tuple[httpx.Client, FailingProvider]]:
     provider = FailingProvider()
     engine = Engine(settings_in(tmp_path), embedder=HashEmbedder(), provider=provider)
     for address in serve(engine):
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield client, provider
 
 

@@ -13,6 +13,7 @@ from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S, wait_until
 from ..providers.stand_in import StandIn
 from .conftest import serve
 from .test_query import problem
@@ -26,7 +27,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("history")
     engine = Engine(settings_in(folder / "data"), embedder=HashEmbedder())
     for address in serve(engine):
-        with httpx.Client(base_url=address, timeout=20) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             reply = client.post("/v1/documents", files={"files": ("lease.md", LEASE.encode())})
             client.headers["upload-of-lease"] = reply.json()["upload_id"]
             yield client
@@ -144,7 +145,7 @@ def test_what_is_too_old_is_forgotten_while_the_server_runs(tmp_path: Path) -> N
     flags = {"journal.retention_days": 1, "journal.retention_check_s": 0.05}
     engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder())
     for address in serve(engine):
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             ask(client, "Why so?", session_id="old")
             ask(client, "Why so?", session_id="new")
             with engine.catalog.transaction() as connection:
@@ -157,9 +158,7 @@ def test_what_is_too_old_is_forgotten_while_the_server_runs(tmp_path: Path) -> N
                     from sqlalchemy import text
 
                     connection.execute(text(statement), {"t": long_ago})
-            deadline = time.monotonic() + 5
-            while len(client.get("/v1/sessions").json()) > 1 and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_until(lambda: len(client.get("/v1/sessions").json()) == 1)
             assert [one["session_id"] for one in client.get("/v1/sessions").json()] == ["new"]
             assert [one["session_id"] for one in client.get("/v1/queries").json()] == ["new"]
             assert client.get("/v1/sessions/old").status_code == 404

@@ -19,6 +19,7 @@ from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 from .test_auth import House
 
@@ -168,7 +169,7 @@ def test_every_route_of_the_application_is_in_the_openapi_or_known(estate: Estat
     known = {"/mcp", "/docs", "/openapi.json"}
     routes = {getattr(route, "path", "") for route in app.routes}
     unknown = {path for path in routes - described - known if not path.startswith("/ui")}
-    with httpx.Client(base_url=estate.address) as client:
+    with httpx.Client(base_url=estate.address, timeout=LONG_S) as client:
         for path in unknown - {""}:
             reply = client.get(filled_path(path, estate.ids))
             assert SECRET not in reply.text, path

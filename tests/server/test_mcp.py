@@ -24,8 +24,11 @@ from ragstone.testing import HashEmbedder
 from ..cli.run import assert_refused, environment, run
 from ..cli.test_signals import started
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve, serve_application
 from .test_run import Served
+
+pytestmark = pytest.mark.slow
 
 
 async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
@@ -108,7 +111,7 @@ async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> No
 def test_no_stream_is_held_open_for_an_assistant(house: tuple[str, Engine]) -> None:
     address, engine = house
     headers = {"X-API-Key": keyed(engine, "alpha"), "Accept": "text/event-stream"}
-    assert httpx.get(f"{address}/mcp", headers=headers, timeout=5).status_code == 405
+    assert httpx.get(f"{address}/mcp", headers=headers, timeout=LONG_S).status_code == 405
 
 
 async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:
@@ -136,7 +139,7 @@ def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]
     keyed(engine, "alpha")
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"Accept": "application/json, text/event-stream"}
-    reply = httpx.post(f"{address}/mcp", json=asked, headers=headers)
+    reply = httpx.post(f"{address}/mcp", json=asked, headers=headers, timeout=LONG_S)
     assert reply.status_code == 401
     assert reply.headers["content-type"] == "application/problem+json"
 
@@ -187,7 +190,7 @@ async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
             }  # fmt: skip
             answer = await called(client, "ask", question="What colour is the gate?")
             assert "green" in answer["answer"]
-        async with httpx.AsyncClient(base_url=base, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=base, timeout=LONG_S) as http:
             for path in ("/v1/documents", "/", "/search"):
                 assert (await http.get(path)).status_code == 404
             key = (await asyncio.to_thread(

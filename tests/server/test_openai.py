@@ -132,7 +132,7 @@ def test_a_stream_ends_with_done(client: httpx.Client) -> None:
     with client.stream("POST", "/v1/chat/completions", json=body) as reply:
         lines = [line for line in reply.iter_lines() if line]
     assert lines[-1] == "data: [DONE]"
-    shapes = [event for _, event in stream(client, "/v1/chat/completions", body)]
+    shapes = [*stream(client, "/v1/chat/completions", body)]
     assert {shape["object"] for shape in shapes} == {"chat.completion.chunk"}
     assert shapes[0]["choices"][0]["delta"]["role"] == "assistant"
 

@@ -9,12 +9,14 @@ import httpx
 import jsonschema
 import pytest
 
+from ..patience import LONG_S
+
 Operation = tuple[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def document(address: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{address}/openapi.json").json()
+    found: dict[str, Any] = httpx.get(f"{address}/openapi.json", timeout=LONG_S).json()
     return found
 
 

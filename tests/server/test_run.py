@@ -20,9 +20,11 @@ from ragstone.server.run import Serving, config_of, listen
 from ragstone.settings import load_settings
 
 from ..cli.run import assert_refused, run
-from ..cli.test_signals import started, wait_until
+from ..cli.test_signals import started
+from ..patience import LONG_S, until, wait_until
 from ..providers.stand_in import served as model_served
-from .test_limits import until
+
+pytestmark = pytest.mark.slow
 
 
 class Served:
@@ -45,7 +47,7 @@ class Served:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/healthz").status_code == 200
+            return httpx.get(f"{self.address}/healthz", timeout=LONG_S).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -54,7 +56,7 @@ class Served:
         return self.close()
 
     def close(self) -> int:
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=LONG_S)
         self._reader.join()
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
@@ -87,20 +89,20 @@ def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path
     key = made.stdout.strip()
     with serving("--workers", "2", "--host", "0.0.0.0", cwd=tmp_path) as served:
         address = served.address.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{address}/v1/documents").status_code == 401
+        assert httpx.get(f"{address}/v1/documents", timeout=LONG_S).status_code == 401
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         sent = {"name": "gate.txt", "text": "The zebra gate is painted green."}
-        reply = httpx.post(f"{address}/v1/documents", json=sent, headers=headers, timeout=60)
+        reply = httpx.post(f"{address}/v1/documents", json=sent, headers=headers, timeout=LONG_S)
         assert reply.is_success
         for number in range(8):  # a new connection each: both workers are met
             # A question that was asked before would be answered without a search.
             asked = {"query": "What colour is the zebra gate?", "top_k": number + 1}
             reply = httpx.post(
                 f"{address}/v1/query", json=asked, headers=headers | {"X-Request-ID": f"r{number}"},
-                timeout=30,
+                timeout=LONG_S,
             )  # fmt: skip
             assert "green" in reply.json()["answer"]
-        page = httpx.get(f"{address}/metrics", headers=headers).text
+        page = httpx.get(f"{address}/metrics", headers=headers, timeout=LONG_S).text
         counted = re.search(r'ragstone_answers_total\{.*?status="answered"\} (\S+)', page)
         assert counted is not None
         assert float(counted[1]) == 8
@@ -136,7 +138,7 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
             lambda: Served(started("serve", "--port", "0", "-d", "data", *flags, cwd=tmp_path))
         )
         try:
-            async with httpx.AsyncClient(timeout=30) as client:
+            async with httpx.AsyncClient(timeout=LONG_S) as client:
                 asked = {"query": "How much notice ends the lease?"}
                 running = asyncio.create_task(client.post(f"{served.address}/v1/query", json=asked))
                 await until(lambda: bool(model.calls))
@@ -152,7 +154,7 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
 def test_who_comes_before_the_models_are_loaded_waits_and_is_not_refused() -> None:
     listener = listen("127.0.0.1", 0)
     try:
-        with socket.create_connection(listener.getsockname(), timeout=5):
+        with socket.create_connection(listener.getsockname(), timeout=LONG_S):
             pass
     finally:
         listener.close()

@@ -23,6 +23,8 @@ from ragstone.testing import HashEmbedder
 from ..conftest import settings_in
 from .test_isolation import DOORS
 
+pytestmark = pytest.mark.slow
+
 # Each door is asked this often; more was tried while it was written.
 EXAMPLES = 8
 

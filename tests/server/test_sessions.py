@@ -13,6 +13,7 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.stores.keys import KeyRing
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .conftest import serve
 from .test_query import problem
 
@@ -22,7 +23,7 @@ REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 
 def served(folder: Path, embedder: OnnxEmbedder) -> Iterator[tuple[Engine, httpx.Client]]:
     engine = Engine(settings_in(folder / "data"), embedder=embedder)
     for address in serve(engine):
-        with httpx.Client(base_url=address, timeout=20) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield engine, client
 
 
@@ -104,7 +105,7 @@ def test_two_owners_with_the_same_session_id_never_meet(
     alice, bob = (key(engine, owner) for owner in ("alice", "bob"))
     body = {"query": "What was the revenue in 2022?", "session_id": "talk"}
     for address in serve(engine):
-        with httpx.Client(base_url=address, timeout=20) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             client.post("/v1/documents", files={"files": ("r.txt", REPORT.encode())}, headers=alice)
             asked = client.post("/v1/query", json=body, headers=alice).json()
             problem(client.get("/v1/sessions/talk", headers=bob), 404)

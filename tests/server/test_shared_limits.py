@@ -17,6 +17,7 @@ from ragstone.settings.doors import ServerSettings
 
 from ..cli.run import run
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .redis import REDIS, Redis
 from .test_run import serving
 
@@ -86,10 +87,14 @@ def test_two_workers_share_one_limit_and_survive_the_loss_of_redis(
     flags = (f"--set=server.rate_storage={redis.address}", "--set=server.rate_per_key=6/hour")
     with serving("--workers", "2", *flags, cwd=tmp_path) as served:
         ask = f"{served.address}/v1/models"
-        codes = Counter(httpx.get(ask, headers=headers).status_code for _ in range(20))
+        codes = Counter(
+            httpx.get(ask, headers=headers, timeout=LONG_S).status_code for _ in range(20)
+        )
         assert codes == {200: 6, 429: 14}
         redis.stop()
-        codes = Counter(httpx.get(ask, headers=headers).status_code for _ in range(20))
+        codes = Counter(
+            httpx.get(ask, headers=headers, timeout=LONG_S).status_code for _ in range(20)
+        )
         assert set(codes) <= {200, 429}
         assert 6 <= codes[200] <= 12  # each of the two on its own
         assert served.stop() == 0

@@ -14,13 +14,12 @@ from starlette.responses import PlainTextResponse
 from ragstone.server import wire
 from ragstone.server.wire import WireProtocol
 
+from ..patience import LONG_S
 from .conftest import serve_application
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
-
+def address() -> Iterator[tuple[str, int]]:
     async def application(scope, receive, send):  # type: ignore[no-untyped-def]
         if scope["type"] == "http":
             await Request(scope, receive).body()
@@ -34,7 +33,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
 def spoken(address: tuple[str, int], *parts: bytes) -> bytes:
     """All that a server says to these bytes until it hangs up."""
     said = b""
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=LONG_S) as connection:
         for part in parts:
             connection.sendall(part)
         while part := connection.recv(65_536):
@@ -62,13 +61,19 @@ def test_what_is_no_http_gets_a_problem_document(address: tuple[str, int], sent:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-Half"])
-def test_a_head_that_does_not_end_is_not_waited_for(address: tuple[str, int], sent: bytes) -> None:
+def test_a_head_that_does_not_end_is_not_waited_for(
+    address: tuple[str, int], sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
     assert "head" in str(problem(spoken(address, sent), 408)["detail"])
 
 
-def test_the_second_head_of_a_connection_is_watched_too(address: tuple[str, int]) -> None:
-    with socket.create_connection(address, timeout=10) as connection:
+def test_the_second_head_of_a_connection_is_watched_too(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_connection(address, timeout=LONG_S) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
         said = b""
         while not said.endswith(b"read"):
             said += connection.recv(65_536)
@@ -76,12 +81,15 @@ def test_the_second_head_of_a_connection_is_watched_too(address: tuple[str, int]
         problem(connection.recv(65_536), 408)
 
 
-def test_a_body_may_take_longer_than_a_head(address: tuple[str, int]) -> None:
-    with socket.create_connection(address, timeout=10) as connection:
+def test_a_body_may_take_longer_than_a_head(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "HEAD_SECONDS", 2.0)
+    with socket.create_connection(address, timeout=LONG_S) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
-        connection.settimeout(0.6)
+        connection.settimeout(2.5)
         with pytest.raises(TimeoutError):
             connection.recv(1)
-        connection.settimeout(10)
+        connection.settimeout(LONG_S)
         connection.sendall(b"b")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")

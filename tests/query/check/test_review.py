@@ -48,7 +48,7 @@ def checked(
     return review((stream.feed(answer) + stream.close()).strip(), notation, embedder)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 @settings(max_examples=2000, deadline=None)
 @given(ANSWERS, st.sampled_from(["source", "chunk"]))
 def test_every_citation_of_every_answer_resolves(answer: str, style: CitationStyle) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +17,7 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
 
 from ...conftest import settings_in
+from ...patience import LONG_S
 from ..scripted import SilentProvider
 
 RESULT = {
@@ -46,6 +46,7 @@ REPLIES = {
 class Service(BaseHTTPRequestHandler):
     asked: ClassVar[list[dict[str, object]]] = []
     keys: ClassVar[list[str | None]] = []
+    released: ClassVar[threading.Event] = threading.Event()
 
     def do_POST(self) -> None:
         manner = self.path.split("/")[1]
@@ -53,7 +54,7 @@ class Service(BaseHTTPRequestHandler):
         self.asked.append(json.loads(body))
         self.keys.append(self.headers["Authorization"])
         if manner == "slow":
-            time.sleep(1.5)
+            self.released.wait(LONG_S)
         self.send_response(500 if manner == "broken" else 200)
         self.end_headers()
         self.wfile.write(REPLIES.get(manner, "{}").encode())
@@ -67,12 +68,14 @@ def service() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
+    Service.released.set()
     server.shutdown()
     server.server_close()
 
 
 def engine_at(url: str, folder: Path, embedder: OnnxEmbedder) -> Engine:
-    flags = {"retrieve.chunkenizer_url": url, "retrieve.chunkenizer_timeout_s": 0.5}
+    timeout_s = 0.5 if url.endswith("/slow") else 60.0
+    flags = {"retrieve.chunkenizer_url": url, "retrieve.chunkenizer_timeout_s": timeout_s}
     return Engine(settings_in(folder, **flags), embedder=embedder, provider=SilentProvider())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ OTHERS = {
 
 
 @pytest.fixture
-async def leases(tmp_path: Path, embedder: OnnxEmbedder) -> Engine:
+async def leases(tmp_path: Path, embedder: OnnxEmbedder) -> AsyncIterator[Engine]:
     for number in range(30):
         text = "The notice period of the lease is three months." + " " * number
         (tmp_path / f"lease{number}.txt").write_text(text)
@@ -29,7 +30,8 @@ async def leases(tmp_path: Path, embedder: OnnxEmbedder) -> Engine:
         (tmp_path / name).write_text(text)
     engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
     await engine.ingest([tmp_path / "*.txt"])
-    return engine
+    yield engine
+    engine.close()
 
 
 async def test_where_copies_take_the_first_ranks_all_candidates_are_read(leases: Engine) -> None:
@@ -39,10 +41,8 @@ async def test_where_copies_take_the_first_ranks_all_candidates_are_read(leases:
     assert set(OTHERS) < names
     stages = [stage["stage"] for stage in trace.waterfall.as_dict()["stages"]]
     assert len(stages) == len(set(stages))
-    leases.close()
 
 
 async def test_where_there_are_enough_hits_the_search_runs_once(leases: Engine) -> None:
     _, trace = await leases.search_traced(QUESTION, top_k=1)
     assert [span.stage for span in trace.spans].count("fuse") == 1
-    leases.close()
