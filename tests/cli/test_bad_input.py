@@ -171,7 +171,7 @@ def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_a_mistyped_collection(filled: Path, words: list[str], tmp_path: Path) -> None:
-    out = ["--out", tmp_path] if words[0] == "tune" else []
+    out = ["--out", str(tmp_path)] if words[0] == "tune" else []
     done = run(*words, *out, "-d", "data", "-C", "defalt", cwd=filled)
     assert_refused(done, "There is no collection 'defalt'.", "Did you mean 'default'?")
     done = run(*words, *out, "-d", "data", "-C", "quite-another", cwd=filled)

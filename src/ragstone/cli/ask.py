@@ -40,6 +40,7 @@ def ask(
     )
     engine = options.open_engine(loaded)
     try:
+        options.require_collection(engine, collection)
         answer = engine.ask_sync(question, collection=collection)
         if not answer.sources and not engine.documents(collection, limit=1):
             err().print(

@@ -47,6 +47,7 @@ def chat(
     engine = options.open_engine(options.load(data, config, preset, set))
     session_id = session or uuid.uuid4().hex
     try:
+        options.require_collection(engine, collection)
         if sys.stdin.isatty():
             err().print(f"[dim]session {session_id}[/] · {_HELP}")
         for line in _lines():

@@ -175,6 +175,7 @@ def questions_of(
 
     engine = Engine(settings)
     try:
+        options.require_collection(engine, collection)
         return asyncio.run(
             questions_from_documents(
                 engine, collection, count=count, seed=seed, use_model=with_model, told=told

@@ -49,6 +49,8 @@ def history(
             print_json(engine.history.query(query_id))
             return
         entries = engine.history.queries(limit=limit, wanted=wanted)
+        if collection and not entries:
+            options.require_collection(engine, collection)
     finally:
         engine.close()
     if json:

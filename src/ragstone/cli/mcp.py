@@ -98,6 +98,8 @@ def _over_stdio(settings: Settings, collection: str | None) -> None:
 
     logs.configure(settings.observe)
     engine = Engine(settings)
+    if collection is not None:
+        options.require_collection(engine, collection)
     ring = KeyRing(engine.catalog)
 
     def admit() -> Caller:

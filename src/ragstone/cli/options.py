@@ -85,6 +85,17 @@ def make_folder(folder: Path, flag: str) -> None:
         ) from error
 
 
+def require_collection(engine: Engine, name: str) -> None:
+    """Refuse to read from a collection that does not exist: its name is probably mistyped."""
+    from ragstone.query.options import check_collection
+    from ragstone.stores.collections import refuse_unknown_collection
+
+    check_collection(name)
+    # Another service has collections that the catalog does not know.
+    if not engine.settings.retrieve.chunkenizer_url:
+        refuse_unknown_collection(engine.catalog, name)
+
+
 def open_engine(loaded: LoadedSettings) -> Engine:
     from ragstone.engine import Engine
 

@@ -63,6 +63,7 @@ def search(
     engine = options.open_engine(options.load(data, config, preset, set, **flags))
     limits = all_of(*(parse_condition(written) for written in filter or ()))
     try:
+        options.require_collection(engine, collection)
         hits, trace = asyncio.run(
             engine.search_traced(question, collection=collection, filters=limits)
         )

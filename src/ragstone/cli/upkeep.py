@@ -14,6 +14,7 @@ from ragstone.cli import options
 from ragstone.cli.terminal import err, out, print_json, print_table
 from ragstone.errors import NotFoundError, SettingsError
 from ragstone.settings import Settings
+from ragstone.stores.collections import refuse_unknown_collection
 
 
 def reindex(
@@ -31,11 +32,10 @@ def reindex(
     engine = options.open_engine(options.load(data, config, None, set))
     try:
         known = engine.catalog.collections()
-        if collection and collection not in known:
-            raise NotFoundError(
-                f"There is no collection named '{collection}'.",
-                hint=f"There are: {', '.join(known) or 'none yet'}.",
-            )
+        if collection and not known:
+            raise NotFoundError("There are no collections yet.", hint="Try: ragstone ingest PATH…")
+        if collection:
+            refuse_unknown_collection(engine.catalog, collection)
         for name in [collection] if collection else known:
             begun = time.perf_counter()
             engine.index.rebuild(name)

@@ -25,6 +25,7 @@ from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.plugins import GROUPS, available, find
 from ragstone.settings import Settings
 from ragstone.stages import Catalog, Embedder, Index, NewDocument, Vectors
+from ragstone.stores.collections import refuse_unknown_collection
 from ragstone.stores.files import prepare, replace_file
 from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
 
@@ -160,7 +161,10 @@ class Workbench:
         engine = Engine(self.placed(settings), embedder=self._handed, catalog=catalog, index=index)
         asked = any(question.given is None for question in self.dataset.questions)
         if asked and self._own is None and not engine.catalog.counts(self.collection).chunks:
-            engine.close()
+            try:
+                refuse_unknown_collection(engine.catalog, self.collection)
+            finally:
+                engine.close()
             raise InputError(
                 f"The collection '{self.collection}' is empty, and the dataset brings none.",
                 hint="Fill it with: ragstone ingest DOCUMENTS/",

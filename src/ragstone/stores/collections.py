@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, case, cast, func, select
 
 from ragstone.errors import InputError, NotFoundError
-from ragstone.stages import Change
+from ragstone.stages import Catalog, Change
 from ragstone.stores import rows, sessions
 from ragstone.stores.journal import drop_unused
 from ragstone.stores.records import Transactions
@@ -24,6 +25,8 @@ from ragstone.stores.schema import (
     upload_files,
     uploads,
 )
+
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,23 @@ class SqlCollections:
                     for path in connection.scalars(select(chunks.c.heading_path).where(part))
                 ]
         return found
+
+
+def refuse_unknown_collection(catalog: Catalog, name: str) -> None:
+    """Refuse a name that no collection has, with the one that was probably meant.
+
+    Where there is no collection at all there is nothing to mistake it for: that one is empty.
+    """
+    known = catalog.collections()
+    if not known or name in known:
+        return
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    more = f" and {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
+    raise NotFoundError(
+        f"There is no collection '{name}'.",
+        hint=f"Did you mean '{close[0]}'?" if close
+        else f"There are: {', '.join(known[:_MOST_NAMED])}{more}. Choose one with --collection.",
+    )  # fmt: skip
 
 
 def no_collection(name: str) -> NotFoundError:
