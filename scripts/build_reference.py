@@ -3,8 +3,9 @@
     python scripts/build_reference.py            write
     python scripts/build_reference.py --check    say what is out of date, and fail
 
-The settings tree → docs/reference/settings.md, the commands → docs/reference/cli.md, an answer as
-it is printed → between the marks in README.md. Run by `make reference`.
+The settings tree → docs/reference/settings.md, the commands → docs/reference/cli.md, the public
+names → docs/reference/api.md, an answer as it is printed → between the marks in README.md. Run by
+`make reference`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from typing import Any
 import typer
 from pydantic import SecretStr
 
+from describe_api import MADE, api_page
 from ragstone.cli.main import app
 from ragstone.settings import PRESETS, allowed_values, load_settings, preset_values
 
 ROOT = Path(__file__).parents[1]
 QUESTION = "What interest is charged on rent that arrives late?"
 BEGIN, END = "<!-- answer: written by make reference -->", "<!-- end of answer -->"
-MADE = "<!-- Written by `make reference`; edit the source, not this page. -->"
 
 
 def settings_page() -> str:
@@ -154,6 +155,7 @@ def main() -> int:
     pages = {
         "docs/reference/settings.md": settings_page(),
         "docs/reference/cli.md": cli_page(),
+        "docs/reference/api.md": api_page(),
         "README.md": readme_page(),
     }
     old = [name for name, text in pages.items() if is_old(ROOT / name, text)]

@@ -7,29 +7,76 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
-    from ragstone.errors import RagstoneError
-    from ragstone.settings import Settings, load_settings
-    from ragstone.types import Answer, Chunk, Citation, Claim, Document, Hit, Source
+    from ragstone.errors import (
+        DeadlineError,
+        ForbiddenError,
+        IngestError,
+        InputError,
+        LimitError,
+        NotFoundError,
+        OverloadedError,
+        ProviderError,
+        RagstoneError,
+        RefusedError,
+        SettingsError,
+        StoreBusyError,
+        StoreError,
+        TooManyRequestsError,
+        UnauthorizedError,
+        UnusableReplyError,
+    )
+    from ragstone.intake import IngestOptions
+    from ragstone.query.options import QueryOptions
+    from ragstone.settings import LoadedSettings, Settings, load_settings
+    from ragstone.types import (
+        Answer,
+        Chunk,
+        Citation,
+        Claim,
+        Comparison,
+        Document,
+        Event,
+        Finished,
+        Grounding,
+        Hit,
+        IngestedFile,
+        IngestReport,
+        Message,
+        Scores,
+        Source,
+        SourcesFound,
+        Token,
+    )
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Engine": "ragstone.engine",
-    "RagstoneError": "ragstone.errors",
-    "Settings": "ragstone.settings",
-    "load_settings": "ragstone.settings",
-    "Answer": "ragstone.types",
-    "Chunk": "ragstone.types",
-    "Citation": "ragstone.types",
-    "Claim": "ragstone.types",
-    "Document": "ragstone.types",
-    "Hit": "ragstone.types",
-    "Source": "ragstone.types",
-}
+_NAMES = {
+    "ragstone.engine": ("Engine",),
+    "ragstone.errors": (
+        "DeadlineError", "ForbiddenError", "IngestError", "InputError", "LimitError",
+        "NotFoundError", "OverloadedError", "ProviderError", "RagstoneError", "RefusedError",
+        "SettingsError", "StoreBusyError", "StoreError", "TooManyRequestsError",
+        "UnauthorizedError", "UnusableReplyError",
+    ),
+    "ragstone.intake": ("IngestOptions",),
+    "ragstone.query.options": ("QueryOptions",),
+    "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
+    "ragstone.types": (
+        "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Event", "Finished",
+        "Grounding", "Hit", "IngestReport", "IngestedFile", "Message", "Scores", "Source",
+        "SourcesFound", "Token",
+    ),
+}  # fmt: skip
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Answer", "Chunk", "Citation", "Claim", "Document", "Engine", "Hit", "RagstoneError",
-    "Settings", "Source", "__version__", "load_settings",
+    "Answer", "Chunk", "Citation", "Claim", "Comparison", "DeadlineError", "Document", "Engine",
+    "Event", "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError", "IngestOptions",
+    "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
+    "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
+    "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
+    "StoreBusyError", "StoreError", "Token", "TooManyRequestsError", "UnauthorizedError",
+    "UnusableReplyError", "__version__", "load_settings",
 ]  # fmt: skip
 
 

@@ -1,9 +1,4 @@
-"""The engine: everything a door needs, in one object.
-
-async with Engine() as engine:
-    await engine.ingest(["manuals/"])
-    answer = await engine.ask("How long is the notice period?")
-"""
+"""The engine: everything an endpoint or a command needs, in one object."""
 
 from __future__ import annotations
 
@@ -67,7 +62,24 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Asks, streams, searches, ingests. Any part can be handed in ready-made."""
+    """Ask, stream, search and ingest. Any part can be handed in ready-made.
+
+    Example:
+
+        import asyncio
+        from ragstone import Engine
+
+        async def main() -> None:
+            async with Engine() as engine:
+                report = await engine.ingest(["contracts/"])
+                print(len(report.files), "files,", len(report.of("failed")), "failed")
+                answer = await engine.ask("How much is the rent?")
+                print(answer.status, answer.text)
+                for citation in answer.citations:
+                    print(citation.document_name, citation.page, citation.snippet)
+
+        asyncio.run(main())
+    """
 
     def __init__(
         self,
@@ -121,7 +133,7 @@ class Engine:
         )
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
-        """The whole answer to a question."""
+        """Answer a question; wait for the whole answer."""
         answer: Answer | None = None
         async for event in self.stream(question, **options):
             if isinstance(event, Finished):
@@ -130,7 +142,7 @@ class Engine:
         return answer
 
     def ask_sync(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
-        """`ask` for code without an event loop."""
+        """Do the same in code without an event loop."""
 
         async def asked() -> Answer:
             try:
@@ -143,9 +155,28 @@ class Engine:
     async def stream(
         self, question: str, **options: Unpack[QueryOptions]
     ) -> AsyncGenerator[Event, None]:
-        """The events of an answer as they happen: sources, tokens, and the finished answer.
+        """Yield the events of an answer as they happen: sources, tokens, the finished answer.
 
         With a `session_id` the conversation so far goes along, and this turn is added to it.
+
+        Example:
+
+            import asyncio
+            from ragstone import Engine, Finished, SourcesFound, Token
+
+            async def main() -> None:
+                async with Engine() as engine:
+                    await engine.ingest(["contracts/"])
+                    async for event in engine.stream("How much is the rent?"):
+                        match event:
+                            case SourcesFound(sources):
+                                print(len(sources), "sources")
+                            case Token(text):
+                                print(text, end="")
+                            case Finished(answer):
+                                print("\\n", answer.confidence)
+
+            asyncio.run(main())
         """
         query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
@@ -162,7 +193,7 @@ class Engine:
             yield event
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
-        """Two answers from one retrieval, before and after refine; the second one is remembered."""
+        """Answer twice from one retrieval, before and after refine; remember the second one."""
         answers: dict[SideName, Answer] = {}
         async for one in self.compare_stream(question, **options):
             if isinstance(one.event, Finished):
@@ -172,7 +203,7 @@ class Engine:
     async def compare_stream(
         self, question: str, **options: Unpack[QueryOptions]
     ) -> AsyncGenerator[SideEvent, None]:
-        """The events of both answers as they happen."""
+        """Yield the events of both answers as they happen."""
         query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
@@ -193,7 +224,7 @@ class Engine:
         model: str | None = None,
         request_id: str = "",
     ) -> AsyncGenerator[Event, None]:
-        """A plain chat without documents: the provider gets the messages exactly as they are."""
+        """Chat without documents: the provider gets the messages exactly as they are."""
         given = self.settings.ground.temperature if temperature is None else temperature
         trace = Trace(request_id or uuid.uuid4().hex)
         await self._moderation.question(messages, trace)
@@ -243,13 +274,13 @@ class Engine:
             await self.memory.keep(owner, session_id, answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
-        """The evidence alone, without an answer; the question is searched for as it stands."""
+        """Find the evidence alone, without an answer; search for the question as it stands."""
         return (await self.search_traced(question, **options))[0]
 
     async def search_traced(
         self, question: str, **options: Unpack[QueryOptions]
     ) -> tuple[Hits, Trace]:
-        """`search` with the record of how its hits came about."""
+        """Do the same, and return the record of how the hits came about."""
         query = await self._query(question, options)
         trace = Trace(options.get("request_id") or query.id)
         await self._moderation.question(query.said, trace)
@@ -258,14 +289,14 @@ class Engine:
     async def explain(
         self, question: str, chunk_id: str, **options: Unpack[QueryOptions]
     ) -> Explanation:
-        """Why a chunk is, or is not, among the hits of a question."""
+        """Explain why a chunk is, or is not, among the hits of a question."""
         _, trace = await self.search_traced(question, **options)
         query = await self._query(question, options)
         waterfall = trace.waterfall.as_dict()
         return await asyncio.to_thread(self._explainer().explain, query, waterfall, chunk_id)
 
     def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
-        """The same for a query of the journal, by what was written down when it was asked."""
+        """Do the same for a query of the journal, by what was written down at the time."""
         entry = self.catalog.query(query_id)
         query = Query(query_id, entry["query"] or "", collection=entry["collection"])
         return self._explainer().explain(query, entry["trace"]["waterfall"], chunk_id)
@@ -276,7 +307,7 @@ class Engine:
     async def check(
         self, answer: str, facts: Sequence[str], *, threshold: float = 0.6
     ) -> Grounding:
-        """What `facts` say of an answer that anybody wrote, claim by claim."""
+        """Check an answer that anybody wrote against `facts`, claim by claim."""
         return await asyncio.to_thread(grounding, answer, facts, self.embedder, threshold=threshold)
 
     async def ingest(
@@ -295,11 +326,11 @@ class Engine:
         return await self.intake.ingest_uploads(uploads, **options)
 
     def upload(self, upload_id: str) -> dict[str, Any]:
-        """How far an upload is, and what became of its files."""
+        """Tell how far an upload is, and what became of its files."""
         return self.intake.upload(upload_id)
 
     def original(self, document: Document) -> Path:
-        """The file that a document was read from, as it came."""
+        """Find the file that a document was read from, as it came."""
         return self.intake.original(document)
 
     async def delete(self, document_id: str) -> None:
@@ -309,11 +340,11 @@ class Engine:
     def documents(
         self, collection: str = DEFAULT_COLLECTION, *, skip: int = 0, limit: int | None = None
     ) -> list[Document]:
-        """The documents of a collection by name, also those that could not be read."""
+        """List the documents of a collection by name, also those that could not be read."""
         return self.catalog.documents(check_collection(collection), skip=skip, limit=limit)
 
     async def create_collection(self, name: str) -> CollectionInfo:
-        """A collection with nothing in it yet."""
+        """Make a collection with nothing in it yet."""
         return await asyncio.to_thread(self.intake.create_collection, name)
 
     async def delete_collection(self, name: str) -> None:
@@ -321,6 +352,7 @@ class Engine:
         await asyncio.to_thread(self.intake.delete_collection, name)
 
     def close(self) -> None:
+        """Close the stores; `async with` does it by itself."""
         self.intake.close()
         close = getattr(self.embedder, "close", None)  # one behind HTTP pools connections
         if close is not None:
@@ -329,7 +361,7 @@ class Engine:
         self.catalog.close()
 
     async def close_connections(self) -> None:
-        """Those of the running event loop: a provider may pool them."""
+        """Close the connections of the running event loop: a provider may pool them."""
         aclose = getattr(self.provider, "aclose", None)
         if aclose is not None:
             await aclose()

@@ -24,7 +24,23 @@ from __future__ import annotations
 
 
 class RagstoneError(Exception):
-    """A failure that is explained: `message` says what happened, `hint` what to do about it."""
+    """A failure that is explained: `message` says what happened, `hint` what to do about it.
+
+    `retryable` is true where the same call may succeed later.
+
+    Example:
+
+        from ragstone import Engine, InputError, RagstoneError
+
+        engine = Engine()
+        try:
+            engine.ask_sync("?")
+        except InputError as error:
+            print("cannot be asked:", error.message)
+        except RagstoneError as error:
+            print(error.message, error.hint, error.retryable)
+        engine.close()
+    """
 
     retryable = False
 

@@ -31,22 +31,27 @@ if TYPE_CHECKING:
 
 
 class UploadOptions(TypedDict, total=False):
-    """What may be said about documents that were received."""
+    """Say more about documents that were received."""
 
     collection: str
+    """Where to put them; a collection that does not exist is made."""
     upload_id: str | None
+    """The id by which they can be searched alone."""
     metadata: Mapping[str, Any] | None
+    """What a filter can ask of them: `{"year": 2026, "tags": ["finance"]}`."""
     password: str | None
+    """Opens encrypted files among them."""
     again: bool
     """Read even what has not changed."""
 
 
 class IngestOptions(UploadOptions, total=False):
-    """The same, and what only files on the disk can be asked."""
+    """Say more about files and folders that are read."""
 
     prune: bool
     """Remove what the folders no longer hold."""
     progress: Progress | None
+    """Called after each document with its outcome, the files done and the files in all."""
 
 
 class Intake:

@@ -170,6 +170,7 @@ class Source:
 
     @property
     def shown(self) -> str:
+        """What of it stands in the prompt."""
         return self.excerpt or self.text
 
     @property
@@ -387,6 +388,7 @@ class IngestReport:
     """Most memory of this process and the parser processes, each at its own peak."""
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
+        """Return the files with this outcome."""
         return tuple(file for file in self.files if file.outcome == outcome)
 
     @property

@@ -23,24 +23,46 @@ from ragstone.types import (
 
 
 class QueryOptions(TypedDict, total=False):
-    """What may be said with a question; what is left out or None comes from the settings."""
+    """Say more with a question. What is left out or None comes from the settings.
+
+    Example:
+
+        from ragstone import Engine, QueryOptions
+
+        engine = Engine()
+        options: QueryOptions = {"collection": "default", "top_k": 3, "method": "keyword"}
+        print(engine.ask_sync("How much is the rent?", **options).text)
+        engine.close()
+    """
 
     collection: str
+    """Where to search."""
     upload_id: str | None
+    """Search only what came with this upload."""
     document_ids: Sequence[str]
+    """Search only these documents."""
     filters: Mapping[str, Any] | Filter | None
+    """Search only where the metadata fit: `{"year": {"gte": 2020}}`."""
     method: RetrievalMethod | None
+    """How to search: semantic, keyword or hybrid."""
     top_k: int | None
+    """How many hits reach the prompt."""
     mmr_lambda: float | None
+    """Relevance (1) against diversity (0) of those hits."""
     temperature: float | None
+    """Sampling temperature of the model that writes."""
     history: Sequence[Message]
+    """What was said before, where no session remembers it."""
     citation_style: CitationStyle
+    """How the answer cites."""
     model: str | None
+    """The model that writes."""
     session_id: str | None
     """The conversation that this question continues; it is remembered from then on."""
     owner: str
     """Whose session and history this is."""
     request_id: str
+    """The id of the trace; one is made when it is left out."""
 
 
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

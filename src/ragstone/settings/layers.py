@@ -68,7 +68,15 @@ def load_settings(
     file_without: Container[str] = (),
 ) -> LoadedSettings:
     """Read all layers. `flags` are keyed by path (`refine.top_k`) or by variable name; of the file
-    the sections `file_without` do not count."""
+    the sections `file_without` do not count.
+
+    Example:
+
+        from ragstone import load_settings
+
+        settings = load_settings(flags={"preset": "careful", "refine.top_k": 3}).settings
+        print(settings.preset, settings.refine.top_k, settings.data.directory)
+    """
     environ = os.environ if environ is None else environ
     flag_layer = _by_path(flags or {}, origin="flag")
     environ_layer = _from_environ(environ)
