@@ -1,7 +1,8 @@
 # Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
 # The first run installs into .venv; later runs need no network.
 .DEFAULT_GOAL := help
-.PHONY: bench tools help demo test lint types tests format reference docs lock clean serve
+.PHONY: bench tools help demo test check quick lint types tests format reference docs dist \
+	wheel-check lock clean serve
 
 # The newest that starts: a name on the PATH may be a shim for a version that is not installed.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
@@ -27,7 +28,9 @@ demo: $(RUN) ## Ingest the sample documents and ask three questions
 serve: $(RUN) ## Serve the HTTP API on the sample documents
 	@$(BIN)/ragstone serve --data .demo
 
-test: lint types tests ## Lint, types and tests: what CI runs
+check: lint types quick ## Lint, types and the fast tests: run it after every change
+
+test: lint types tests ## Lint, types and all tests: what CI runs
 
 lint: $(DEV) ## Check format and style
 	$(BIN)/ruff format --check .
@@ -40,9 +43,12 @@ tools: ## Fetch the servers and the browser that the tests start (they skip with
 	@$(PYTHON) scripts/fetch_qdrant.py
 	@$(PYTHON) scripts/install_programs.py
 
-tests: $(DEV) tools ## Run the tests with coverage
+quick: $(DEV) ## Run the tests that need no browser, no server and few seconds
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow and not browser and not servers'
+
+tests: $(DEV) tools ## Run all tests with coverage, and print the ten slowest
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --dist loadfile
+	$(BIN)/coverage run -m pytest -n auto --dist loadfile --durations=10
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
@@ -56,6 +62,13 @@ reference: $(DEV) ## Write the generated parts of the documentation anew
 docs: $(DEV) ## Build the documentation as a site
 	@$(INSTALL) 'mkdocs>=1.6'
 	$(BIN)/mkdocs build --strict --quiet
+
+dist: $(RUN) ## Build the wheel and the sdist into dist/
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist -t sdist -t wheel
+
+wheel-check: $(RUN) ## Install the wheel into empty environments and run the demo there
+	$(BIN)/python scripts/check_wheel.py
 
 bench: $(BENCH)/.installed ## Run the benchmarks with the peers (20 minutes) and write their page
 	$(BENCH)/bin/python bench/all.py
@@ -71,7 +84,7 @@ lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes on
 		-c requirements-dev.lock -o deploy/requirements.lock
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) $(BENCH) .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) dist site .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13 with its venv module."; \
