@@ -46,11 +46,11 @@ def real_chunks(data: Path) -> list[str]:
 
 
 def _split_archive(archive: Path) -> Iterator[str]:
+    from ragstone.blocks import LoadOptions
     from ragstone.errors import IngestError
-    from ragstone.ingest.load.markdown import MarkdownLoader
+    from ragstone.ingest.formats.text import MarkdownLoader
     from ragstone.ingest.split import Chunking, SentenceSplitter
     from ragstone.models.embedder import OnnxEmbedder
-    from ragstone.reading import LoadOptions
 
     splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
     with tarfile.open(archive) as tar:  # in the archive's own order: going back unpacks it again
@@ -143,7 +143,7 @@ def _grown_texts(real: list[str], size: int) -> Iterator[str]:
 
 def _questions(texts: list[str]) -> tuple[list[str], NDArray[np.float32]]:
     from ragstone.models.embedder import OnnxEmbedder
-    from ragstone.sentences import sentence_spans
+    from ragstone.text import sentence_spans
 
     random.Random(1).shuffle(texts)
     questions: list[str] = []

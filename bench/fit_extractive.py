@@ -23,8 +23,8 @@ import numpy as np
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.ground.choose import MOST_SENTENCES, in_front
-from ragstone.query.ground.choose.features import (
+from ragstone.reading.choose import MOST_SENTENCES, OVERALL, answer_features, in_front, shares
+from ragstone.reading.features import (
     CHEAP,
     FEATURES,
     candidates,
@@ -32,7 +32,6 @@ from ragstone.query.ground.choose.features import (
     meaning_features,
     take_apart,
 )
-from ragstone.query.ground.choose.model import OVERALL, answer_features, shares
 from ragstone.settings import load_settings
 from ragstone.types import Hits, Source
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from fit_extractive import Remembering, auroc, fit_answering
 from ragstone.query.check.support import FEATURES, support_features
-from ragstone.sentences import sentence_spans
+from ragstone.text import sentence_spans
 
 ROOT = Path(__file__).parent.parent
 WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"

@@ -31,14 +31,14 @@ from perturb import CHANGES, changed, shortened
 from plot import write_lines
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.confidence import calibrated
-from ragstone.query.check.evidence import graded
+from ragstone.query.check.conclude import calibrated
 from ragstone.query.check.review import review
 from ragstone.query.check.support import FEATURES, shipped_weights
-from ragstone.query.ground.choose import SentenceChooser
+from ragstone.query.evidence import graded
 from ragstone.query.ground.markers import Notation
-from ragstone.sentences import sentence_spans
+from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import load_settings
+from ragstone.text import sentence_spans
 from ragstone.types import Chunk, Hit, Source
 
 HERE = Path(__file__).parent

@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from ragstone.engine import Engine
-from ragstone.ingest import pool
+from ragstone.ingest.parser import pool
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.settings import load_settings
 from ragstone.types import IngestReport

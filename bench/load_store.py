@@ -51,7 +51,7 @@ def vectors(given: list[str]) -> np.ndarray:
 
 def questions(given: list[str]) -> list[str]:
     """Sentences from all over the collection, in a fixed order, each once."""
-    from ragstone.sentences import sentence_spans
+    from ragstone.text import sentence_spans
 
     found: list[str] = []
     for text in random.Random(1).sample(given, len(given)):
@@ -67,8 +67,8 @@ def questions(given: list[str]) -> list[str]:
 
 def fill(store: Path, data: Path) -> None:
     from ragstone.engine import Engine
+    from ragstone.protocols import NewDocument
     from ragstone.settings import load_settings
-    from ragstone.stages import NewDocument
     from ragstone.types import Chunk, Document
 
     given = texts(data)

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.engine import Engine
-from ragstone.evaluate.bootstrap import paired_bootstrap, stratified_bootstrap
+from ragstone.evaluate.metrics import paired_bootstrap, stratified_bootstrap
 from ragstone.models.embedder import OnnxEmbedder
+from ragstone.protocols import NewDocument, Vectors
 from ragstone.settings import load_settings
-from ragstone.stages import NewDocument, Vectors
 from ragstone.types import Chunk, Document
 from ranking import METRICS, measure
 from sets import CACHE, DEFAULT_DATA, HERE, Half, RetrievalSet, available, contextual, load

@@ -19,8 +19,8 @@ from ragstone.evaluate.datasets import Dataset, load_dataset
 from ragstone.evaluate.metrics import ranking_measures
 from ragstone.evaluate.run import SEARCH_ALONE, Options, run_questions
 from ragstone.evaluate.workbench import Workbench, changed
+from ragstone.index.analyze import query_terms, terms
 from ragstone.settings import load_settings
-from ragstone.stores.analyze import query_terms, terms
 from sets import CACHE, DEFAULT_DATA
 
 DEPTH = 100

@@ -68,8 +68,8 @@ def disk_mb(folder: Path) -> int:
 
 
 def _ragstone_parts(home: Path) -> tuple[Any, Any]:
-    from ragstone.stores.catalog import SqlCatalog
-    from ragstone.stores.embedded import EmbeddedIndex
+    from ragstone.catalog.documents import SqlCatalog
+    from ragstone.index.local import EmbeddedIndex
 
     catalog = SqlCatalog.in_directory(home)
     return catalog, EmbeddedIndex(catalog, home / "index", dimension=384, lock_timeout_s=10)
@@ -78,7 +78,7 @@ def _ragstone_parts(home: Path) -> tuple[Any, Any]:
 def build_ragstone(folder: Path, home: Path) -> None:
     """Fill a catalog and its index; in a process of its own, whose memory goes with it."""
     from corpus import bucket
-    from ragstone.stages import NewDocument
+    from ragstone.protocols import NewDocument
     from ragstone.types import Chunk, Document
 
     corpus = Corpus(folder)
@@ -233,7 +233,7 @@ def ivf_sq8(corpus: Corpus, home: Path) -> dict[str, Any]:
 def tantivy_alone(corpus: Corpus, home: Path) -> dict[str, Any]:
     import tantivy
 
-    from ragstone.stores.analyze import query_terms, terms
+    from ragstone.index.analyze import query_terms, terms
 
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("terms", tokenizer_name="whitespace", index_option="freq")

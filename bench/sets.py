@@ -15,7 +15,7 @@ import numpy as np
 
 from ragstone.evaluate.datasets import load_dataset, stable_number
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
 
 HERE = Path(__file__).parent
 CACHE = HERE / "cache"

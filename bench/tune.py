@@ -18,9 +18,9 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from ragstone.index.analyze import STOP_WORDS, query_terms, terms
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.retrieve.fuse import Normalisation, normalised
-from ragstone.stores.analyze import STOP_WORDS, query_terms, terms
 from ranking import measure
 from sets import DEFAULT_DATA, RetrievalSet, available, contextual, load
 

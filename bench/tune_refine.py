@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.evaluate.bootstrap import stratified_bootstrap
+from ragstone.evaluate.metrics import stratified_bootstrap
+from ragstone.index.analyze import query_terms, terms
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.models.reranker import CrossEncoder
 from ragstone.query.refine.select import first_of_each, maximal_marginal_relevance
-from ragstone.query.script import knows_script
-from ragstone.stores.analyze import query_terms, terms
+from ragstone.query.understand.rules import knows_script
 from ranking import measure
 from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, available, contextual, load
 from tune import Bm25, Scores, fused

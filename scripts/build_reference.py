@@ -61,7 +61,7 @@ def default_of(path: str) -> str:
         return "the user's data directory"
     if path == "evaluate.directory":
         return "the user's cache directory"
-    from ragstone.settings.layers import _fields
+    from ragstone.settings.sources import _fields
 
     value: Any = _fields()[path].default
     if value is None:

@@ -91,7 +91,7 @@ def test_a_python_block_runs_and_prints(
 ) -> None:
     if "localhost:8642" in code:
         code = code.replace("localhost:8642", request.getfixturevalue("served"))
-    if "ragstone.adapters" in code:
+    if "ragstone.integrations" in code:
         read = started(desk, "ragstone", "ingest", "contracts/")
         assert read.returncode == 0, read.stderr
     done = started(desk, sys.executable, "-c", code)

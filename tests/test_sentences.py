@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.sentences import sentence_spans
+from ragstone.text import sentence_spans
 
 PIECES = st.sampled_from(
     ["The dome opens.", " ", "\n", "\n\n", "# Head\n", "- item", "| a | b |\n", "Dr. Who? ", "🙂",

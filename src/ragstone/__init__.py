@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnusableReplyError,
     )
-    from ragstone.intake import IngestOptions
-    from ragstone.query.options import QueryOptions
+    from ragstone.ingest.intake import IngestOptions
+    from ragstone.query.request import QueryOptions
     from ragstone.settings import LoadedSettings, Settings, load_settings
     from ragstone.types import (
         Answer,
@@ -58,8 +58,8 @@ _NAMES = {
         "SettingsError", "StoreBusyError", "StoreError", "TooManyRequestsError",
         "UnauthorizedError", "UnusableReplyError",
     ),
-    "ragstone.intake": ("IngestOptions",),
-    "ragstone.query.options": ("QueryOptions",),
+    "ragstone.ingest.intake": ("IngestOptions",),
+    "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
     "ragstone.types": (
         "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Event", "Finished",

@@ -12,32 +12,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from ragstone.catalog import journal
+from ragstone.catalog.collections import CollectionInfo
+from ragstone.catalog.database import Database
+from ragstone.catalog.documents import SqlCatalog, refuse_other_embedder
+from ragstone.catalog.journal import JournalDesk
 from ragstone.errors import StoreError
+from ragstone.files import prepare
 from ragstone.history import History
-from ragstone.ingest.uploads import Upload
-from ragstone.intake import IngestOptions, Intake, UploadOptions
-from ragstone.models.batch import QuestionBatcher
-from ragstone.models.remember import remembered
+from ragstone.ingest.intake import IngestOptions, Intake, Upload, UploadOptions
+from ragstone.models.cache import QuestionBatcher, remembered
 from ragstone.plugins import IndexContext, PartContext, find
-from ragstone.query.assemble import assemble
+from ragstone.protocols import Catalog, Chat, Embedder, Index, Moderator, Provider
+from ragstone.query.build import assemble
+from ragstone.query.cache import asked
 from ragstone.query.check.review import grounding
 from ragstone.query.compare import SideEvent, SideName, compare
+from ragstone.query.conversation import Memory
 from ragstone.query.explain import Explainer, Explanation
-from ragstone.query.ladder import Ladder
+from ragstone.query.fallback import Ladder
 from ragstone.query.moderate import Moderation
-from ragstone.query.options import QueryOptions, build_query, check_collection
 from ragstone.query.plain import plain_chat
-from ragstone.query.remember import Memory
-from ragstone.query.repeat import RepeatedAnswers
-from ragstone.query.waiting import asked
+from ragstone.query.request import QueryOptions, build_query, check_collection
+from ragstone.query.shared import RepeatedAnswers
 from ragstone.settings import Settings, load_settings
-from ragstone.stages import Catalog, Chat, Embedder, Index, Moderator, Provider
-from ragstone.stores import journal
-from ragstone.stores.catalog import SqlCatalog, refuse_other_embedder
-from ragstone.stores.collections import CollectionInfo
-from ragstone.stores.database import Database
-from ragstone.stores.desk import JournalDesk
-from ragstone.stores.files import prepare
 from ragstone.trace import Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from ragstone.characters import is_storable
 from ragstone.errors import InputError
+from ragstone.text import is_storable
 
 Operator: TypeAlias = Literal["eq", "in", "gt", "gte", "lt", "lte", "exists"]
 

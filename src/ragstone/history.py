@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ragstone.query.suggest import Suggestion, suggest
+from ragstone.catalog import journal
+from ragstone.catalog.analytics import MOST_LINES, Suggestion, analyse, suggest
+from ragstone.catalog.collections import SqlCollections
+from ragstone.catalog.sessions import SqlSessions
+from ragstone.protocols import Catalog
 from ragstone.settings import JournalSettings
-from ragstone.stages import Catalog
-from ragstone.stores import journal
-from ragstone.stores.analytics import MOST_LINES, analyse
-from ragstone.stores.collections import SqlCollections
-from ragstone.stores.sessions import SqlSessions
 from ragstone.types import ANY_QUERY, HistoryFilter, Session
 
 _SUGGESTED_FROM = 1000

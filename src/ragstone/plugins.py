@@ -13,8 +13,8 @@ from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
 from ragstone.errors import SettingsError
+from ragstone.protocols import Catalog, Embedder, Index, Provider
 from ragstone.settings import Settings
-from ragstone.stages import Catalog, Embedder, Index, Provider
 
 GROUPS = {
     "embedder": "ragstone.embedder",

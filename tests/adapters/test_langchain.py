@@ -8,7 +8,7 @@ from ragstone.engine import Engine
 
 pytest.importorskip("langchain_core")
 
-from ragstone.adapters.langchain import RagstoneRetriever
+from ragstone.integrations.langchain import RagstoneRetriever
 
 QUESTION = "What interest is charged on rent that arrives late?"
 

@@ -8,7 +8,7 @@ from ragstone.engine import Engine
 
 pytest.importorskip("llama_index.core")
 
-from ragstone.adapters.llamaindex import RagstoneRetriever
+from ragstone.integrations.llamaindex import RagstoneRetriever
 
 QUESTION = "What interest is charged on rent that arrives late?"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
-from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in

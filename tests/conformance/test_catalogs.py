@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from ragstone.stages import Catalog
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.database import Database
+from ragstone.catalog.database import Database
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.protocols import Catalog
 from ragstone.testing.catalogs import CatalogConformance
 
 

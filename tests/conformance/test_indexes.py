@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.local import EmbeddedIndex
+from ragstone.protocols import Catalog, Index
 from ragstone.settings import IndexSettings
-from ragstone.stages import Catalog, Index
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.embedded import EmbeddedIndex
 from ragstone.testing.conformance import (
     DIMENSION,
     EMBEDDER,
@@ -29,7 +29,7 @@ def embedded(catalog: Catalog, tmp_path: Path, dimension: int = DIMENSION) -> Em
 
 def qdrant(catalog: Catalog, url: str, *, shards: int = 1, dimension: int = DIMENSION) -> Index:
     pytest.importorskip("qdrant_client")
-    from ragstone.stores.qdrant import QdrantIndex
+    from ragstone.index.qdrant import QdrantIndex
 
     settings = IndexSettings(
         qdrant_url=url, qdrant_prefix=f"t{uuid.uuid4().hex[:8]}_", qdrant_shards=shards

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from ragstone.catalog.database import Database
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.engine import Engine
 from ragstone.errors import InputError
 from ragstone.server.app import create_app
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.database import Database
 from ragstone.testing import HashEmbedder, ScriptedProvider
 
 from ..conftest import settings_in

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
+from ragstone.catalog.collections import SqlCollections
+from ragstone.catalog.database import Database
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.schema import evidence, queries
 from ragstone.errors import InputError, NotFoundError
 from ragstone.history import History
+from ragstone.protocols import Catalog
 from ragstone.settings import JournalSettings
-from ragstone.stages import Catalog
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.collections import SqlCollections
-from ragstone.stores.database import Database
-from ragstone.stores.schema import evidence, queries
 from ragstone.testing.conformance import EMBEDDER, new_document
 from ragstone.types import Answer, Chunk, HistoryFilter, Turn
 

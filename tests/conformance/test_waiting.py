@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.engine import Engine
+from ragstone.protocols import Catalog, Index
 from ragstone.settings import IndexSettings
-from ragstone.stages import Catalog, Index
-from ragstone.stores.catalog import SqlCatalog
 from ragstone.testing import HashEmbedder
 from ragstone.testing.conformance import EMBEDDER, new_document, unit_vectors
 
@@ -162,7 +162,7 @@ def index(catalog: Catalog, qdrant_url: str) -> Iterator[Index]:
 
 
 def test_nothing_is_missing_while_an_index_is_rebuilt(catalog: Catalog, index: Index) -> None:
-    from ragstone.stores.qdrant import QdrantIndex
+    from ragstone.index.qdrant import QdrantIndex
 
     assert isinstance(index, QdrantIndex)
     vectors = unit_vectors(40)
@@ -187,7 +187,7 @@ def test_nothing_is_missing_while_an_index_is_rebuilt(catalog: Catalog, index: I
 def test_a_collection_of_the_time_before_aliases_is_taken_over(
     catalog: Catalog, index: Index
 ) -> None:
-    from ragstone.stores.qdrant import QdrantIndex
+    from ragstone.index.qdrant import QdrantIndex
 
     assert isinstance(index, QdrantIndex)
     catalog.add([new_document("a", ["The wind is strong."])], embedder=EMBEDDER)

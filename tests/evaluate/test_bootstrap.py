@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.evaluate.bootstrap import interval, paired_bootstrap, stratified_bootstrap
+from ragstone.evaluate.metrics import interval, paired_bootstrap, stratified_bootstrap
 
 numbers = st.lists(st.floats(0, 1), min_size=1, max_size=50)
 

@@ -7,15 +7,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.evaluate.plots import (
-    HEIGHT,
-    WIDTH,
-    Axis,
-    Series,
-    histogram,
-    horizontal_bars,
-    plot,
-)
+from ragstone.evaluate.plots import HEIGHT, WIDTH, Axis, Series, histogram, horizontal_bars, plot
 
 finite = st.floats(-1e6, 1e6)
 points = st.lists(st.tuples(finite, finite), min_size=1, max_size=20)

@@ -11,7 +11,7 @@ from ragstone.engine import Engine
 from ragstone.errors import InputError, SettingsError
 from ragstone.evaluate.questions import facts_of, questions_from_documents
 from ragstone.evaluate.run import Options, outcome_of
-from ragstone.query.check.overlap import words
+from ragstone.text import words
 from ragstone.types import Document
 
 from ..providers.stand_in import served

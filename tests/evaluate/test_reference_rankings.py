@@ -14,7 +14,7 @@ from ragstone.evaluate.datasets import load_dataset
 from ragstone.evaluate.metrics import labelled, ranking_measures
 from ragstone.evaluate.run import SEARCH_ALONE, Options, outcome_of
 from ragstone.evaluate.workbench import changed
-from ragstone.stores.analyze import query_terms, terms
+from ragstone.index.analyze import query_terms, terms
 from ragstone.types import Chunk, RetrievalMethod
 
 QUESTIONS = Path(str(resources.files("ragstone.samples") / "questions.jsonl"))

@@ -16,7 +16,7 @@ from ragstone.evaluate.datasets import Dataset, Given, Passage, Question, Target
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import measures, summarised
 from ragstone.evaluate.workbench import Workbench, changed, program_files
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
 from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things

@@ -12,12 +12,20 @@ import numpy as np
 import pytest
 
 from ragstone.errors import InputError
+from ragstone.evaluate.compare import curve_of, recommended, threshold_curve
 from ragstone.evaluate.datasets import load_dataset
 from ragstone.evaluate.run import Options, run_questions
 from ragstone.evaluate.summary import measures
-from ragstone.evaluate.sweep import RememberedScores, Sweeper
-from ragstone.evaluate.threshold import curve_of, recommended, threshold_curve
-from ragstone.evaluate.tune import SPACE, Tuned, is_gain, settings_file, tune, value_at
+from ragstone.evaluate.tune import (
+    SPACE,
+    RememberedScores,
+    Sweeper,
+    Tuned,
+    is_gain,
+    settings_file,
+    tune,
+    value_at,
+)
 from ragstone.evaluate.tune_report import as_dict, html_page, markdown_page
 from ragstone.evaluate.workbench import Workbench, changed
 from ragstone.settings import load_settings

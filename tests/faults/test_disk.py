@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ragstone.catalog.backup import backup, restore
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.errors import StoreError
-from ragstone.stores.backup import backup, restore
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.index.local import EmbeddedIndex
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
 
 
@@ -30,7 +30,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import pathlib, resource, signal
         from ragstone.errors import StoreError
-        from ragstone.stores.catalog import SqlCatalog
+        from ragstone.catalog.documents import SqlCatalog
         from ragstone.testing.conformance import EMBEDDER, new_document
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         catalog = SqlCatalog.in_directory(pathlib.Path({str(tmp_path)!r}))
@@ -59,8 +59,8 @@ def test_a_data_directory_without_permission_is_said(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import os, pathlib
         from ragstone.errors import StoreError
-        from ragstone.stores.catalog import SqlCatalog
-        from ragstone.stores.files import prepare
+        from ragstone.catalog.documents import SqlCatalog
+        from ragstone.files import prepare
         # Everything is imported first: root's Python may be closed to others.
         SqlCatalog.in_directory(pathlib.Path({str(warm)!r})).close()
         if os.geteuid() == 0:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.local import EmbeddedIndex
 from ragstone.testing.conformance import DIMENSION
 
 from ..cli.run import unmeasured

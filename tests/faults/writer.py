@@ -10,8 +10,8 @@ import random
 import sys
 from pathlib import Path
 
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.embedded import EmbeddedIndex
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.local import EmbeddedIndex
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
 
 

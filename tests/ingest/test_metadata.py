@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import InputError
-from ragstone.ingest.metadata import check_metadata, plain
+from ragstone.ingest.discover import check_metadata, plain
 
 ODD_TEXT = st.text(st.characters(codec=None, exclude_categories=[]))
 VALUES = st.recursive(

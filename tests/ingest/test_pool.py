@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ragstone.blocks import LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest import frames, pool
-from ragstone.ingest.pool import ParserPool
-from ragstone.reading import LoadOptions
+from ragstone.ingest.parser import pool
+from ragstone.ingest.parser import protocol as frames
+from ragstone.ingest.parser.pool import ParserPool
 
 ODD_FILES = Path(__file__).parents[2].parent / "shared/data/odd-files"
 

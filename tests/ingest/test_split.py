@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.ingest.load.markdown import MarkdownLoader
+from ragstone.blocks import Heading, Loaded, LoadOptions
+from ragstone.ingest.formats.text import MarkdownLoader
 from ragstone.ingest.split import (
     Chunking,
     SentenceSplitter,
@@ -17,7 +18,6 @@ from ragstone.ingest.split import (
     pack,
     sections,
 )
-from ragstone.reading import Heading, Loaded, LoadOptions
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
 

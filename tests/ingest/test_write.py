@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ragstone.ingest import write
-from ragstone.ingest.write import Writer
+from ragstone.ingest import store as write
+from ragstone.ingest.store import Writer
 
 
 class Clock:

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.models import remember
-from ragstone.models.remember import RememberedVectors, remembered
-from ragstone.stages import Vectors
+from ragstone.models import cache as remember
+from ragstone.models.cache import RememberedVectors, remembered
+from ragstone.protocols import Vectors
 from ragstone.testing import HashEmbedder
 
 TEXTS = st.lists(st.sampled_from([f"text {number}" for number in range(12)]), max_size=8)

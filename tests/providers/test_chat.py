@@ -13,7 +13,7 @@ from ragstone.errors import ProviderError, SettingsError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import PartContext, find
 from ragstone.providers.chat import ChatProvider, json_in, priced
-from ragstone.providers.local import gguf_file
+from ragstone.providers.llamacpp import gguf_file
 from ragstone.testing import HashEmbedder
 from ragstone.types import Message, Prompt, Usage
 

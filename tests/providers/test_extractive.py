@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
+from ragstone.models.cache import RememberedVectors
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.models.remember import RememberedVectors
-from ragstone.providers.extractive import ExtractiveProvider, quoted
-from ragstone.query.ground.choose import SentenceChooser, choose, in_reading_order
-from ragstone.query.ground.choose.features import candidates
-from ragstone.query.ground.choose.model import shipped_weights
+from ragstone.reading.choose import SentenceChooser, choose, in_reading_order, shipped_weights
+from ragstone.reading.extractive import ExtractiveProvider, quoted
+from ragstone.reading.features import candidates
 from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
 
 

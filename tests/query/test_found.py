@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.query.ground.choose import SentenceChooser
+from ragstone.reading.choose import SentenceChooser
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import Answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ragstone.query.kept import Kept
+from ragstone.query.cache import Kept
 
 
 def test_threads_do_not_disturb_each_other() -> None:

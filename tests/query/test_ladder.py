@@ -10,7 +10,7 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
 from ragstone.types import Answer
 
 from ..conftest import settings_in

@@ -13,9 +13,9 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, RefusedError
-from ragstone.stages import Moderated, Moderator
+from ragstone.protocols import Moderated, Moderator
 from ragstone.testing import HashEmbedder, ScriptedProvider
-from ragstone.testing.moderators import ModeratorConformance
+from ragstone.testing.conformance import ModeratorConformance
 from ragstone.types import Answer, Event, Finished, Message, SourcesFound, Token
 
 from ..conftest import settings_in

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragstone.engine import Engine
 from ragstone.errors import NotFoundError
-from ragstone.query.remember import digest, messages, split
+from ragstone.query.conversation import digest, messages, split
 from ragstone.settings import MemorySettings
 from ragstone.testing import HashEmbedder
 from ragstone.types import Answer, Intent, Message, Turn

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.query.kept import size_of
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
+from ragstone.query.cache import size_of
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import new_document
 from ragstone.types import Answer, Token

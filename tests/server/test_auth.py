@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.keys import KeyRing, Role
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError
 from ragstone.server.auth import Caller
-from ragstone.stores.keys import KeyRing, Role
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import run

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from ragstone.engine import Engine
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import environment
@@ -78,8 +78,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from ragstone.engine import Engine
-from ragstone.ingest.pipeline import RunOptions
-from ragstone.ingest.uploads import Upload, UploadDesk
+from ragstone.ingest.run import RunOptions
+from ragstone.ingest.intake import Upload, UploadDesk
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
@@ -108,8 +108,8 @@ def test_an_upload_of_a_killed_process_does_not_seem_to_go_on(tmp_path: Path) ->
 
 
 def test_a_running_upload_of_a_living_process_goes_on(tmp_path: Path) -> None:
-    from ragstone.ingest.pipeline import RunOptions
-    from ragstone.ingest.uploads import Upload, UploadDesk
+    from ragstone.ingest.intake import Upload, UploadDesk
+    from ragstone.ingest.run import RunOptions
 
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     other = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())

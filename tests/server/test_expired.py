@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.server.app import create_app
-from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in

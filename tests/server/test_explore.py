@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.server.app import create_app
 from ragstone.settings import load_settings
-from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in

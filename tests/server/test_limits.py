@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.errors import SettingsError
-from ragstone.server.admission import Admission
 from ragstone.server.app import create_app
+from ragstone.server.limits import Admission
 from ragstone.server.rate import Rates, is_loopback
-from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 from ragstone.types import Prompt
 

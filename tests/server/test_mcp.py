@@ -16,9 +16,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.server.app import create_app
-from ragstone.stores.keys import KeyRing
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import assert_refused, environment, run

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from ragstone.engine import Engine
+from ragstone.protocols import Moderated
 from ragstone.server.app import create_app
-from ragstone.stages import Moderated
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.stores.keys import KeyRing
 
 from ..conftest import settings_in
 from ..patience import LONG_S

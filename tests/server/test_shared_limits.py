@@ -11,9 +11,9 @@ import pytest
 
 from ragstone.errors import SettingsError, TooManyRequestsError
 from ragstone.server import rate
-from ragstone.server.admission import Admission
+from ragstone.server.limits import Admission
 from ragstone.server.rate import Rates
-from ragstone.settings.doors import ServerSettings
+from ragstone.settings.services import ServerSettings
 
 from ..cli.run import run
 from ..conftest import settings_in

@@ -11,15 +11,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from ragstone.errors import SettingsError
-from ragstone.settings import (
-    PRESETS,
-    LoadedSettings,
-    allowed_values,
-    layers,
-    load_settings,
-    preset_values,
-)
-from ragstone.settings.tree import NOT_USED_YET, Settings
+from ragstone.settings import PRESETS, LoadedSettings, allowed_values, load_settings, preset_values
+from ragstone.settings import sources as layers
+from ragstone.settings.schema import NOT_USED_YET, Settings
 
 # The design documents' variables, what they set, and a value that is not the default.
 DESIGN_NAMES: list[tuple[str, str, str, Any]] = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.stores.analyze import query_terms, terms
+from ragstone.index.analyze import query_terms, terms
 
 
 def test_an_identifier_is_found_whole_and_by_its_parts() -> None:

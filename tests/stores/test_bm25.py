@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.stores.bm25 import idf, scores
+from ragstone.index.keyword import idf, score_documents
 
 WORDS = st.sampled_from(["cat", "sat", "mat", "ran"])
 DOCUMENTS = st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=6)
@@ -15,7 +15,7 @@ DOCUMENTS = st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_si
 def ranked(documents: list[list[str]], *, k1: float = 1.2, b: float = 0.75) -> list[float]:
     wanted = ["cat", "sat"]
     frequencies = [sum(term in document for document in documents) for term in wanted]
-    return scores(
+    return score_documents(
         wanted, idf(frequencies, len(documents)), documents,
         average_length=sum(map(len, documents)) / len(documents), k1=k1, b=b,
     )  # fmt: skip

@@ -9,9 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from ragstone.filters import Condition
-from ragstone.stages import Vectors, Within
-from ragstone.stores.dense import Codes, DenseIndex, best_rows, covered
-from ragstone.stores.vectors import VectorFile, append, copy_living
+from ragstone.index.vectors import (
+    Codes,
+    DenseIndex,
+    VectorFile,
+    append,
+    best_rows,
+    copy_living,
+    covered,
+)
+from ragstone.protocols import Vectors, Within
 
 ROWS, DIMENSION = 30_000, 64
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from ragstone.catalog import journal
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.journal import JournalDesk
 from ragstone.errors import InputError
-from ragstone.stores import journal
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.desk import JournalDesk
 from ragstone.types import Answer
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.doctor import examine
-from ragstone.stores.embedded import EmbeddedIndex
-from ragstone.stores.keyword import KeywordIndex
+from ragstone.catalog.backup import examine
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.keyword import KeywordIndex
+from ragstone.index.local import EmbeddedIndex
 from ragstone.testing.conformance import new_document
-from ragstone.testing.embedder import HashEmbedder
+from ragstone.testing.fakes import HashEmbedder
 from ragstone.types import Chunk
 
 EMBEDDER = HashEmbedder(16)

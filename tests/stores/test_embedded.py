@@ -14,17 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.errors import StoreBusyError, StoreError
-from ragstone.stores.catalog import SqlCatalog
-from ragstone.stores.embedded import EmbeddedIndex
-from ragstone.stores.files import writing
-from ragstone.testing.conformance import (
-    DIMENSION,
-    EMBEDDER,
-    keys_of,
-    new_document,
-    unit_vectors,
-)
+from ragstone.files import writing
+from ragstone.index.local import EmbeddedIndex
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, keys_of, new_document, unit_vectors
 
 
 @pytest.fixture
@@ -246,7 +240,7 @@ def test_the_writers_place_is_free_after_a_kill(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
             import time, pathlib
-            from ragstone.stores.files import writing
+            from ragstone.files import writing
             with writing(pathlib.Path({str(tmp_path)!r}), timeout_s=1):
                 print("held", flush=True)
                 time.sleep(60)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ragstone.filters import Condition
-from ragstone.stages import Within
-from ragstone.stores.analyze import query_terms, terms
-from ragstone.stores.keyword import KeywordIndex
+from ragstone.index.analyze import query_terms, terms
+from ragstone.index.keyword import KeywordIndex
+from ragstone.protocols import Within
 from ragstone.types import Chunk
 
 WORDS = [f"word{at}" for at in range(60)]

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ragstone.stores.spool import Interrupted, Spool
+from ragstone.catalog.originals import Interrupted, Spool
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from ragstone.stores.spool import Spool
+from ragstone.catalog.originals import Spool
 spool = Spool(Path(sys.argv[1]))
 spool.incoming().write_bytes(b"half a file")
 spool.begin("one", ["a.txt", "b.txt"])

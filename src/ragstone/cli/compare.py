@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.eval import (
+from ragstone.cli.evaluate import (
     Again,
     Count,
     FailIf,
@@ -21,8 +21,7 @@ from ragstone.cli.eval import (
     questions_of,
     tell_failures,
 )
-from ragstone.cli.progress import telling
-from ragstone.cli.terminal import err, out, print_json, print_table
+from ragstone.cli.terminal import err, out, print_json, print_table, telling
 from ragstone.types import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def compare(
       ragstone compare balanced balanced,RAG_MMR_LAMBDA=0.7 --fail-if 'recall@10 worse by 0.01'
     """
     from ragstone.evaluate.compare import compared, read_side
-    from ragstone.evaluate.gate import check_comparison, parse_condition
-    from ragstone.evaluate.junit import junit_xml
+    from ragstone.evaluate.gate import check_comparison, junit_xml, parse_condition
 
     conditions = [parse_condition(written) for written in fail_if or ()]
     flags: dict[str, Any] = options.flags_of(set) | {

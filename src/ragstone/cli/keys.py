@@ -16,8 +16,8 @@ from ragstone.cli.terminal import err, out, print_json, print_table
 from ragstone.errors import InputError
 
 if TYPE_CHECKING:
+    from ragstone.catalog.keys import Key, KeyRing, Role
     from ragstone.settings import LoadedSettings
-    from ragstone.stores.keys import Key, KeyRing, Role
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of the server.")
 
@@ -104,9 +104,9 @@ def revoke(
 
 @contextmanager
 def _ring(loaded: LoadedSettings) -> Iterator[KeyRing]:
+    from ragstone.catalog.keys import KeyRing
     from ragstone.engine import open_catalog
-    from ragstone.stores.files import prepare
-    from ragstone.stores.keys import KeyRing
+    from ragstone.files import prepare
 
     settings = loaded.settings
     catalog = open_catalog(settings, prepare(settings.data.directory))
@@ -117,7 +117,7 @@ def _ring(loaded: LoadedSettings) -> Iterator[KeyRing]:
 
 
 def _role(given: str) -> Role:
-    from ragstone.stores.keys import ROLES
+    from ragstone.catalog.keys import ROLES
 
     if given not in ROLES:
         raise InputError(f"'{given}' is no role.", hint=f"Roles are {', '.join(ROLES)}.")

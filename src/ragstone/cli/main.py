@@ -10,26 +10,16 @@ from typing import Annotated
 import typer
 
 from ragstone import __version__
-from ragstone.cli import (
-    ask,
-    chat,
-    check,
-    compare,
-    demo,
-    documents,
-    history,
-    ingest,
-    keys,
-    mcp,
-    models,
-    search,
-    serve,
-    sessions,
-    settings,
-    tune,
-    upkeep,
-)
-from ragstone.cli import eval as evaluation
+from ragstone.cli import ask, chat, compare, documents, history, ingest, keys, search, serve
+from ragstone.cli import ask as check
+from ragstone.cli import ask as demo
+from ragstone.cli import evaluate as evaluation
+from ragstone.cli import evaluate as tune
+from ragstone.cli import history as sessions
+from ragstone.cli import maintain as models
+from ragstone.cli import maintain as settings
+from ragstone.cli import maintain as upkeep
+from ragstone.cli import serve as mcp
 from ragstone.cli.terminal import fail
 from ragstone.errors import RagstoneError
 

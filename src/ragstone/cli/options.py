@@ -87,8 +87,8 @@ def make_folder(folder: Path, flag: str) -> None:
 
 def require_collection(engine: Engine, name: str) -> None:
     """Refuse to read from a collection that does not exist: its name is probably mistyped."""
-    from ragstone.query.options import check_collection
-    from ragstone.stores.collections import refuse_unknown_collection
+    from ragstone.catalog.collections import refuse_unknown_collection
+    from ragstone.query.request import check_collection
 
     check_collection(name)
     # Another service has collections that the catalog does not know.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -129,3 +132,30 @@ def _figures(answer: Answer) -> str:
         f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
         f"{len(answer.sources)} sources read · {answer.provider} · {total:.0f} ms"
     )
+
+
+# Where there is no terminal, a line is written this often.
+_LINE_EVERY_S = 10.0
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that is told what is being done, how much of it is done, and how much there is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    said = time.monotonic()
+    with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        doing = ""
+
+        def told(what: str, done: int, total: int) -> None:
+            nonlocal said, doing
+            if what != doing:
+                doing = what
+                bar.reset(task, description=what, total=total)
+            bar.update(task, completed=done, total=total)
+            if not err().is_terminal and time.monotonic() - said > _LINE_EVERY_S:
+                said = time.monotonic()
+                err().print(f"{what}: {done} of {total}")
+
+        yield told

@@ -14,11 +14,52 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ragstone.errors import SettingsError
-from ragstone.evaluate.bootstrap import Interval, paired_bootstrap
-from ragstone.evaluate.metrics import COSTS
+from ragstone.evaluate.metrics import COSTS, Interval, paired_bootstrap
 from ragstone.evaluate.run import Run
 from ragstone.evaluate.summary import main_measure, measures
 from ragstone.settings import PRESETS, Settings, load_settings
+
+STEPS = tuple(round(step * 0.025, 3) for step in range(33))
+# A threshold may cost this share of the relevant hits.
+MOST_LOST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one threshold keeps, as shares."""
+
+    threshold: float
+    relevant_kept: float
+    others_kept: float
+
+
+def threshold_curve(run: Run) -> list[Kept]:
+    """One line per step; empty when the run has no judged hits with a similarity."""
+    relevant: list[float] = []
+    others: list[float] = []
+    labels = {one.id: set(one.grades) for one in run.dataset.questions}
+    for outcome in run.outcomes:
+        for label, _, similar in outcome.hits[:10]:
+            if similar is not None:
+                (relevant if label in labels[outcome.id] else others).append(similar)
+    return curve_of(relevant, others)
+
+
+def curve_of(relevant: Sequence[float], others: Sequence[float]) -> list[Kept]:
+    if not relevant:
+        return []
+    good, bad = np.array(relevant), np.array(others)
+    return [
+        Kept(step, float((good >= step).mean()), float((bad >= step).mean()) if others else 0.0)
+        for step in STEPS
+    ]
+
+
+def recommended(curve: Sequence[Kept], *, most_lost: float = MOST_LOST) -> float:
+    """The highest threshold that loses at most this share of the relevant hits."""
+    fitting = [one.threshold for one in curve if one.relevant_kept >= 1 - most_lost]
+    return max(fitting, default=0.0)
+
 
 Verdict: TypeAlias = Literal["better", "worse", "no difference"]
 # Below this two values of one question count as equal.

@@ -6,13 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from ragstone.errors import SettingsError
+from ragstone.evaluate.compare import Comparison
 from ragstone.evaluate.metrics import ANSWER, COSTS, JUDGED, RANKING
 
 if TYPE_CHECKING:
     from ragstone.evaluate.compare import Comparison, Difference
     from ragstone.evaluate.summary import Summary
+
 
 MEASURES = (*RANKING, *ANSWER, *JUDGED, *COSTS)
 _OF_A_WHOLE_RUN = ("aurc", "ece")
@@ -108,3 +111,26 @@ def _is_worse(found: Difference, by: float | None) -> bool:
     if by is None:
         return found.verdict == "worse"
     return found.mean * (-1 if found.lower_is_better else 1) < -by
+
+
+def junit_xml(comparison: Comparison, conditions: Sequence[str], failed: Sequence[str]) -> str:
+    """`failed` are sentences that begin with the condition they are about."""
+    broken = {sentence.partition(":")[0]: sentence for sentence in failed}
+    suite = ET.Element(
+        "testsuite", name=f"ragstone compare {comparison.before} {comparison.after}",
+        tests=str(len(conditions) + len(comparison.differences)), failures=str(len(broken)),
+        errors="0", skipped="0",
+    )  # fmt: skip
+    for written in conditions:
+        case = ET.SubElement(suite, "testcase", classname="gate", name=written)
+        if written in broken:
+            ET.SubElement(case, "failure", message=broken[written]).text = comparison.sentence
+    for one in comparison.differences:
+        case = ET.SubElement(suite, "testcase", classname=comparison.dataset, name=one.measure)
+        low, high = one.interval
+        ET.SubElement(case, "system-out").text = (
+            f"{one.before:.4f} -> {one.after:.4f} ({one.mean:+.4f}, 95 % {low:+.4f} to "
+            f"{high:+.4f}); {one.wins} better, {one.losses} worse, {one.ties} equal: {one.verdict}"
+        )
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -1,7 +1,4 @@
-"""The measures of one question: of its ranking, by ir-measures; of its answer, by SQuAD's rules.
-
-A measure that does not apply to a question is left out; there is no NaN anywhere.
-"""
+"""How sure a mean is, and a difference of means: questions drawn again with replacement."""
 
 from __future__ import annotations
 
@@ -10,12 +7,67 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from ragstone.errors import SettingsError
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from ragstone.errors import ProviderError, SettingsError
 from ragstone.evaluate.datasets import Question, Target
-from ragstone.query.check.overlap import support
+from ragstone.prompts import render
+from ragstone.protocols import Chat
+from ragstone.query.understand.rewrite import ask_json
+from ragstone.text import support
 from ragstone.types import Chunk
+
+Values: TypeAlias = NDArray[np.float64]
+Interval: TypeAlias = tuple[float, float]
+
+ROUNDS = 2000
+# Draws are made in blocks of about this many numbers: 16 MB.
+_BLOCK = 2_000_000
+
+
+def interval(values: Values, *, rounds: int = ROUNDS, seed: int = 0) -> Interval:
+    """The 95 % interval of a mean."""
+    if len(values) == 0:
+        return 0.0, 0.0
+    return _percentiles(_drawn_means(np.asarray(values, np.float64), rounds, seed))
+
+
+def paired_bootstrap(
+    ours: Values, theirs: Values, *, rounds: int = ROUNDS, seed: int = 0
+) -> Interval:
+    """The 95 % interval of the mean difference of two systems on the same questions."""
+    return interval(np.asarray(ours) - np.asarray(theirs), rounds=rounds, seed=seed)
+
+
+def stratified_bootstrap(
+    pairs: Sequence[tuple[Values, Values]], *, rounds: int = ROUNDS, seed: int = 0
+) -> Interval:
+    """The same for the mean over sets, each set's questions drawn by themselves."""
+    means = np.zeros(rounds)
+    for number, (ours, theirs) in enumerate(pairs):
+        means += _drawn_means(ours - theirs, rounds, seed + number) / len(pairs)
+    return _percentiles(means)
+
+
+def _drawn_means(values: Values, rounds: int, seed: int) -> Values:
+    generator = np.random.default_rng(seed)
+    at_once = max(1, _BLOCK // len(values))
+    means = [
+        values[generator.integers(0, len(values), (min(at_once, rounds - begun), len(values)))]
+        .mean(axis=1)
+        for begun in range(0, rounds, at_once)
+    ]  # fmt: skip
+    return np.concatenate(means)
+
+
+def _percentiles(means: Values) -> Interval:
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
 
 RANKING = ("ndcg@10", "recall@10", "recall@100", "precision@5", "mrr@10", "hit@1", "hit@10")
 ANSWER = (
@@ -129,3 +181,22 @@ def containment(answer: str, references: Sequence[str]) -> float:
     """Whether a whole reference stands in the answer, word for word."""
     held = f" {plain(answer)} "
     return float(any(plain(one) and f" {plain(one)} " in held for one in references))
+
+
+class Judgement(BaseModel):
+    faithfulness: float = Field(ge=0, le=10)
+    relevance: float = Field(ge=0, le=10)
+
+
+async def judged(chat: Chat, question: Question, answer: str) -> dict[str, float]:
+    """Faithfulness to the reference and relevance to the question, each from 0 to 1."""
+    reference = "\n".join(question.answers) or "(none is known)"
+    prompt = render("judge", question=question.text, reference=reference, answer=answer)
+    try:
+        found = Judgement.model_validate(await ask_json(chat, prompt, Judgement))
+    except ProviderError:
+        return {}
+    return {
+        "judged_faithfulness": found.faithfulness / 10,
+        "judged_relevance": found.relevance / 10,
+    }

@@ -24,13 +24,12 @@ from ragstone.errors import InputError, ProviderError
 from ragstone.evaluate.datasets import Dataset, Question, Target
 from ragstone.evaluate.run import check_model
 from ragstone.evaluate.workbench import Told, quiet
+from ragstone.index.analyze import STOP_WORDS, terms
 from ragstone.prompts import render
-from ragstone.query.check.overlap import words
-from ragstone.query.ground.kinds import Kind, offers
+from ragstone.protocols import Chat
 from ragstone.query.understand.rewrite import ask_json
-from ragstone.sentences import sentence_spans
-from ragstone.stages import Chat
-from ragstone.stores.analyze import STOP_WORDS, terms
+from ragstone.reading.kinds import Kind, offers
+from ragstone.text import sentence_spans, words
 from ragstone.types import Document
 
 # The kinds of facts a sentence is searched for, the most certain first, and how one asks.

@@ -15,13 +15,12 @@ from typing import Any
 
 from ragstone import __version__
 from ragstone.errors import InputError
-from ragstone.evaluate.compare import way_in_words
+from ragstone.evaluate.compare import threshold_curve, way_in_words
 from ragstone.evaluate.datasets import Question
 from ragstone.evaluate.plots import Axis, Series, histogram, horizontal_bars, plot
 from ragstone.evaluate.run import Outcome, Run
 from ragstone.evaluate.summary import ByQuestion, Summary, main_measure, measures, shown
-from ragstone.evaluate.threshold import threshold_curve
-from ragstone.stores.files import replace_file
+from ragstone.files import replace_file
 
 _WORST = 15
 # A question went as badly as the worst of these: what was found, what was said, whether to speak.

@@ -17,13 +17,12 @@ from typing import Any
 from ragstone.engine import Engine
 from ragstone.errors import RagstoneError, SettingsError
 from ragstone.evaluate.datasets import Dataset, Question
-from ragstone.evaluate.judge import judged
-from ragstone.evaluate.metrics import labelled, meets, same_evidence
+from ragstone.evaluate.metrics import judged, labelled, meets, same_evidence
 from ragstone.evaluate.workbench import Told, Workbench, quiet, safe_name
 from ragstone.filters import Not, is_in
+from ragstone.protocols import Chat
 from ragstone.query.check.review import grounding
 from ragstone.settings import Settings
-from ragstone.stages import Chat
 from ragstone.trace import Trace, explain
 from ragstone.types import Answer, Hits, RetrievalMethod
 

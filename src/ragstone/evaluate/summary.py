@@ -9,14 +9,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ragstone.evaluate.bootstrap import Interval, interval
 from ragstone.evaluate.datasets import Question
 from ragstone.evaluate.metrics import (
     ANSWER,
     JUDGED,
     RANKING,
+    Interval,
     containment,
     exact_match,
+    interval,
     ranking_measures,
     token_f1,
 )

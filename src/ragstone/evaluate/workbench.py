@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 import ragstone
+from ragstone.catalog.collections import refuse_unknown_collection
 from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
-from ragstone.evaluate.datasets import Dataset, Passage, Question
-from ragstone.evaluate.lines import bad_line
-from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.evaluate.datasets import Dataset, Passage, Question, bad_line
+from ragstone.files import prepare, replace_file
+from ragstone.ingest.store import EmbeddingQueue
 from ragstone.plugins import GROUPS, available, find
+from ragstone.protocols import Catalog, Embedder, Index, NewDocument, Vectors
 from ragstone.settings import Settings
-from ragstone.stages import Catalog, Embedder, Index, NewDocument, Vectors
-from ragstone.stores.collections import refuse_unknown_collection
-from ragstone.stores.files import prepare, replace_file
 from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
 
 Told = Callable[[str, int, int], None]

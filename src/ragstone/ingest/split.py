@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ragstone.blocks import Block, Heading, Loaded
 from ragstone.ingest.tokens import TokenCounter
-from ragstone.reading import Block, Heading, Loaded
-from ragstone.sentences import sentence_spans
+from ragstone.text import sentence_spans
 from ragstone.types import Chunk
 
 # The embedder's start and end markers.

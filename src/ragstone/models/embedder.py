@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragstone.errors import StoreError
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
+from ragstone.settings import Settings
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
 
 SHIPPED = "all-minilm-l6-v2"
 
@@ -122,3 +124,8 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
             batch = []
         batch.append(i)
     yield batch
+
+
+def build_embedder(settings: Settings) -> OnnxEmbedder:
+    """Build the embedder that is inside the package; no setting changes it."""
+    return OnnxEmbedder()

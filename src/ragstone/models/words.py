@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.stages import Vectors
+from ragstone.protocols import Vectors
 
 # Ids of words seen lately: a few tokens each, so this is 10 MB at most.
 _MOST_WORDS = 50_000

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from ragstone.settings.doors import ObserveSettings
+from ragstone.settings.services import ObserveSettings
 from ragstone.trace import Span, Trace
 from ragstone.types import Answer
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Pieces
-from ragstone.providers.chat import ChatProvider, Request, provider
+from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, provider
 from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.types import Usage
 

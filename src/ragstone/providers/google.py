@@ -1,14 +1,16 @@
-"""Google's Gemini API."""
+"""Google's embeddings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Pieces
-from ragstone.providers.chat import ChatProvider, Request, provider
+from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, provider
+from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire
+from ragstone.settings import Settings
 from ragstone.types import Usage
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
@@ -65,3 +67,33 @@ def build(context: PartContext) -> ChatProvider:
     return provider(
         wire, context.settings, model="gemini-2.5-flash", fast_model="gemini-2.5-flash-lite"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleEmbeddings:
+    """`POST /v1beta/models/{model}:batchEmbedContents`."""
+
+    title: ClassVar[str] = "Google"
+
+    def path(self, model: str) -> str:
+        return f"v1beta/models/{model}:batchEmbedContents"
+
+    def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]:
+        size = {"outputDimensionality": dimension} if dimension else {}
+        return {
+            "requests": [
+                {"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **size}
+                for text in texts
+            ]
+        }
+
+    def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
+        return [row["values"] for row in reply["embeddings"]]
+
+
+def build_embedder(settings: Settings) -> RemoteEmbedder:
+    headers = {"x-goog-api-key": settings.embed.key(settings.provider.key("google"))}
+    return build_remote(
+        GoogleEmbeddings(), settings, name="google", model="gemini-embedding-001",
+        url=DEFAULT_URL, headers=headers, max_tokens=2048,
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from ragstone.providers.calls import Failure, status_failure
+from ragstone.providers.chat import Failure, status_failure
 
 # With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. How
 # many pools there are is the server's to say (`server.max_generations`): a call that waits here for

@@ -1,14 +1,23 @@
-"""Ollama: models on one's own machine."""
+"""Embedding models of an Ollama server."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Pieces
-from ragstone.providers.chat import ChatProvider, Request, plain_messages, provider
+from ragstone.providers.chat import (
+    ChatProvider,
+    CutStreamError,
+    Pieces,
+    Request,
+    plain_messages,
+    provider,
+)
+from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire, StatusError, decoded
+from ragstone.settings import Settings
 from ragstone.types import Usage
 
 DEFAULT_URL = "http://127.0.0.1:11434"
@@ -49,3 +58,27 @@ def build(context: PartContext) -> ChatProvider:
     settings = context.settings.provider
     wire = OllamaWire(Endpoint("Ollama", settings.base_url or DEFAULT_URL))
     return provider(wire, context.settings, model="llama3.2", fast_model="llama3.2")
+
+
+@dataclass(frozen=True, slots=True)
+class OllamaEmbeddings:
+    """`POST /api/embed`."""
+
+    title: ClassVar[str] = "Ollama"
+
+    def path(self, model: str) -> str:
+        return "api/embed"
+
+    def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model, "input": list(texts), "truncate": True}
+        return body | ({"dimensions": dimension} if dimension else {})
+
+    def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
+        return list(reply["embeddings"])
+
+
+def build_embedder(settings: Settings) -> RemoteEmbedder:
+    return build_remote(
+        OllamaEmbeddings(), settings, name="ollama", model="nomic-embed-text",
+        url=DEFAULT_URL, headers={}, max_tokens=2048,
+    )  # fmt: skip

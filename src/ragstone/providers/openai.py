@@ -1,14 +1,23 @@
-"""OpenAI, and every server that speaks its protocol (vLLM, llama.cpp, LM Studio, …)."""
+"""OpenAI's embeddings, and every server that speaks its protocol."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ragstone.plugins import PartContext
-from ragstone.providers.calls import CutStreamError, Pieces
-from ragstone.providers.chat import ChatProvider, Request, plain_messages, provider
+from ragstone.providers.chat import (
+    ChatProvider,
+    CutStreamError,
+    Pieces,
+    Request,
+    plain_messages,
+    provider,
+)
+from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire
+from ragstone.settings import Settings
 from ragstone.types import Usage
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -51,3 +60,31 @@ def build(context: PartContext) -> ChatProvider:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     wire = OpenAIWire(Endpoint("OpenAI", settings.base_url or DEFAULT_URL, headers))
     return provider(wire, context.settings, model="gpt-4.1-mini", fast_model="gpt-4.1-nano")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIEmbeddings:
+    """`POST /embeddings`."""
+
+    title: ClassVar[str] = "OpenAI"
+
+    def path(self, model: str) -> str:
+        return "embeddings"
+
+    def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
+        return body | ({"dimensions": dimension} if dimension else {})
+
+    def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
+        rows = sorted(reply["data"], key=lambda row: int(row["index"]))
+        return [row["embedding"] for row in rows]
+
+
+def build_embedder(settings: Settings) -> RemoteEmbedder:
+    key = settings.embed.key(settings.provider.key("openai"))
+    # A server of one's own needs no key.
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return build_remote(
+        OpenAIEmbeddings(), settings, name="openai", model="text-embedding-3-small",
+        url=DEFAULT_URL, headers=headers, max_tokens=8191,
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ragstone.errors import InputError
-from ragstone.query.pipeline import Pipeline, reply_events
+from ragstone.query.answer import Pipeline, reply_events
 from ragstone.trace import Trace
 from ragstone.types import Event, Hits, Query
 

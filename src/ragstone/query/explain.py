@@ -12,8 +12,8 @@ from typing import Any
 
 from ragstone.errors import NotFoundError
 from ragstone.filters import is_in
+from ragstone.protocols import Catalog, Embedder, Index, Within
 from ragstone.settings import RetrieveSettings
-from ragstone.stages import Catalog, Embedder, Index, Within
 from ragstone.trace import Step, explain
 from ragstone.types import Chunk, Query
 

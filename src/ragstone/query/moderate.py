@@ -13,9 +13,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from ragstone.errors import ProviderError, RefusedError
-from ragstone.query.ladder import Ladder
-from ragstone.settings.doors import ModerateSettings
-from ragstone.stages import Moderated, Moderator
+from ragstone.protocols import Moderated, Moderator
+from ragstone.query.fallback import Ladder
+from ragstone.settings.services import ModerateSettings
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Message, Token
 

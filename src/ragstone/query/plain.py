@@ -8,9 +8,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 
-from ragstone.characters import storable
 from ragstone.errors import InputError
-from ragstone.stages import Provider
+from ragstone.protocols import Provider
+from ragstone.text import storable
 from ragstone.trace import Trace
 from ragstone.types import Answer, Event, Finished, Message, Prompt, Token, Usage
 

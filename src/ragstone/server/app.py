@@ -11,43 +11,47 @@ from fastapi import Depends, FastAPI
 from starlette.routing import Route
 
 from ragstone import __version__
+from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.observe.watch import stop_watching
-from ragstone.server import errors, openapi
-from ragstone.server.admission import Admission, answering
+from ragstone.server import errors
+from ragstone.server import schemas as openapi
 from ragstone.server.auth import caller_of
-from ragstone.server.background import Background
-from ragstone.server.foreign import ForeignFailures
-from ragstone.server.limits import BodyLimit, Deadline, KnownHosts
-from ragstone.server.memory import give_back_memory
+from ragstone.server.limits import (
+    Admission,
+    BodyLimit,
+    Deadline,
+    ForeignFailures,
+    KnownHosts,
+    answering,
+)
 from ragstone.server.observe import Observed
 from ragstone.server.rate import AddressLimit, Rates
-from ragstone.server.retention import forget_in_time
+from ragstone.server.routes import chat as api_chat
+from ragstone.server.routes import chat as chat_room
 from ragstone.server.routes import (
-    analytics,
-    api_chat,
-    chat_room,
-    check,
     chunkenizer,
-    collections,
     documents,
-    explain,
     explore,
     health,
     history,
-    metrics,
     openai,
     page,
-    parts,
     query,
-    sessions,
-    settings,
 )
+from ragstone.server.routes import document_parts as collections
+from ragstone.server.routes import document_parts as parts
+from ragstone.server.routes import health as metrics
+from ragstone.server.routes import history as analytics
+from ragstone.server.routes import history as sessions
+from ragstone.server.routes import page as settings
+from ragstone.server.routes import query as check
+from ragstone.server.routes import query as explain
+from ragstone.server.upkeep import Background, forget_in_time, give_back_memory
 from ragstone.settings import Setting
-from ragstone.stores.keys import KeyRing
 
 if TYPE_CHECKING:
-    from ragstone.server.mcp import HttpDoor
+    from ragstone.integrations.mcp import HttpDoor
 
 # Doors that write answers: they ask who is there, and only so many answers are written at once.
 ANSWERING = (query, check, api_chat, chat_room, openai)
@@ -134,7 +138,7 @@ def create_app(
 def _assistants(engine: Engine) -> HttpDoor | None:
     """The door for assistants, where `ragstone[mcp]` is installed."""
     try:
-        from ragstone.server.mcp import HttpDoor
+        from ragstone.integrations.mcp import HttpDoor
     except ImportError:
         return None
     return HttpDoor(engine)

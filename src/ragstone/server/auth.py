@@ -14,11 +14,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
+from ragstone.catalog.documents import no_document
+from ragstone.catalog.keys import Key, KeyRing, Role
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, UnauthorizedError
 from ragstone.server.rate import Rates
-from ragstone.stores.catalog import no_document
-from ragstone.stores.keys import Key, KeyRing, Role
 from ragstone.types import Document
 
 EVERYTHING = ("*",)

@@ -14,9 +14,9 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
+from ragstone.catalog.originals import Originals
 from ragstone.errors import InputError
-from ragstone.ingest.uploads import Upload
-from ragstone.stores.originals import Originals
+from ragstone.ingest.intake import Upload
 
 _FILE_FIELDS = ("files", "file", "files[]")
 _TRUE = frozenset({"1", "true", "yes", "y", "on"})

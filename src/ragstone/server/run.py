@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from ragstone.catalog.keys import KeyRing
 from ragstone.errors import SettingsError
 from ragstone.observe import logs
 from ragstone.observe.watch import watch
-from ragstone.server.memory import settle_allocator, settle_collector
+from ragstone.server.protocol import WireProtocol
 from ragstone.server.rate import is_loopback
-from ragstone.server.wire import WireProtocol
+from ragstone.server.upkeep import settle_allocator, settle_collector
 from ragstone.settings import LoadedSettings, Settings
-from ragstone.settings.layers import tell_libraries
-from ragstone.stores.keys import KeyRing
+from ragstone.settings.sources import tell_libraries
 from ragstone.system import receive_socket, reuse_address, share_socket
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def config_of(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
 def hosts_without_key(settings: Settings, *, insecure: bool) -> tuple[str, ...]:
     """The names that a request without a key may be for; refused where none would be safe."""
     from ragstone.engine import open_catalog
-    from ragstone.stores.files import prepare
+    from ragstone.files import prepare
 
     catalog = open_catalog(settings, prepare(settings.data.directory))
     try:

@@ -1,14 +1,6 @@
 """Settings: the only reader of the environment and of ragstone.toml."""
 
-from ragstone.settings.layers import (
-    LoadedSettings,
-    Setting,
-    allowed_values,
-    effective,
-    load_settings,
-    preset_values,
-)
-from ragstone.settings.tree import (
+from ragstone.settings.schema import (
     PRESETS,
     GroundSettings,
     IndexSettings,
@@ -18,6 +10,14 @@ from ragstone.settings.tree import (
     RetrieveSettings,
     Settings,
     UnderstandSettings,
+)
+from ragstone.settings.sources import (
+    LoadedSettings,
+    Setting,
+    allowed_values,
+    effective,
+    load_settings,
+    preset_values,
 )
 
 __all__ = [

@@ -3,7 +3,6 @@
 engine = Engine(settings, embedder=HashEmbedder(), provider=ScriptedProvider(["Yes [Source 1]"]))
 """
 
-from ragstone.testing.embedder import HashEmbedder
-from ragstone.testing.provider import ScriptedProvider
+from ragstone.testing.fakes import HashEmbedder, ScriptedProvider
 
 __all__ = ["HashEmbedder", "ScriptedProvider"]

@@ -18,7 +18,7 @@ import pytest
 
 from ragstone.errors import NotFoundError, StoreError
 from ragstone.filters import parse_filter
-from ragstone.stages import Catalog, NewDocument
+from ragstone.protocols import Catalog, NewDocument
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
 from ragstone.types import Answer, Document, Query
 

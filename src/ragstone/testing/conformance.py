@@ -9,16 +9,26 @@ The catalog of an index suite is SQLite in a temporary directory unless the subc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.filters import parse_filter
-from ragstone.stages import Catalog, Found, Index, NewDocument, Vectors
-from ragstone.stores.catalog import SqlCatalog
+from ragstone.protocols import (
+    Catalog,
+    Embedder,
+    Found,
+    Index,
+    Moderated,
+    Moderator,
+    NewDocument,
+    Vectors,
+)
 from ragstone.types import Chunk, Document, Query
 
 DIMENSION = 16
@@ -204,3 +214,74 @@ class IndexConformance:
         self.fill(catalog, index)
         index.refresh("c")
         assert index.counts("c").dense == 6
+
+
+TEXTS = ["The gate is green.", "Soup is sold on weekdays.", "天文台 🔭", "a", "word " * 600]
+
+
+class EmbedderConformance:
+    """Unit vectors of one length, the same for the same text, in the order of the texts."""
+
+    def test_every_text_has_a_unit_vector(self, embedder: Embedder) -> None:
+        vectors = embedder.embed(TEXTS)
+        assert vectors.shape == (len(TEXTS), embedder.dimension)
+        assert vectors.dtype == np.float32
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+
+    def test_a_text_has_the_same_vector_wherever_it_stands(self, embedder: Embedder) -> None:
+        together = embedder.embed(TEXTS)
+        alone = np.concatenate([embedder.embed([text]) for text in reversed(TEXTS)])[::-1]
+        assert float((together * alone).sum(axis=1).min()) > 0.98
+
+    def test_no_text_has_no_vector(self, embedder: Embedder) -> None:
+        assert embedder.embed([]).shape == (0, embedder.dimension)
+
+    def test_a_text_without_words_has_a_vector_too(self, embedder: Embedder) -> None:
+        assert np.isfinite(embedder.embed(["", "  "])).all()
+
+    def test_tokens_have_places_in_order(self, embedder: Embedder) -> None:
+        starts = list(embedder.token_starts("The gate is green."))
+        assert starts[0] == 0
+        assert starts == sorted(starts)
+        assert embedder.max_tokens > 0
+
+    def test_its_name_says_which_model_it_is(self, embedder: Embedder) -> None:
+        assert embedder.name.strip() == embedder.name != ""
+
+
+KINDS: tuple[Moderated, ...] = ("question", "answer")
+ODD = ["", " ", "天文台 🔭", "a\x00b", "word " * 20_000]
+
+
+class ModeratorConformance:
+    """A word on every text, whoever else asks at the same time, and a reason for each refusal."""
+
+    refused: ClassVar[str]
+    refused_kind: ClassVar[Moderated] = "question"
+    harmless: ClassVar[str] = "How long is the notice period?"
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_what_is_harmless_passes(self, moderator: Moderator, kind: Moderated) -> None:
+        assert await moderator.objection(kind, self.harmless) is None
+
+    async def test_what_is_refused_has_a_reason(self, moderator: Moderator) -> None:
+        reason = await moderator.objection(self.refused_kind, self.refused)
+        assert reason
+        assert reason.strip() == reason
+        assert self.refused not in reason, "a reason is shown, and must not repeat what is refused"
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_no_text_is_too_odd_for_it(self, moderator: Moderator, kind: Moderated) -> None:
+        for text in ODD:
+            word = await moderator.objection(kind, text)
+            assert word is None or word.strip()
+
+    async def test_those_who_ask_at_once_get_their_own_word(self, moderator: Moderator) -> None:
+        texts = [self.harmless, self.refused] * 4
+        words = await asyncio.gather(
+            *(moderator.objection(self.refused_kind, text) for text in texts)
+        )
+        assert [word is None for word in words] == [True, False] * 4
+
+    def test_its_name_says_who_it_is(self, moderator: Moderator) -> None:
+        assert moderator.name.strip() == moderator.name != ""

@@ -9,8 +9,8 @@ import tarfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.ingest.load.read import read, shown_name
-from ragstone.reading import LoadOptions
+from ragstone.blocks import LoadOptions
+from ragstone.ingest.formats.detect import read, shown_name
 
 from .files import zipped
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ragstone.ingest.load.read import Part, read
-from ragstone.reading import Loaded, LoadOptions
+from ragstone.blocks import Loaded, LoadOptions
+from ragstone.ingest.formats.detect import Part, read
 
 from . import files
 

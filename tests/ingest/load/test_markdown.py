@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragstone.ingest.load.markdown import MarkdownLoader, split_front_matter
-from ragstone.reading import LoadOptions
+from ragstone.blocks import LoadOptions
+from ragstone.ingest.formats.text import MarkdownLoader, split_front_matter
 
 PAGE = """---
 title: Opening hours

@@ -9,9 +9,9 @@ import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
+from ragstone.blocks import Loaded, LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest.load.pdf import PdfLoader
-from ragstone.reading import Loaded, LoadOptions
+from ragstone.ingest.formats.pdf import PdfLoader
 
 
 def pdf(*pages: list[tuple[float, float, int, str]], password: str | None = None) -> bytes:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragstone.blocks import LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest.load.text import TextLoader, decode, find_headings
-from ragstone.reading import LoadOptions
+from ragstone.ingest.formats.text import TextLoader, decode, find_headings
 
 GREETING = "Grüße aus München, 天文台 🙂"
 

@@ -15,8 +15,8 @@ import pytest
 from ragstone.errors import SettingsError
 from ragstone.models.embedder import SHIPPED, OnnxEmbedder
 from ragstone.plugins import find
-from ragstone.stages import Embedder
-from ragstone.testing.embedders import EmbedderConformance
+from ragstone.protocols import Embedder
+from ragstone.testing.conformance import EmbedderConformance
 
 from ...conftest import settings_in
 

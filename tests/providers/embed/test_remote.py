@@ -14,9 +14,9 @@ from ragstone.engine import Engine
 from ragstone.errors import ProviderError, StoreError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import available, find
-from ragstone.providers.embed.remote import RemoteEmbedder
+from ragstone.providers.embed import RemoteEmbedder
 from ragstone.testing import HashEmbedder
-from ragstone.testing.embedders import EmbedderConformance
+from ragstone.testing.conformance import EmbedderConformance
 
 from ...conftest import settings_in
 from ..stand_in import StandIn, served

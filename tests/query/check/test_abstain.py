@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.abstain import is_nonsense, is_refusal
+from ragstone.query.ground.generate import is_nonsense, is_refusal
 from ragstone.types import NO_ANSWER
 
 from ..build import sources

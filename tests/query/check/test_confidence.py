@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
-from ragstone.query.check.confidence import calibrated, confidence
+from ragstone.query.check.conclude import calibrated, confidence
 
 SHARE = st.floats(0, 1)
 

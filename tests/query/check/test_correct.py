@@ -10,8 +10,8 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.correct import telling_terms
-from ragstone.query.check.evidence import graded
+from ragstone.query.answer import telling_terms
+from ragstone.query.evidence import graded
 from ragstone.types import Answer, Finished, Message, Prompt, SourcesFound
 
 from ...conftest import settings_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.exchange import exchanged_words
 from ragstone.query.check.review import grounding
+from ragstone.query.check.support import exchanged_words
 
 
 def reasons(claim: str, evidence: str) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.query.check.facts import dates, disagreements, names, quantities
-from ragstone.query.check.quote import missing_quotations
+from ragstone.query.check.support import missing_quotations
 
 SAME = [
     ("The rent is EUR 18,400.", "The rent is EUR 18,400 per year."),

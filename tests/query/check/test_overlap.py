@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.check.overlap import support, word_overlap
+from ragstone.text import support, word_overlap
 
 
 @given(st.text(), st.text())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.check.review import Review, review
 from ragstone.query.ground.markers import MarkerStream, Notation
-from ragstone.sentences import sentence_spans
+from ragstone.text import sentence_spans
 from ragstone.types import CitationStyle
 
 from ..build import sources

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ragstone.errors import ProviderError, UnusableReplyError
-from ragstone.query.check.review import Review
-from ragstone.query.check.verify import MOST_CLAIMS, in_doubt, verified
+from ragstone.query.check.review import MOST_CLAIMS, Review, in_doubt, verified
 from ragstone.types import Citation, Claim, Message
 
 from ..build import sources

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.ground.choose import SENTENCES_EMBEDDED, SentenceChooser, in_front
+from ragstone.reading.choose import SENTENCES_EMBEDDED, SentenceChooser, in_front
 from ragstone.testing import HashEmbedder
 
 from ..build import sources

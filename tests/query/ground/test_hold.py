@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
-from ragstone.query.ground.hold import SentenceHold
+from ragstone.query.check.conclude import SentenceHold
 from ragstone.query.ground.markers import MarkerStream, Notation
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import NO_ANSWER, Finished, Token

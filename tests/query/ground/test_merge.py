@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.query.ground.merge import merged
+from ragstone.query.ground.context import merged
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Hit, Hits
 

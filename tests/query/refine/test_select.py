@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ragstone.protocols import Vectors
 from ragstone.query.refine.select import first_of_each, maximal_marginal_relevance
-from ragstone.stages import Vectors
 
 relevances = arrays(np.float32, st.integers(1, 12), elements=st.floats(0, 1, width=32))
 

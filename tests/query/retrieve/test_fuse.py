@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.retrieve.boost import keyword_boost
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
+from ragstone.query.retrieve.hybrid import keyword_boost
 
 rankings = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4)
 scores = st.dictionaries(st.integers(0, 30), st.floats(-5, 5, allow_nan=False), max_size=12)

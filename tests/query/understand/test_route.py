@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.understand.followup import is_follow_up, last_question, standalone
-from ragstone.query.understand.route import route
+from ragstone.query.understand.rewrite import is_follow_up, last_question, standalone
+from ragstone.query.understand.understander import route
 from ragstone.types import Message
 
 

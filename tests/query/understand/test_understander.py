@@ -76,7 +76,7 @@ async def test_exemplars_can_be_added(tmp_path: Path, embedder: OnnxEmbedder) ->
 async def test_exemplars_with_an_unknown_intent_are_refused(
     tmp_path: Path, embedder: OnnxEmbedder
 ) -> None:
-    from ragstone.query.understand.exemplars import load_exemplars
+    from ragstone.query.understand.intent import load_exemplars
 
     own = tmp_path / "own.toml"
     own.write_text('[anger]\nen = ["grr"]\n')

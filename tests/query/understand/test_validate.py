@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import InputError
-from ragstone.query.understand.validate import clean_question
+from ragstone.query.request import clean_question
 
 
 def clean(text: str) -> str:

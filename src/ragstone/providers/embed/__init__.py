@@ -1,1 +1,163 @@
-"""Embedders beside the shipped one: model servers, and two libraries for models of one's own."""
+"""An embedder behind HTTP: texts in batches → unit vectors, with the retries of every other call.
+
+Tokens are counted with the shipped tokenizer: no service offers its own, and chunks are far
+shorter than what any of them takes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import numpy as np
+
+from ragstone.errors import ProviderError
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.protocols import Vectors
+from ragstone.providers.chat import Failure, Policy, plain_failure, status_failure
+from ragstone.providers.http import decoded, detail
+from ragstone.settings import Settings
+
+
+class EmbeddingWire(Protocol):
+    """One service's protocol: where to ask, what to send, and where the vectors stand."""
+
+    @property
+    def title(self) -> str: ...
+    def path(self, model: str) -> str: ...
+    def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]: ...
+    def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
+        """One per text, in their order; a KeyError or ValueError is a reply that makes no sense."""
+        ...
+
+
+class RemoteEmbedder:
+    """Asks a service. `waits` tells the pipeline to do so off the event loop."""
+
+    waits = True
+
+    def __init__(
+        self,
+        wire: EmbeddingWire,
+        *,
+        name: str,
+        model: str,
+        url: str,
+        headers: Mapping[str, str],
+        max_tokens: int,
+        dimension: int = 0,
+        batch: int = 64,
+        policy: Policy | None = None,
+    ) -> None:
+        self.name = f"{name}/{model}" + (f"/{dimension}" if dimension else "")
+        self.max_tokens = max_tokens
+        self._wire, self._model, self._wanted = wire, model, dimension
+        self._url, self._headers, self._batch = url, dict(headers), batch
+        self._policy = policy or Policy()
+        self._shipped = OnnxEmbedder()
+        self._opening = threading.Lock()
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self._shipped.tokenizer_file
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        return self._shipped.token_starts(text)
+
+    @cached_property
+    def dimension(self) -> int:
+        """As the service says; asked for once."""
+        return self._wanted or len(self._asked(["."])[0])
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        rows: list[list[float]] = []
+        for begin in range(0, len(texts), self._batch):
+            # A service refuses a text without letters; it needs a direction all the same.
+            part = texts[begin : begin + self._batch]
+            rows += self._asked([text if text.strip() else "." for text in part])
+        vectors = np.array(rows, dtype=np.float32)
+        if vectors.shape[1] != self.dimension:
+            raise ProviderError(
+                f"{self._wire.title} gave vectors of {vectors.shape[1]} numbers, not "
+                f"{self.dimension}.",
+                hint="Check EMBEDDING_MODEL and EMBEDDING_DIMENSION.",
+            )
+        lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+    def close(self) -> None:
+        if "_client" in self.__dict__:
+            self._client.close()
+            del self.__dict__["_client"]
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        with self._opening:
+            return httpx.Client(base_url=self._url, headers=self._headers,
+                                timeout=self._policy.timeout_s)  # fmt: skip
+
+    def _asked(self, texts: Sequence[str]) -> list[list[float]]:
+        """One batch, tried again as the policy says. Failing is a ProviderError."""
+        deadline = time.monotonic() + self._policy.timeout_s
+        attempt = 0
+        while True:
+            found, failure = self._tried(texts)
+            if found is not None:
+                return found
+            pause = failure.retry_after_s
+            pause = self._policy.pause_s(attempt) if pause is None else pause
+            late = time.monotonic() + pause >= deadline
+            if not failure.retryable or attempt == self._policy.max_retries or late:
+                raise ProviderError(failure.message, hint=failure.hint)
+            time.sleep(pause)
+            attempt += 1
+
+    def _tried(self, texts: Sequence[str]) -> tuple[list[list[float]] | None, Failure]:
+        title = self._wire.title
+        nothing = Failure("")
+        try:
+            body = self._wire.body(self._model, texts, self._wanted)
+            reply = self._client.post(self._wire.path(self._model), json=body)
+            if reply.status_code >= 400:
+                after = reply.headers.get("retry-after")
+                return None, status_failure(title, reply.status_code, after, detail(reply.text))
+            rows = self._wire.vectors(decoded(reply.text))
+            if len(rows) != len(texts) or not all(rows):
+                raise ValueError("not one vector for every text")
+        except (KeyError, TypeError, ValueError) as error:
+            return None, plain_failure(title, ValueError(str(error)))
+        except httpx.HTTPError as error:
+            return None, plain_failure(title, error)
+        return rows, nothing
+
+
+def build_remote(
+    wire: EmbeddingWire,
+    settings: Settings,
+    *,
+    name: str,
+    model: str,
+    url: str,
+    headers: Mapping[str, str],
+    max_tokens: int,
+) -> RemoteEmbedder:
+    """Build the embedder that speaks `wire`; `model` and `url` are the service's defaults."""
+    chosen, calls = settings.embed, settings.provider
+    return RemoteEmbedder(
+        wire,
+        name=name,
+        model=chosen.model or model,
+        url=chosen.base_url or url,
+        headers=headers,
+        max_tokens=max_tokens,
+        dimension=chosen.dimension,
+        batch=chosen.batch,
+        policy=Policy(max_retries=calls.max_retries, timeout_s=calls.timeout_s),
+    )

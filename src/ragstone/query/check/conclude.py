@@ -1,23 +1,46 @@
-"""A draft → the answer: refusals told from answers, claims judged, figures put together."""
+"""One number from 0 to 1 for an answer: how probable it is that it is right.
+
+How probable it is that the sources hold the answer (the sentence chooser's word, calibrated by
+Platt's method on one half of the question sets; `bench/fit_confidence.py` writes the two constants
+and `bench/grounding.py` prints the reliability on the other half), times how far they carry it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 
-from ragstone.query.check.abstain import is_refusal
-from ragstone.query.check.confidence import confidence
-from ragstone.query.check.evidence import Evidence
-from ragstone.query.check.ground import GROUNDED, groundedness
-from ragstone.query.check.review import Review, review
-from ragstone.query.check.verify import in_doubt, verified
-from ragstone.query.ground.cite import short_answers
-from ragstone.query.ground.generate import Draft
-from ragstone.query.ground.markers import Notation
-from ragstone.query.ladder import MODEL_FAILED, Ladder
+from ragstone.protocols import Chat, Embedder
+from ragstone.query.check.review import GROUNDED, Review, groundedness, in_doubt, review, verified
+from ragstone.query.evidence import Evidence
+from ragstone.query.fallback import MODEL_FAILED, Ladder
+from ragstone.query.ground.cite import short_answers, statements
+from ragstone.query.ground.generate import Draft, is_refusal
+from ragstone.query.ground.markers import Notation, code_spans
 from ragstone.query.understand.understander import Understood
-from ragstone.stages import Chat, Embedder
 from ragstone.trace import Trace
-from ragstone.types import NO_ANSWER, Answer, Query
+from ragstone.types import NO_ANSWER, Answer, Claim, Query
+
+
+@cache
+def _constants() -> tuple[float, float]:
+    text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
+    table = tomllib.loads(text)["confidence"]
+    return float(table["slope"]), float(table["offset"])
+
+
+def calibrated(probability: float) -> float:
+    """The sentence chooser's probability as a share of right answers."""
+    slope, offset = _constants()
+    bounded = min(max(probability, 1e-6), 1 - 1e-6)
+    return 1 / (1 + math.exp(-(slope * math.log(bounded / (1 - bounded)) + offset)))
+
+
+def confidence(probability: float, grounded: float) -> float:
+    return round(calibrated(probability) * min(max(grounded, 0.0), 1.0), 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +122,67 @@ def _retrieved(trace: Trace) -> int:
     searches = ("fuse", "repeat.evidence")
     found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage in searches)
     return int(next(found, 0))
+
+
+_WITHHELD = frozenset({"unsupported", "contradicted"})
+
+
+@dataclass(slots=True)
+class SentenceHold:
+    """Collects text until a sentence and its markers are complete."""
+
+    notation: Notation
+    embedder: Embedder | None
+    withheld: list[str] = field(default_factory=list)
+    released: str = ""
+    _waiting: str = ""
+
+    def feed(self, piece: str) -> str:
+        """What may go out now. The last sentence waits: its marker may still be on its way."""
+        self._waiting += piece
+        said = statements(self._waiting, self.notation)
+        if len(said) < 2:
+            return ""
+        # A fence that is still open may swallow what looks like the next sentence.
+        end = said[-1].start
+        if any(start < end < stop for start, stop in code_spans(self._waiting)):
+            return ""
+        ready, self._waiting = self._waiting[:end], self._waiting[end:]
+        return self._released(ready)
+
+    def close(self) -> str:
+        """The rest; where nothing could go out at all, that there is no answer."""
+        ready, self._waiting = self._waiting, ""
+        rest = self._released(ready)
+        if not self.released.strip():
+            self.released = rest = NO_ANSWER
+        return rest
+
+    def _released(self, text: str) -> str:
+        """The sentences of a text that a source supports, and what is no claim."""
+        out: list[str] = []
+        position = 0
+        for statement in statements(text, self.notation):
+            part = text[position : statement.reach]
+            position = statement.reach
+            out.append(self._checked(part))
+        out.append(text[position:])
+        ready = "".join(out)
+        ready = ready if self.released else ready.lstrip()
+        self.released += ready
+        return ready
+
+    def _checked(self, part: str) -> str:
+        if NO_ANSWER in part:
+            return part
+        seen = review(part, self.notation, self.embedder)
+        if any(_doubtful(claim) for claim in seen.claims):
+            self.withheld.append(part.strip())
+            return ""
+        after = part[len(part.rstrip()) :]
+        return seen.text + after
+
+
+def _doubtful(claim: Claim) -> bool:
+    """Nothing supports it, or it says a number, a date or a name that its source does not."""
+    return claim.verdict in _WITHHELD or (claim.verdict == "partial" and bool(claim.reasons))

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ragstone.index.analyze import terms
+from ragstone.query.check.facts import Kind as FactKind
 from ragstone.query.check.facts import disagreements
-from ragstone.query.check.polarity import Kind as FactKind
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Statement, statements
 from ragstone.query.ground.inject import reads_like_instructions
-from ragstone.query.ground.kinds import Kind, question_kind
 from ragstone.query.ground.markers import Notation, neutral
-from ragstone.query.ground.tables import Unit, units
-from ragstone.stores.analyze import terms
+from ragstone.reading.kinds import Kind, question_kind
+from ragstone.reading.units import Unit, units
 
 # Of the terms that are no facts, so much must be the same in both sentences.
 _SAME_SUBJECT = 0.6

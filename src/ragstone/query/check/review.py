@@ -6,14 +6,224 @@ answers; `Engine.check` for anybody else's, and there nothing is put right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from ragstone.query.check.ground import CITED_FROM, Checker, Judgement, claim_of, groundedness
+from pydantic import BaseModel
+
+from ragstone.index.analyze import terms
+from ragstone.prompts import render
+from ragstone.protocols import Chat, Embedder
+from ragstone.query.check.support import Support, best_support, missing_quotations
 from ragstone.query.ground.cite import Statement, citation, remarked, statements, without_orphans
-from ragstone.query.ground.markers import Notation
-from ragstone.stages import Embedder
-from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source
+from ragstone.query.ground.markers import Notation, neutral
+from ragstone.query.understand.rewrite import ask_json
+from ragstone.reading.units import Unit, units
+from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
+
+# The design documents' band: above is grounded, below is not, between is doubtful.
+GROUNDED, NOT_GROUNDED = 0.8, 0.3
+# From here on a source counts as supporting: the usual citation threshold of grounding checks.
+CITED_FROM = 0.6
+# A sentence without a marker gets the best source from here on, as partial support.
+ATTRIBUTED_FROM = 0.45
+_SOURCES_SEARCHED = 4
+_MOST_CITED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the sources say of one statement."""
+
+    statement: Statement
+    verdict: Verdict
+    score: float
+    numbers: tuple[int, ...] = ()
+    """The sources that it should name."""
+    supports: Mapping[int, Support] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def repaired(self) -> bool:
+        return self.numbers != self.statement.numbers
+
+    def verdict_on(self, number: int) -> Verdict:
+        return _verdict(self.supports[number]) if number in self.supports else "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Judges statements; remembers the sentences of the sources it was given."""
+
+    sources: Sequence[Source]
+    embedder: Embedder | None = None
+    threshold: float = CITED_FROM
+    _parts: dict[int, list[Unit]] = field(default_factory=dict)
+
+    def judge(self, statement: Statement) -> Judgement:
+        supports = {number: self._support(statement, number) for number in statement.numbers}
+        good = [n for n in statement.numbers if self._supports(supports[n])]
+        if not good:
+            for number in self._likely(statement):
+                if number not in supports:
+                    supports[number] = self._support(statement, number)
+        quoted = missing_quotations(statement.text, [source.text for source in self.sources])
+        if quoted:
+            reasons = tuple(f"No source says “{quotation}”." for quotation in quoted)
+            return Judgement(statement, "unsupported", 0.0, (), supports, reasons)
+        return self._judged(statement, supports, good)
+
+    def _judged(
+        self, statement: Statement, supports: dict[int, Support], good: list[int]
+    ) -> Judgement:
+        if good:
+            kept = [n for n in statement.numbers
+                    if n in good or _verdict(supports[n]) == "partial"]  # fmt: skip
+            score = max(supports[n].score for n in good)
+            return Judgement(statement, "supported", score, tuple(kept[:_MOST_CITED]), supports)
+        ranked = sorted(supports, key=lambda n: (-supports[n].score, n))
+        others = [n for n in ranked if self._supports(supports[n])]
+        if others:
+            verdict: Verdict = "misattributed" if statement.numbers else "supported"
+            score = supports[others[0]].score
+            return Judgement(statement, verdict, score, tuple(others[:1]), supports)
+        denies = [n for n in ranked if _verdict(supports[n]) == "contradicted"]
+        best = ranked[0] if ranked else 0
+        if best and not supports[best].contradicted and supports[best].score >= ATTRIBUTED_FROM:
+            partial = supports[best]
+            kept = [n for n in statement.numbers if _verdict(supports[n]) == "partial"]
+            reasons = tuple(one.reason for one in partial.disagreements)
+            numbers = tuple(kept[:_MOST_CITED]) or (best,)
+            return Judgement(statement, "partial", partial.score, numbers, supports, reasons)
+        if denies:
+            against = supports[denies[0]]
+            reasons = tuple(one.reason for one in against.disagreements if one.contradicts)
+            numbers = tuple(n for n in statement.numbers if n in denies)
+            return Judgement(statement, "contradicted", against.score, numbers, supports, reasons)
+        score = supports[best].score if best else 0.0
+        kept = [n for n in statement.numbers if _verdict(supports[n]) == "partial"]
+        verdict = "partial" if kept else "unsupported"
+        return Judgement(statement, verdict, score, tuple(kept[:_MOST_CITED]), supports)
+
+    def _supports(self, support: Support) -> bool:
+        return support.score >= self.threshold and not support.disagreements
+
+    def _support(self, statement: Statement, number: int) -> Support:
+        source = self.sources[number - 1]
+        if number not in self._parts:
+            self._parts[number] = units(source.text)
+        return best_support(statement.text, source.text, self._parts[number], self.embedder)
+
+    def _likely(self, statement: Statement) -> list[int]:
+        """The sources that hold most of a statement's terms."""
+        wanted = set(terms(statement.text))
+        held = {s.number: len(wanted & set(terms(s.text))) for s in self.sources}
+        return sorted((n for n in held if held[n]), key=lambda n: (-held[n], n))[:_SOURCES_SEARCHED]
+
+
+def _verdict(support: Support) -> Verdict:
+    if support.contradicted:
+        about_the_same = support.overlap >= NOT_GROUNDED
+        return "contradicted" if about_the_same else "unsupported"
+    if support.score >= CITED_FROM and not support.disagreements:
+        return "supported"
+    return "partial" if support.score >= NOT_GROUNDED else "unsupported"
+
+
+def claim_of(judgement: Judgement, statement: Statement) -> Claim:
+    """A judgement as it is shown; `statement` is the sentence as it stands in the final text."""
+    verdict = judgement.verdict
+    # A marker that was put right is right; that it was not is said by `repaired`.
+    shown: Verdict = "supported" if verdict == "misattributed" and judgement.numbers else verdict
+    return Claim(
+        text=statement.text,
+        start=statement.start,
+        end=statement.end,
+        citations=judgement.numbers,
+        verdict=shown,
+        score=round(judgement.score, 4),
+        reasons=judgement.reasons,
+        repaired=judgement.repaired,
+    )
+
+
+def groundedness(claims: Sequence[Claim]) -> float:
+    """The mean over the claims, each as heavy as it is long."""
+    total = sum(len(claim.text) for claim in claims)
+    return sum(claim.score * len(claim.text) for claim in claims) / total if total else 0.0
+
+
+MOST_CLAIMS = 8
+_MOST_SOURCES = 6
+_MOST_CHARS = 1500
+# What the model's word is worth: enough to be grounded, and little enough not to be.
+_CONFIRMED, _DENIED = 0.9, 0.2
+
+
+class ClaimVerdict(BaseModel):
+    claim: int
+    supported: Literal["yes", "partly", "no"]
+
+
+class Verdicts(BaseModel):
+    verdicts: list[ClaimVerdict]
+
+
+def in_doubt(claims: Sequence[Claim]) -> list[int]:
+    """Places of the claims to ask about; none when the answer as a whole is clear."""
+    if not NOT_GROUNDED <= groundedness(claims) <= GROUNDED:
+        return []
+    places = [at for at, claim in enumerate(claims) if NOT_GROUNDED <= claim.score <= GROUNDED]
+    return places[:MOST_CLAIMS]
+
+
+async def verified(
+    chat: Chat, review: Review, sources: Sequence[Source], *, timeout_s: float
+) -> Review:
+    """Ask once, within the time given. A failure is the caller's: the fast check stands."""
+    places = in_doubt(review.claims)
+    if not places:
+        return review
+    cited = {number for at in places for number in review.claims[at].citations}
+    shown = [s for s in sources if s.number in cited] or list(sources[:_MOST_SOURCES])
+    prompt = render(
+        "verify",
+        passages="\n\n".join(
+            f"<passage {source.number}>\n{neutral(source.text[:_MOST_CHARS])}\n</passage>"
+            for source in shown[:_MOST_SOURCES]
+        ),
+        claims="\n".join(f"{n}. {review.claims[at].text}" for n, at in enumerate(places, start=1)),
+    )
+    async with asyncio.timeout(timeout_s):
+        reply = Verdicts.model_validate(await ask_json(chat, prompt, Verdicts))
+    decided = {
+        places[one.claim - 1]: one.supported
+        for one in reply.verdicts
+        if 1 <= one.claim <= len(places)
+    }
+    return _decided(review, decided)
+
+
+def _decided(review: Review, decided: Mapping[int, str]) -> Review:
+    claims = list(review.claims)
+    denied: set[int] = set()
+    for at, word in decided.items():
+        if word == "yes":
+            claims[at] = replace(claims[at], score=_CONFIRMED, verdict="supported", reasons=())
+        elif word == "no":
+            verdict: Verdict = "unsupported"
+            reason = "A model that read the sources did not find it there."
+            claims[at] = replace(claims[at], score=_DENIED, verdict=verdict, reasons=(reason,))
+            denied.add(at)
+    citations = list(review.citations)
+    for place, (at, cited) in enumerate(zip(review.claim_of_citation, citations, strict=True)):
+        if decided.get(at) == "yes":
+            citations[place] = replace(cited, verdict="supported")
+        elif at in denied:
+            citations[place] = replace(cited, verdict="unsupported")
+    return replace(review, claims=tuple(claims), citations=tuple(citations))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import tomllib
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,13 +21,71 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.query.check.exchange import exchanged_words
-from ragstone.query.check.facts import disagreements
-from ragstone.query.check.overlap import support
-from ragstone.query.check.polarity import Disagreement
-from ragstone.query.ground.tables import Unit
-from ragstone.stages import Embedder
-from ragstone.stores.analyze import terms
+from ragstone.index.analyze import terms
+from ragstone.protocols import Embedder
+from ragstone.query.check.facts import Disagreement, disagreements
+from ragstone.reading.units import Unit
+from ragstone.text import support
+
+_WORDS = re.compile(r"\w+(?:['’]\w+)*")
+# Fewer words fit too many places by chance.
+_FEWEST = 4
+
+
+def exchanged_words(claim: str, evidence: str) -> Iterator[Disagreement]:
+    """What a text says in the place of the one word that it does not share with a claim.
+
+    Whether the two mean the same is not known here, so it is no contradiction; but it is no
+    support either.
+    """
+    said, there = _words(claim), _words(evidence)
+    if len(said) < _FEWEST:
+        return
+    found: tuple[str, str] | None = None
+    for at in range(len(there) - len(said) + 1):
+        pairs = zip(said, there[at:], strict=False)
+        other = [(ours, theirs) for ours, theirs in pairs if not _same(ours, theirs)]
+        if not other:
+            return
+        if len(other) == 1 and all(map(terms, other[0])):
+            found = other[0]
+    if found:
+        reason = f"The source says “{found[1]}” where this says “{found[0]}”."
+        yield Disagreement("word", reason, contradicts=False)
+
+
+def _words(text: str) -> list[str]:
+    return _WORDS.findall(text)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold() or (terms(one) == terms(other) != [])
+
+
+_QUOTED = re.compile(r"“([^“”]{3,})”|„([^“”„]{3,})[“”]|\"([^\"]{3,})\"|«([^«»]{3,})»")
+
+
+def quotations(text: str) -> list[str]:
+    """What stands in quotation marks and is long enough to be one: two words or more."""
+    found = (next(group for group in match.groups() if group) for match in _QUOTED.finditer(text))
+    return [quoted for quoted in found if len(quoted.split()) >= 2]
+
+
+def missing_quotations(claim: str, texts: Iterable[str]) -> list[str]:
+    """Quotations that no text holds, letter for letter up to white space and Unicode form."""
+    plain = [_plain(text) for text in texts]
+    return [q for q in quotations(claim) if not any(_plain(q) in text for text in plain)]
+
+
+def _plain(text: str) -> str:
+    flat = unicodedata.normalize("NFKC", text).translate(_SAME_SIGNS)
+    return " ".join(flat.split()).strip(" .,;:!?")
+
+
+_SAME_SIGNS = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "−": "-", "\xad": None}
+)
+
 
 FEATURES = ("content", "runs", "content_three", "content_all", "cosine", "cosine_three",
             "missing", "contradicting", "length", "weighed", "weighed_two", "terms_missing",

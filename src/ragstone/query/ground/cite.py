@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from ragstone.index.analyze import terms
 from ragstone.query.ground.markers import Marker, Notation, code_spans
-from ragstone.sentences import sentence_spans
-from ragstone.stores.analyze import terms
+from ragstone.text import sentence_spans
 from ragstone.types import Citation, Source, Verdict
 
 _FEWEST_TERMS = 2
@@ -160,7 +160,7 @@ def short_answers(
     question: str, said: Sequence[Statement], answer: str
 ) -> Iterator[tuple[int, int]]:
     """The name, date or amount that a question asks for, in the first sentence that offers one."""
-    from ragstone.query.ground.kinds import offers, question_kind
+    from ragstone.reading.kinds import offers, question_kind
 
     kind = question_kind(question)
     asked = set(terms(question))

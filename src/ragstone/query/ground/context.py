@@ -5,17 +5,145 @@ On request hits that touch become one source, and the sentences that matter leas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from ragstone.query.ground.compress import Kept, kept_sentences, whole
+import numpy as np
+
+from ragstone.index.analyze import terms
+from ragstone.protocols import Catalog, Embedder
 from ragstone.query.ground.inject import reads_like_instructions
-from ragstone.query.ground.merge import merged
-from ragstone.sentences import sentence_spans
 from ragstone.settings import GroundSettings
-from ragstone.stages import Catalog, Embedder
+from ragstone.text import sentence_spans
 from ragstone.trace import Span
-from ragstone.types import CitationStyle, Hit, Hits, Source
+from ragstone.types import Chunk, CitationStyle, Hit, Hits, Source
+
+_GAP = " … "
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What stays of a text: whole sentences in their order, or all of it."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    is_whole: bool = False
+
+    @property
+    def shown(self) -> str:
+        if self.is_whole:
+            return self.text
+        pieces: list[str] = []
+        previous = 0
+        for start, end in self.spans:
+            gap = self.text[previous:start]
+            pieces.append(gap if not gap.strip() else _GAP.lstrip() if not previous else _GAP)
+            pieces.append(self.text[start:end])
+            previous = end
+        return "".join(pieces).strip()
+
+    def without_last(self) -> Kept:
+        spans = self.spans[:-1]
+        return Kept(self.text[: spans[-1][1]] if spans else "", spans)
+
+
+def whole(text: str) -> Kept:
+    return Kept(text, ((0, len(text)),) if text else (), is_whole=True)
+
+
+def kept_sentences(
+    question: str, texts: Sequence[str], embedder: Embedder, ratio: float
+) -> list[Kept]:
+    """The sentences with most to do with the question, until `ratio` of all text is reached.
+
+    Every text keeps its best sentence: a source without one would have no number to cite.
+    """
+    spans = [sentence_spans(text) for text in texts]
+    places = [(at, span) for at, found in enumerate(spans) for span in found]
+    if not places:
+        return [whole(text) for text in texts]
+    scores = _scores(question, [texts[at][start:end] for at, (start, end) in places], embedder)
+    order = sorted(range(len(places)), key=lambda place: (-scores[place], place))
+    budget = ratio * sum(len(text) for text in texts)
+    kept: dict[int, list[tuple[int, int]]] = {}
+    used = 0
+    for place in order:
+        at, (start, end) = places[place]
+        if at in kept and used + end - start > budget:
+            continue
+        kept.setdefault(at, []).append((start, end))
+        used += end - start
+    return [
+        whole(text) if len(kept.get(at, [])) == len(spans[at])
+        else Kept(text, tuple(sorted(kept[at])))
+        for at, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def _scores(question: str, sentences: Sequence[str], embedder: Embedder) -> list[float]:
+    """Meaning and words in equal parts."""
+    vectors = embedder.embed([question, *sentences])
+    meaning = np.clip(vectors[1:] @ vectors[0], 0, 1)
+    wanted = set(terms(question))
+    shared = [len(wanted & set(terms(one))) / (len(wanted) or 1) for one in sentences]
+    return [float(a) + b for a, b in zip(meaning, shared, strict=True)]
+
+
+@dataclass(slots=True)
+class _Passage:
+    """Chunks of a document that stand in a row, and the best hit among them."""
+
+    rank: int
+    hit: Hit
+    first: Chunk
+    last: Chunk
+
+
+def merged(hits: Hits, catalog: Catalog, around: int) -> Hits:
+    """Passages in the order of their best hits, with `around` more chunks on either side."""
+    passages: list[_Passage] = []
+    alone = _with_neighbours(hits, catalog, around)
+    for document_id in dict.fromkeys(hit.chunk.document_id for hit in hits):
+        mine = [one for one in alone if one.hit.chunk.document_id == document_id]
+        passages += _joined(sorted(mine, key=lambda one: one.first.index))
+    passages.sort(key=lambda one: one.rank)
+    return tuple(_widened(one, catalog) for one in passages)
+
+
+def _with_neighbours(hits: Hits, catalog: Catalog, around: int) -> list[_Passage]:
+    """Every hit with its neighbours: the keys of a document's chunks are consecutive."""
+    steps = range(-around, around + 1)
+    known = catalog.chunks(sorted({h.chunk.key + step for h in hits for step in steps}))
+    found = []
+    for rank, hit in enumerate(hits):
+        near = [known[key] for step in steps if (key := hit.chunk.key + step) in known]
+        row = [hit.chunk, *(c for c in near if c.document_id == hit.chunk.document_id)]
+        row.sort(key=lambda chunk: chunk.index)
+        found.append(_Passage(rank, hit, row[0], row[-1]))
+    return found
+
+
+def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
+    found: list[_Passage] = []
+    for one in passages:
+        before = found[-1] if found else None
+        if before is None or one.first.index > before.last.index + 1:
+            found.append(one)
+            continue
+        before.last = max(before.last, one.last, key=lambda chunk: chunk.index)
+        if one.rank < before.rank:
+            before.rank, before.hit = one.rank, one.hit
+    return found
+
+
+def _widened(one: _Passage, catalog: Catalog) -> Hit:
+    chunk = one.hit.chunk
+    start, end = one.first.start, max(one.first.end, one.last.end)
+    text = catalog.passage(chunk.document_id, start, end)
+    if len(text) != end - start:  # not in this catalog, or replaced since it was found
+        return one.hit
+    return replace(one.hit, chunk=replace(chunk, text=text, start=start, end=end))
+
 
 # What the chat style allows where nothing else is set.
 CHAT_CONTEXT_CHARS = 8000

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from ragstone.errors import SettingsError
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
+from ragstone.protocols import Chat
 from ragstone.query.understand.rewrite import ask_json
-from ragstone.stages import Chat
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
 

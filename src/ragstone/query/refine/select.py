@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragstone.query.waiting import asked
-from ragstone.stages import Index, Vectors
+from ragstone.protocols import Index, Vectors
+from ragstone.query.cache import asked
 from ragstone.trace import Span
 from ragstone.types import Hits, Query
 

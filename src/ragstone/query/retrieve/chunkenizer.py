@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from ragstone.characters import storable
 from ragstone.errors import SettingsError
+from ragstone.text import storable
 from ragstone.trace import Trace
 from ragstone.types import Chunk, Hit, Hits, Query
 

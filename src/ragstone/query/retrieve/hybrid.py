@@ -6,22 +6,39 @@ each is searched like the question itself and all lists are fused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ragstone.errors import StoreError
-from ragstone.query.ladder import Ladder
-from ragstone.query.retrieve.boost import keyword_boost
+from ragstone.index.analyze import terms
+from ragstone.protocols import Catalog, Embedder, Found, Index, Vectors, Within
+from ragstone.query.cache import asked
+from ragstone.query.fallback import Ladder
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
-from ragstone.query.script import knows_script
-from ragstone.query.waiting import asked
+from ragstone.query.understand.rules import knows_script
 from ragstone.settings import RetrieveSettings
-from ragstone.stages import Catalog, Embedder, Found, Index, Vectors, Within
-from ragstone.stores.analyze import terms
 from ragstone.trace import Trace
 from ragstone.types import Hit, Hits, Query, Scores
+
+
+def keyword_boost(
+    similarities: Mapping[int, float],
+    texts: Mapping[int, str],
+    wanted: Sequence[str],
+    *,
+    boost: float,
+) -> dict[int, float]:
+    """similarity + boost · (share of the wanted terms that the text holds), for each id."""
+    distinct = set(wanted)
+    if not distinct:
+        return dict(similarities)
+    return {
+        key: similarity + boost * len(distinct & set(terms(texts.get(key, "")))) / len(distinct)
+        for key, similarity in similarities.items()
+    }
+
 
 # An expansion speaks half as loud as the question that it was made from.
 _EXPANSION_WEIGHT = 0.5

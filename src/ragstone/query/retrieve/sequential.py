@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ragstone.protocols import Catalog, Embedder, Retriever
+from ragstone.query.cache import asked
 from ragstone.query.understand.rules import spoken_words
-from ragstone.query.waiting import asked
-from ragstone.stages import Catalog, Embedder, Retriever
 from ragstone.trace import Trace
 from ragstone.types import Chunk, Hit, Hits, Query
 

@@ -4,20 +4,111 @@ what else should be searched for. A query in → the same query, resolved, or a 
 from __future__ import annotations
 
 import asyncio
+import re
+import tomllib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from ragstone.query.ladder import Ladder
-from ragstone.query.understand.exemplars import Exemplars
-from ragstone.query.understand.followup import is_follow_up, standalone
-from ragstone.query.understand.intent import Detected, detect_with_model, detect_without_model
-from ragstone.query.understand.reply import reply_to
-from ragstone.query.understand.rewrite import imagine, make_standalone, widen
-from ragstone.query.understand.route import route
+from ragstone.index.analyze import language_of
+from ragstone.protocols import Chat, Embedder
+from ragstone.query.fallback import Ladder
+from ragstone.query.understand.intent import (
+    Detected,
+    Exemplars,
+    detect_with_model,
+    detect_without_model,
+)
+from ragstone.query.understand.rewrite import (
+    imagine,
+    is_follow_up,
+    make_standalone,
+    standalone,
+    widen,
+)
+from ragstone.query.understand.rules import spoken_words
 from ragstone.settings import UnderstandSettings
-from ragstone.stages import Chat, Embedder
 from ragstone.trace import Span, Trace
-from ragstone.types import SMALL_TALK, Expansion, Query
+from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Route
+
+# Words that ask for a comparison, in the languages of the exemplars.
+_COMPARES = re.compile(
+    r"\b(compar\w*|contrast\w*|versus|vs|differ(?:s|ed|ing|ences?|ent)?|distinguish\w*|"
+    r"similarit\w+|advantages? (?:of|over)|pros and cons|better than|rather than|"
+    r"vergleich\w*|unterschied\w*|unterscheid\w*|gegenüber|diferenci\w*|difieren|"
+    r"différenc\w*|diffèr\w*|differenz\w*|confront\w*|diferenç\w*|verschil\w*|vergelijk\w*|"
+    r"сравн\w*|разниц\w*|отлича\w*)\b",
+    re.IGNORECASE,
+)
+_SUMMARIZES = re.compile(
+    r"\b(summar\w+|sum up|tl;?dr|overview|key (?:points|takeaways)|main points|gist|outline|"
+    r"zusammenfass\w*|fass\w* .{0,60}zusammen|überblick|resum\w+|résum\w+|riassum\w+|"
+    r"samenvat\w*|vat .{0,60}samen|обобщи\w*|краткое содержание|кратко излож\w*)\b|总结|概括",
+    re.IGNORECASE,
+)
+# "What is X, and who wrote Y?" asks twice with one mark.
+_SECOND_QUESTION = re.compile(
+    r"[,;]?\s+(?:and|und|y|et|e|en|и)\s+"
+    r"(?:what|who|when|where|why|how|which|was|wer|wann|wo|warum|wie|welche\w*|qué|quién|cuándo|"
+    r"dónde|cómo|qui|quand|où|comment|pourquoi|che|chi|quando|dove|come|wat|wie|waar|hoe|"
+    r"что|кто|когда|где|почему|как)\b",
+    re.IGNORECASE,
+)
+
+
+def route(text: str, intent: Intent) -> Route:
+    """The first that fits; a question that only names a summary is still one about it."""
+    if intent in SMALL_TALK:
+        return "conversational"
+    if intent == "summarize" or (_SUMMARIZES.search(text) and intent != "compare"):
+        return "summarize"
+    if intent == "compare" or _COMPARES.search(text) or asks_twice(text):
+        return "complex"
+    return "conversational" if intent == "follow_up" else "simple"
+
+
+def asks_twice(text: str) -> bool:
+    marks = text.count("?") + text.count("？")
+    return marks > 1 or _SECOND_QUESTION.search(text) is not None
+
+
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_CODES = {
+    "en": "english", "de": "german", "es": "spanish", "fr": "french", "it": "italian",
+    "pt": "portuguese", "nl": "dutch", "ru": "russian",
+}  # fmt: skip
+
+
+def reply_to(text: str, intent: Intent) -> str:
+    replies = _tables("replies")[intent]
+    return str(replies.get(_language(text), replies["english"]))
+
+
+def _language(text: str) -> str:
+    if _CYRILLIC.search(text):
+        return "russian"
+    said = spoken_words(text)
+    for code, utterances in _utterances():
+        if any(said[: len(words)] == words for words in utterances):
+            return _CODES[code]
+    return language_of(text) or "english"
+
+
+@cache
+def _utterances() -> list[tuple[str, list[tuple[str, ...]]]]:
+    """What the exemplars hold of each language, so that "danke" is known to be German."""
+    return [
+        (code, [spoken_words(text) for table in _tables("exemplars").values()
+                for text in table.get(code, ()) if spoken_words(text)])
+        for code in _CODES
+    ]  # fmt: skip
+
+
+@cache
+def _tables(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError
 from ragstone.server.auth import CallerDep
-from ragstone.server.openapi import BINARY, JSON_OBJECT, form
 from ragstone.server.receive import receive
 from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import Problem
+from ragstone.server.schemas import BINARY, JSON_OBJECT, Problem, form
 from ragstone.server.sse import while_here
 from ragstone.types import DEFAULT_COLLECTION, Hit, Query
 

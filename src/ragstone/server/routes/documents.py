@@ -10,14 +10,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from ragstone.catalog.uploads import no_upload
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
 from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.background import Background
-from ragstone.server.openapi import BINARY, JSON_OBJECT, form
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
+    BINARY,
+    JSON_OBJECT,
     PAGED,
     TOTAL,
     ChatUploadReply,
@@ -25,9 +26,10 @@ from ragstone.server.schemas import (
     DocumentSummary,
     Problem,
     UploadReply,
+    form,
 )
 from ragstone.server.sse import EventStream
-from ragstone.stores.records import no_upload
+from ragstone.server.upkeep import Background
 from ragstone.types import DEFAULT_COLLECTION, IngestReport
 
 router = APIRouter(tags=["documents"])

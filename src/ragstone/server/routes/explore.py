@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragstone.server.admission import answering
 from ragstone.server.auth import CallerDep
+from ragstone.server.limits import answering
 from ragstone.server.routes.query import engine_of, readable_query
 from ragstone.server.schemas import Problem, QueryReply
 from ragstone.server.sse import while_here

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 
 from ragstone.engine import Engine
+from ragstone.observe.metrics import page
 
 router = APIRouter(tags=["health"])
 
@@ -51,3 +52,10 @@ def _state(check: Callable[[], object]) -> str:
     except Exception as error:  # noqa: BLE001  whatever a part raises is its state
         return f"failing ({type(error).__name__})"
     return "ok"
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request) -> Response:
+    """Metrics in Prometheus' text format."""
+    content, media_type = page(request.app.state.shared_metrics)
+    return Response(content, media_type=media_type)

@@ -13,10 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError
-from ragstone.query.options import QueryOptions, check_collection
-from ragstone.server.annotations import url_citations
+from ragstone.query.request import QueryOptions, check_collection
 from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.links import base_url
+from ragstone.server.events import base_url, url_citations
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import Problem, Text
 from ragstone.server.sse import EVENTS, EventStream, begun, while_here

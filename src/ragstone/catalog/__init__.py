@@ -1,0 +1,1 @@
+"""Store the truth: documents, history, sessions, keys, uploads."""

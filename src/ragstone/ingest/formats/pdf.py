@@ -1,0 +1,230 @@
+"""PDF: the text layer page by page, wrapped lines joined again, larger type taken as headings.
+
+Every line keeps its box on the page, so that a citation can be drawn there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from ragstone.blocks import Heading, LineBox, Loaded, LoadOptions
+from ragstone.errors import IngestError
+from ragstone.ingest.formats.compose import clean
+
+# pdfium writes a hyphen at the end of a line as U+FFFE (U+0002 in older files).
+_HYPHENS = "\ufffe\x02"
+_LIST_ITEM = re.compile(r"[-•*–] |\(?[\da-zA-Z]{1,3}[.)] |\d+(?:\.\d+)+ ")
+_DATE = re.compile(r"D:(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?")
+# A wrapped line reaches at least this far into the page's widest line.
+_FULL_LINE = 0.8
+# Type this much larger than the body is a heading.
+_HEADING_SCALE = 1.12
+_PARAGRAPH = "\n\n"
+# 150 dots per inch: enough for OCR of ordinary print, a quarter of the work of 300.
+_OCR_SCALE = 150 / 72
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as it stands on the page: its text, its type size, and its box in points."""
+
+    text: str
+    size: float
+    box: tuple[float, float, float, float] | None
+
+    @property
+    def right(self) -> float:
+        return self.box[2] if self.box else 0.0
+
+
+class PdfLoader:
+    """The text layer; a page without one is read by OCR where that is switched on."""
+
+    media_type: ClassVar[str] = "application/pdf"
+    suffixes: ClassVar[tuple[str, ...]] = (".pdf",)
+
+    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+        document = _open(content, options.password)
+        try:
+            count = len(document)
+            if count > options.max_pages:
+                raise IngestError(
+                    f"The PDF has {count} pages, more than the {options.max_pages} allowed.",
+                    hint="Raise RAGSTONE_INGEST_MAX_PAGES or split it.",
+                )
+            pages = [_page_lines(document, number, options) for number in range(count)]
+            facts = document.get_metadata_dict(skip_empty=True)
+        finally:
+            document.close()
+        if not any(line.text.strip() for lines in pages for line in lines):
+            raise IngestError(
+                "The PDF has no text layer: its pages are pictures.",
+                hint="Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]').",
+            )
+        return _assemble(pages, _metadata(facts, len(pages)))
+
+
+def _open(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
+    # What stands before the header (mail headers, AppleSingle) would shift every offset inside.
+    content = content[max(0, content.find(b"%PDF-")) :]
+    try:
+        return pypdfium2.PdfDocument(content, password=password)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code == pdfium.FPDF_ERR_PASSWORD:
+            raise IngestError(
+                "The PDF is encrypted and needs a password, or the one given is wrong.",
+                hint="Give it with --password.",
+            ) from error
+        raise IngestError(
+            "The PDF is damaged and cannot be opened.", hint="Try to save it anew in a PDF viewer."
+        ) from error
+
+
+def _page_lines(document: pypdfium2.PdfDocument, number: int, options: LoadOptions) -> list[Line]:
+    try:
+        page = document[number]
+        lines = list(_lines(page))
+    except pypdfium2.PdfiumError:
+        return []  # a damaged page; the others are still worth having
+    if options.ocr and not any(line.text.strip() for line in lines):
+        lines = _ocr(page)
+    page.close()
+    return lines
+
+
+def _lines(page: pypdfium2.PdfPage) -> Iterator[Line]:
+    textpage = page.get_textpage()
+    text = textpage.get_text_range()
+    # One character per index is what lets a line find its size and box; pdfium breaks it for
+    # characters beyond the basic plane, where the page is then read without structure.
+    aligned = len(text) == textpage.count_chars()
+    start = 0
+    for raw in text.split("\n"):
+        line = raw.rstrip("\r")
+        last = start + len(line.rstrip()) - 1
+        if aligned and last >= start:
+            size = float(pdfium.FPDFText_GetFontSize(textpage.raw, start))
+            yield Line(line, size, _box(textpage, start, last))
+        else:
+            yield Line(line, 0.0, None)
+        start += len(raw) + 1
+    textpage.close()
+
+
+def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
+    """The box around a line: pdfium gives one rectangle per run of equal type."""
+    count = textpage.count_rects(first, last - first + 1)
+    boxes = [textpage.get_rect(index) for index in range(count)]
+    if not boxes:
+        return tuple(textpage.get_charbox(last))
+    return (
+        min(box[0] for box in boxes), min(box[1] for box in boxes),
+        max(box[2] for box in boxes), max(box[3] for box in boxes),
+    )  # fmt: skip
+
+
+def _ocr(page: pypdfium2.PdfPage) -> list[Line]:
+    from ragstone.ingest.formats.image import read_picture
+
+    height = page.get_height()
+    picture = page.render(scale=_OCR_SCALE).to_pil().convert("RGB")
+    return [
+        Line(text, bottom - top, (left / _OCR_SCALE, height - bottom / _OCR_SCALE,
+                                  right / _OCR_SCALE, height - top / _OCR_SCALE))
+        for text, (left, top, right, bottom) in read_picture(picture)
+    ]  # fmt: skip
+
+
+class _Assembly:
+    """Puts lines into one text and notes where each went."""
+
+    def __init__(self, heading_sizes: list[float]) -> None:
+        self._heading_sizes = heading_sizes
+        self._text: list[str] = []
+        self._length = 0
+        self.page_starts: list[int] = []
+        self.headings: list[Heading] = []
+        self.lines: list[LineBox] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def _append(self, text: str) -> None:
+        self._text.append(text)
+        self._length += len(text)
+
+    def page(self, lines: list[Line]) -> None:
+        if self._length:
+            self._append(_PARAGRAPH)
+        self.page_starts.append(self._length)
+        widest = max((line.right for line in lines), default=0.0)
+        previous: Line | None = None
+        for line in lines:
+            if not line.text.strip().strip(_HYPHENS):
+                previous = None
+                continue
+            if previous is not None:
+                self._append(_gap(previous, line, widest=widest))
+            self._line(line)
+            previous = line
+
+    def _line(self, line: Line) -> None:
+        content = clean(line.text.strip().rstrip(_HYPHENS))
+        size = round(line.size, 1)
+        if size in self._heading_sizes and len(content) <= 200:
+            level = self._heading_sizes.index(size) + 1
+            self.headings.append(Heading(min(level, 6), content, self._length))
+        if line.box:
+            box = [round(edge, 1) for edge in line.box]
+            end = self._length + len(content)
+            self.lines.append(LineBox(len(self.page_starts), self._length, end, *box))
+        self._append(content)
+
+
+def _assemble(pages: list[list[Line]], metadata: dict[str, Any]) -> Loaded:
+    sizes = Counter[float]()
+    for lines in pages:
+        for line in lines:
+            sizes[round(line.size, 1)] += len(line.text)
+    body = sizes.most_common(1)[0][0]
+    larger = sorted({size for size in sizes if size > body * _HEADING_SCALE}, reverse=True)
+    assembly = _Assembly(larger)
+    for lines in pages:
+        assembly.page(lines)
+    return Loaded(
+        assembly.text, PdfLoader.media_type, page_starts=tuple(assembly.page_starts),
+        headings=tuple(assembly.headings), lines=tuple(assembly.lines), metadata=metadata,
+    )  # fmt: skip
+
+
+def _gap(previous: Line, line: Line, *, widest: float) -> str:
+    """What stands between two lines: nothing after a hyphen, a space where a line was wrapped."""
+    if previous.text.rstrip()[-1] in _HYPHENS:
+        return ""
+    wrapped = (
+        previous.size == line.size
+        and previous.right >= widest * _FULL_LINE
+        and not _LIST_ITEM.match(line.text.lstrip())
+    )
+    return " " if wrapped else _PARAGRAPH
+
+
+def _metadata(facts: dict[str, str], page_count: int) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"pages": page_count}
+    for key in ("Title", "Author", "Subject", "Keywords"):
+        if facts.get(key):
+            metadata[key.lower()] = clean(facts[key])
+    for key, name in (("CreationDate", "created"), ("ModDate", "modified")):
+        match = _DATE.match(facts.get(key, ""))
+        if match:
+            day = f"{match[1]}-{match[2]}-{match[3]}"
+            metadata[name] = f"{day}T{match[4]}:{match[5]}:{match[6]}" if match[4] else day
+    return metadata

@@ -1,0 +1,52 @@
+"""A LangChain retriever over an engine (`pip install 'ragstone[langchain]'`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict
+
+from ragstone.engine import Engine
+from ragstone.integrations.convert import metadata_of, result_of
+from ragstone.types import DEFAULT_COLLECTION, Hits
+
+
+class RagstoneRetriever(BaseRetriever):
+    """Finds chunks; `filters`, `method` and `top_k` are those of `Engine.search`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    engine: Engine
+    collection: str = DEFAULT_COLLECTION
+    top_k: int | None = None
+    filters: dict[str, Any] | None = None
+    method: Any = None
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return _documents(result_of(self._search(query)))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return _documents(await self._search(query))
+
+    async def _search(self, query: str) -> Hits:
+        return await self.engine.search(
+            query, collection=self.collection, top_k=self.top_k, filters=self.filters,
+            method=self.method,
+        )  # fmt: skip
+
+
+def _documents(hits: Hits) -> list[Document]:
+    return [
+        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=metadata_of(hit))
+        for hit in hits
+    ]

@@ -1,1 +1,0 @@
-"""Sets of defaults, one TOML file each, in the shape of ragstone.toml."""

@@ -1,0 +1,1 @@
+"""Read passages: choose the units that answer a question."""
