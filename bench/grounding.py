@@ -34,7 +34,7 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.check.conclude import calibrated
 from ragstone.query.check.review import review
 from ragstone.query.check.support import FEATURES, shipped_weights
-from ragstone.query.evidence import graded
+from ragstone.query.evidence import grade_evidence
 from ragstone.query.ground.markers import Notation
 from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import load_settings
@@ -177,7 +177,7 @@ def extractive(read: Read) -> list[str]:
             lines.append(f"| {name} | {these.sum()} | {np.mean(p[these] >= bar):.3f} | "
                          f"{np.mean(read.right[these] & (p[these] >= bar)):.3f} |")  # fmt: skip
     lines += ["", "| grade of the evidence | questions | the answer was held |", "|---|---|---|"]
-    grades = np.array([graded(one) for one in p])
+    grades = np.array([grade_evidence(one) for one in p])
     for grade in ("correct", "ambiguous", "incorrect"):
         these = read.report & (grades == grade)
         lines.append(f"| {grade} | {these.sum()} | {np.mean(read.right[these]):.3f} |")

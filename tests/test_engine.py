@@ -8,8 +8,9 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
+from ragstone.events import Finished, SourcesFound, Token
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.types import NO_ANSWER, Finished, SourcesFound, Token
+from ragstone.types import NO_ANSWER
 
 from .conftest import settings_in
 

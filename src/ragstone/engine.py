@@ -1,50 +1,72 @@
-"""The engine: everything an endpoint or a command needs, in one object."""
+"""Ask, stream, search and ingest: everything an endpoint or a command needs, in one object.
+
+async with Engine() as engine:
+    await engine.ingest(["manuals/"])
+    answer = await engine.ask("How long is the notice period?")
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ragstone.catalog import journal
-from ragstone.catalog.collections import CollectionInfo
+from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog, refuse_other_embedder
-from ragstone.catalog.journal import JournalDesk
-from ragstone.errors import StoreError
+from ragstone.catalog.journal import JournalWriter
+from ragstone.catalog.originals import Originals
+from ragstone.events import Event, Finished, SideEvent, SideName
 from ragstone.files import prepare
 from ragstone.history import History
 from ragstone.ingest.intake import IngestOptions, Intake, Upload, UploadOptions
-from ragstone.models.cache import QuestionBatcher, remembered
+from ragstone.models.cache import QuestionBatcher, RememberedVectors, remembered
 from ragstone.plugins import IndexContext, PartContext, find
-from ragstone.protocols import Catalog, Chat, Embedder, Index, Moderator, Provider
-from ragstone.query.build import assemble
-from ragstone.query.cache import asked
+from ragstone.protocols import (
+    Answerer,
+    Catalog,
+    Checker,
+    ContextBuilder,
+    Embedder,
+    Index,
+    IntakeRecords,
+    Moderator,
+    Provider,
+    Refiner,
+    Retriever,
+    Splitter,
+    Understander,
+)
+from ragstone.query.answer import Pipeline
+from ragstone.query.build import (
+    GivenParts,
+    Wrapped,
+    build_moderator,
+    build_pipeline,
+    wrap_pipeline,
+)
 from ragstone.query.check.review import grounding
-from ragstone.query.compare import SideEvent, SideName, compare
-from ragstone.query.conversation import Memory
+from ragstone.query.conversation import Conversation
 from ragstone.query.explain import Explainer, Explanation
-from ragstone.query.fallback import Ladder
-from ragstone.query.moderate import Moderation
-from ragstone.query.plain import plain_chat
+from ragstone.query.fallback import Fallbacks
+from ragstone.query.middleware import EventStream, RecordHistory, merge_streams
 from ragstone.query.request import QueryOptions, build_query, check_collection
-from ragstone.query.shared import RepeatedAnswers
 from ragstone.settings import Settings, load_settings
-from ragstone.trace import Trace
+from ragstone.threads import background_loop, run_in_thread_if_blocking
+from ragstone.trace import QueryRun, Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
     LOCAL_OWNER,
     Answer,
     Comparison,
     Document,
-    Event,
-    Finished,
     Grounding,
     Hits,
     IngestReport,
@@ -56,11 +78,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
 
-log = logging.getLogger(__name__)
-
-
 class Engine:
-    """Ask, stream, search and ingest. Any part can be handed in ready-made.
+    """Answer questions from documents. Any part can be given ready-made.
+
+    Making an engine does no I/O. Its parts are opened at first use, or all at once by `open`.
 
     Example:
 
@@ -88,67 +109,154 @@ class Engine:
         index: Index | None = None,
         provider: Provider | None = None,
         moderator: Moderator | None = None,
+        splitter: Splitter | None = None,
+        understander: Understander | None = None,
+        retriever: Retriever | None = None,
+        refiners: Sequence[Refiner] | None = None,
+        reranker: Refiner | None = None,
+        context: ContextBuilder | None = None,
+        answerer: Answerer | None = None,
+        checker: Checker | None = None,
     ) -> None:
-        self.settings = settings or load_settings().settings
-        self.embedder = embedder or find("embedder", self.settings.embed.name)(self.settings)
-        directory = prepare(self.settings.data.directory)
-        self.catalog = catalog or open_catalog(self.settings, directory)
-        self.index: Index = index or find("index", self.settings.index.kind)(
+        self._given_settings = settings
+        self._given_embedder = embedder
+        self._given_catalog = catalog
+        self._given_index = index
+        self._given_provider = provider
+        self._given_moderator = moderator
+        self._splitter = splitter
+        self._given = GivenParts(
+            understander, retriever, refiners, reranker, context, answerer, checker
+        )
+        self._used_background_loop = False
+        self.fallbacks = Fallbacks()
+
+    def open(self) -> Self:
+        """Open every part, and remove what has expired. Raise an error if one cannot be opened."""
+        _ = self.moderator, self._wrapped
+        self.intake.recover()
+        self.history.expire()
+        return self
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self._given_settings or load_settings().settings
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        built: Embedder = self._given_embedder or find("embedder", self.settings.embed.name)(
+            self.settings
+        )
+        return built
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return self._given_catalog or open_catalog(self.settings, self._directory)
+
+    @cached_property
+    def index(self) -> Index:
+        built: Index = self._given_index or find("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
         )
-        self.intake = Intake(
-            self.catalog, self.index, self.embedder, self.settings.ingest, directory
+        return built
+
+    @cached_property
+    def intake(self) -> Intake:
+        return Intake(
+            self.catalog, self.index, self.embedder, self.settings.ingest, self._directory,
+            self._splitter,
+        )  # fmt: skip
+
+    @property
+    def records(self) -> IntakeRecords:
+        return self.intake.records
+
+    @property
+    def collections(self) -> SqlCollections:
+        return self.intake.collections
+
+    @property
+    def originals(self) -> Originals:
+        return self.intake.originals
+
+    @cached_property
+    def history(self) -> History:
+        return History(self.catalog, self.settings.journal)
+
+    @cached_property
+    def provider(self) -> Provider:
+        built: Provider = self._given_provider or find("provider", self.settings.provider.name)(
+            self._base_context
         )
-        self.records, self.collections = self.intake.records, self.intake.collections
-        self.originals = self.intake.originals
-        memory = remembered(self.embedder)
-        self._together = QuestionBatcher(memory)
-        context = PartContext(
-            self.settings, memory, self.index,
+        return built
+
+    @cached_property
+    def moderator(self) -> Moderator | None:
+        return self._given_moderator or build_moderator(self._context)
+
+    @property
+    def conversation(self) -> Conversation:
+        return self._wrapped.conversation
+
+    @cached_property
+    def _directory(self) -> Path:
+        return prepare(self.settings.data.directory)
+
+    @cached_property
+    def _vectors(self) -> RememberedVectors:
+        return remembered(self.embedder)
+
+    @cached_property
+    def _base_context(self) -> PartContext:
+        """Hold what the provider may be built from."""
+        reader: RememberedVectors | None = None
+        if self._given_embedder is None and self.settings.embed.name != "builtin":
             # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader=(
-                None if embedder or self.settings.embed.name == "builtin"
-                else remembered(find("embedder", "builtin")(self.settings))
-            ),
+            reader = remembered(find("embedder", "builtin")(self.settings))
+        return PartContext(
+            self.settings, self._vectors, self.index, self.catalog, self.fallbacks,
+            QuestionBatcher(self._vectors), reader=reader,
         )  # fmt: skip
-        self.provider: Provider = provider or find("provider", self.settings.provider.name)(context)
-        self.ladder = Ladder()
-        self.moderator = moderator or _moderator(context)
-        self._moderation = Moderation(self.moderator, self.settings.moderate, self.ladder)
-        self._pipeline = assemble(context, self.catalog, self.provider, self.ladder)
-        self._repeated = RepeatedAnswers(
-            self.catalog, self.index, self.provider,
-            # What another service holds may change at any time, and nobody tells us.
-            most=0 if self.settings.retrieve.chunkenizer_url else self.settings.data.answer_cache,
-            most_bytes=int(self.settings.data.answer_cache_mb * 1_000_000),
-            query_log=self.settings.journal.query_log,
+
+    @cached_property
+    def _context(self) -> PartContext:
+        """Hold what every other part may be built from."""
+        base, provider = self._base_context, self.provider
+        is_quoting = provider.name == "extractive"
+        quoting = provider if is_quoting else find("provider", "extractive")(base)
+        return replace(base, provider=provider, quoting=quoting)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        return build_pipeline(self._context, self._given)
+
+    @cached_property
+    def _wrapped(self) -> Wrapped:
+        conversation = Conversation(
+            self.history.sessions, self.embedder, self.settings.memory, self._context.chat,
+            self.fallbacks,
         )  # fmt: skip
-        self._desk = JournalDesk(self.catalog)
-        self.history = History(self.catalog, self.settings.journal)
-        chat = self.provider if isinstance(self.provider, Chat) else None
-        self.memory = Memory(
-            self.history.sessions, self.embedder, self.settings.memory, chat, self.ladder
-        )
+        history = RecordHistory(self._record)
+        return wrap_pipeline(self.pipeline, self._context, self.moderator, history, conversation)
+
+    @cached_property
+    def _journal(self) -> JournalWriter:
+        return JournalWriter(self.catalog)
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
-        """Answer a question; wait for the whole answer."""
+        """Return the whole answer to a question."""
         answer: Answer | None = None
-        async for event in self.stream(question, **options):
-            if isinstance(event, Finished):
-                answer = event.answer
+        async with aclosing(self.stream(question, **options)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    answer = event.answer
         assert answer is not None, "a stream always ends with Finished"
         return answer
 
     def ask_sync(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
-        """Do the same in code without an event loop."""
-
-        async def asked() -> Answer:
-            try:
-                return await self.ask(question, **options)
-            finally:
-                await self.close_connections()
-
-        return asyncio.run(asked())
+        """Run `ask` from code without an event loop, on one background loop for all calls."""
+        self._used_background_loop = True
+        return background_loop().run(self.ask(question, **options))
 
     async def stream(
         self, question: str, **options: Unpack[QueryOptions]
@@ -176,43 +284,48 @@ class Engine:
 
             asyncio.run(main())
         """
-        query = await self._query(question, options)
-        trace = Trace(options.get("request_id") or query.id)
-        await self._moderation.question(query.said, trace)
-        query = await self._with_history(query, options, trace)
-        async with aclosing(self._repeated.events(query, trace, self._anew)) as events:
+        query, run = await self._begin(question, options)
+        async with aclosing(await self._wrapped.handle(query, run)) as events:
             async for event in events:
-                yield await self._remembered(event, options)
-
-    async def _anew(self, query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
-        await self._together.embed(query.text)
-        events = self._moderation.judged(self._pipeline.answer(query, trace), trace)
-        async for event in events:
-            yield event
+                if isinstance(event, Finished):
+                    Trace.notify(event.answer)
+                yield event
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
-        """Answer twice from one retrieval, before and after refine; remember the second one."""
+        """Return two answers from one retrieval, before and after refine; store the second."""
         answers: dict[SideName, Answer] = {}
-        async for one in self.compare_stream(question, **options):
-            if isinstance(one.event, Finished):
-                answers[one.side] = one.event.answer
+        async with aclosing(self.compare_stream(question, **options)) as events:
+            async for one in events:
+                if isinstance(one.event, Finished):
+                    answers[one.side] = one.event.answer
         return Comparison(**answers)
 
     async def compare_stream(
         self, question: str, **options: Unpack[QueryOptions]
     ) -> AsyncGenerator[SideEvent, None]:
-        """Yield the events of both answers as they happen."""
-        query = await self._query(question, options)
-        trace = Trace(options.get("request_id") or query.id)
-        await self._moderation.question(query.said, trace)
-        query = await self._with_history(query, options, trace)
-        async with aclosing(compare(self._pipeline.line, query, trace)) as events:
-            async for one in events:
-                for event in await self._moderation.passed(one.event, trace):
-                    kept = one.side == "enhanced"
-                    yield SideEvent(
-                        one.side, await self._remembered(event, options) if kept else event
-                    )
+        """Yield the events of both answers. The enhanced one is the answer that `stream` gives."""
+        query, run = await self._begin(question, options)
+        wrapped = self._wrapped
+        await wrapped.moderation.check_question(query.said, run)
+        query = await wrapped.conversation.with_history(query, run)
+        start = await self.pipeline.begin(query, run)
+        sides: dict[str, EventStream] = {}
+        for side, mode in (("baseline", "raw"), ("enhanced", "refined")):
+            branch = run.branch()
+            one = replace(query, mode="raw" if mode == "raw" else "refined")
+            stream = EventStream(self.pipeline.answer(one, branch, start))
+            sides[side] = wrapped.moderation.moderate_answer(stream, branch)
+
+        async def store(answer: Answer) -> Answer:
+            answer = await wrapped.conversation.keep_turn(answer, run)
+            answer = await wrapped.history.record(answer, run, query.upload_id)
+            Trace.notify(answer)
+            return answer
+
+        sides["enhanced"].then(store)
+        async with aclosing(merge_streams(sides)) as events:
+            async for side_name, event in events:
+                yield SideEvent("enhanced" if side_name == "enhanced" else "baseline", event)
 
     async def chat(
         self,
@@ -223,78 +336,69 @@ class Engine:
         request_id: str = "",
     ) -> AsyncGenerator[Event, None]:
         """Chat without documents: the provider gets the messages exactly as they are."""
-        given = self.settings.ground.temperature if temperature is None else temperature
-        trace = Trace(request_id or uuid.uuid4().hex)
-        await self._moderation.question(messages, trace)
-        events = plain_chat(
-            self.provider, messages, temperature=given, model=model or "", trace=trace
+        question = next((one.content for one in reversed(messages) if one.role == "user"), "")
+        default = self.settings.ground.temperature
+        query = Query(
+            uuid.uuid4().hex, question, collection="", history=tuple(messages), mode="plain",
+            temperature=default if temperature is None else temperature, model=model or "",
+        )  # fmt: skip
+        run = QueryRun(request_id or uuid.uuid4().hex)
+        moderation = self._wrapped.moderation
+        await moderation.check_question(messages, run)
+        stream = moderation.moderate_answer(EventStream(self.pipeline.answer(query, run)), run)
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    Trace.notify(event.answer)
+                yield event
+
+    async def _begin(self, question: str, options: QueryOptions) -> tuple[Query, QueryRun]:
+        query = build_query(question, options, self.settings)
+        name = self.embedder.name
+        await run_in_thread_if_blocking(
+            self.catalog, refuse_other_embedder, self.catalog, query.collection, name
         )
-        async for event in self._moderation.judged(events, trace):
-            if isinstance(event, Finished):
-                Trace.tell(event.answer)
-            yield event
+        run = QueryRun(
+            options.get("request_id") or query.id,
+            owner=options.get("owner") or LOCAL_OWNER,
+            session_id=options.get("session_id"),
+        )
+        return query, run
 
-    async def _with_history(self, query: Query, options: QueryOptions, trace: Trace) -> Query:
-        session_id = options.get("session_id")
-        if not session_id:
-            return query
-        owner = options.get("owner") or LOCAL_OWNER
-        recalled = await self.memory.recall(owner, session_id, query, trace)
-        return replace(query, history=(*recalled, *query.history))
-
-    async def _remembered(self, event: Event, options: QueryOptions) -> Event:
-        if not isinstance(event, Finished):
-            return event
-        return Finished(await self._remember(event.answer, options))
-
-    async def _remember(self, answer: Answer, options: QueryOptions) -> Answer:
-        """Write an answer down; a store that cannot take it costs the memory, not the answer."""
-        try:
-            await self._write_down(answer, options)
-        except StoreError as error:
-            log.warning("an answer was not written down: %s", type(error).__name__)
-            answer = replace(answer, degraded=(*answer.degraded, "not_remembered"))
-        Trace.tell(answer)
-        return answer
-
-    async def _write_down(self, answer: Answer, options: QueryOptions) -> None:
-        """Into the journal, as far as it may know, and into the session, if there is one."""
-        owner, session_id = options.get("owner") or LOCAL_OWNER, options.get("session_id")
+    async def _record(self, answer: Answer, run: QueryRun, upload_id: str | None) -> None:
+        """Write an answer into the journal, as far as QUERY_LOG allows."""
         query_log = self.settings.journal.query_log
         if query_log != "off":
-            await self._desk.write(
+            await self._journal.write(
                 journal.entry(
-                    answer, query_log=query_log, owner=owner, session_id=session_id,
-                    upload_id=options.get("upload_id"),
+                    answer, query_log=query_log, owner=run.owner, session_id=run.session_id,
+                    upload_id=upload_id,
                 )
             )  # fmt: skip
-        if session_id:
-            await self.memory.keep(owner, session_id, answer)
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
-        """Find the evidence alone, without an answer; search for the question as it stands."""
+        """Return the evidence alone, without an answer; the question is searched as it stands."""
         return (await self.search_traced(question, **options))[0]
 
     async def search_traced(
         self, question: str, **options: Unpack[QueryOptions]
-    ) -> tuple[Hits, Trace]:
-        """Do the same, and return the record of how the hits came about."""
-        query = await self._query(question, options)
-        trace = Trace(options.get("request_id") or query.id)
-        await self._moderation.question(query.said, trace)
-        return await self._pipeline.search(query, trace), trace
+    ) -> tuple[Hits, QueryRun]:
+        """Run `search` and return the record of how its hits came about as well."""
+        query, run = await self._begin(question, options)
+        await self._wrapped.moderation.check_question(query.said, run)
+        return (await self.pipeline.search(query, run)).hits, run
 
     async def explain(
         self, question: str, chunk_id: str, **options: Unpack[QueryOptions]
     ) -> Explanation:
-        """Explain why a chunk is, or is not, among the hits of a question."""
-        _, trace = await self.search_traced(question, **options)
-        query = await self._query(question, options)
-        waterfall = trace.waterfall.as_dict()
+        """Say why a chunk is, or is not, among the hits of a question."""
+        _, run = await self.search_traced(question, **options)
+        query, _ = await self._begin(question, options)
+        waterfall = run.trace.waterfall.as_dict()
         return await asyncio.to_thread(self._explainer().explain, query, waterfall, chunk_id)
 
     def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
-        """Do the same for a query of the journal, by what was written down at the time."""
+        """Say the same for a past query, by what was recorded when it was asked."""
         entry = self.catalog.query(query_id)
         query = Query(query_id, entry["query"] or "", collection=entry["collection"])
         return self._explainer().explain(query, entry["trace"]["waterfall"], chunk_id)
@@ -305,13 +409,13 @@ class Engine:
     async def check(
         self, answer: str, facts: Sequence[str], *, threshold: float = 0.6
     ) -> Grounding:
-        """Check an answer that anybody wrote against `facts`, claim by claim."""
+        """Say, claim by claim, whether `facts` support an answer that anybody wrote."""
         return await asyncio.to_thread(grounding, answer, facts, self.embedder, threshold=threshold)
 
     async def ingest(
         self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
     ) -> IngestReport:
-        """Read files, folders and globs into a collection; what is unchanged is left alone.
+        """Read files, folders and globs into a collection; unchanged files are left alone.
 
         `prune` removes what the folders no longer hold; `again` reads even what is unchanged.
         """
@@ -324,15 +428,15 @@ class Engine:
         return await self.intake.ingest_uploads(uploads, **options)
 
     def upload(self, upload_id: str) -> dict[str, Any]:
-        """Tell how far an upload is, and what became of its files."""
+        """Return the progress of an upload and the outcome of its files."""
         return self.intake.upload(upload_id)
 
     def original(self, document: Document) -> Path:
-        """Find the file that a document was read from, as it came."""
+        """Return the file that a document was read from, as it came."""
         return self.intake.original(document)
 
     async def delete(self, document_id: str) -> None:
-        """Remove a document completely: text, vectors, terms, and the file as it came."""
+        """Delete a document completely: text, vectors, terms, and the file as it came."""
         await asyncio.to_thread(self.intake.delete, document_id)
 
     def documents(
@@ -342,48 +446,44 @@ class Engine:
         return self.catalog.documents(check_collection(collection), skip=skip, limit=limit)
 
     async def create_collection(self, name: str) -> CollectionInfo:
-        """Make a collection with nothing in it yet."""
+        """Create an empty collection."""
         return await asyncio.to_thread(self.intake.create_collection, name)
 
     async def delete_collection(self, name: str) -> None:
-        """Remove a collection completely: documents, index, originals, and what was asked of it."""
+        """Delete a collection completely: documents, index, originals, and its history."""
         await asyncio.to_thread(self.intake.delete_collection, name)
 
     def close(self) -> None:
-        """Close the stores; `async with` does it by itself."""
-        self.intake.close()
-        close = getattr(self.embedder, "close", None)  # one behind HTTP pools connections
+        """Close every part that was opened."""
+        if self._used_background_loop:
+            background_loop().run(self.close_connections())
+        opened = self.__dict__
+        if "intake" in opened:
+            self.intake.close()
+        close = getattr(opened.get("embedder"), "close", None)  # one behind HTTP pools connections
         if close is not None:
             close()
-        self.index.close()
-        self.catalog.close()
+        for name in ("index", "catalog"):
+            if name in opened:
+                opened[name].close()
 
     async def close_connections(self) -> None:
-        """Close the connections of the running event loop: a provider may pool them."""
-        aclose = getattr(self.provider, "aclose", None)
+        """Close the provider's connections that belong to the running event loop."""
+        aclose = getattr(self.__dict__.get("provider"), "aclose", None)
         if aclose is not None:
             await aclose()
 
     async def __aenter__(self) -> Self:
-        return self
+        return self.open()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         await self.close_connections()
         self.close()
-
-    async def _query(self, question: str, options: QueryOptions) -> Query:
-        query = build_query(question, options, self.settings)
-        name = self.embedder.name
-        await asked(self.catalog, refuse_other_embedder, self.catalog, query.collection, name)
-        return query
-
-
-def _moderator(context: PartContext) -> Moderator | None:
-    name = context.settings.moderate.name
-    return find("moderator", name)(context) if name else None
 
 
 def open_catalog(settings: Settings, directory: Path) -> Catalog:

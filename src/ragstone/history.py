@@ -24,7 +24,7 @@ _DAY_S = 86_400
 
 
 class History:
-    """Reads and forgets; writing is the engine's. Starting one removes what has expired."""
+    """Read and delete what was asked; the engine writes it."""
 
     def __init__(self, catalog: Catalog, options: JournalSettings) -> None:
         self._catalog = catalog
@@ -32,7 +32,6 @@ class History:
         self.sessions = SqlSessions(catalog)
         self._collections = SqlCollections(catalog)
         self._headings: dict[str, tuple[int, list[str]]] = {}
-        self.expire()
 
     def queries(
         self, *, skip: int = 0, limit: int = 20, wanted: HistoryFilter = ANY_QUERY

@@ -13,22 +13,23 @@ from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
 from ragstone.errors import SettingsError
-from ragstone.protocols import Catalog, Embedder, Index, Provider
+from ragstone.models.cache import QuestionBatcher
+from ragstone.protocols import Catalog, Chat, Embedder, Index, Provider, Retriever
+from ragstone.query.fallback import Fallbacks
 from ragstone.settings import Settings
 
 GROUPS = {
-    "embedder": "ragstone.embedder",
-    "index": "ragstone.index",
-    "provider": "ragstone.provider",
-    "reranker": "ragstone.reranker",
-    "loader": "ragstone.loader",
-    "moderator": "ragstone.moderator",
-}
+    slot: f"ragstone.{slot}"
+    for slot in (
+        "embedder", "index", "provider", "loader", "splitter", "moderator",
+        "understander", "retriever", "refiner", "reranker", "context", "answerer", "checker",
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class IndexContext:
-    """What an index may be built from."""
+    """Hold what an index may be built from."""
 
     settings: Settings
     catalog: Catalog
@@ -37,19 +38,32 @@ class IndexContext:
 
 @dataclass(frozen=True, slots=True)
 class PartContext:
-    """What a part may be built from."""
+    """Hold what a part may be built from."""
 
     settings: Settings
     embedder: Embedder
     index: Index
+    catalog: Catalog
+    fallbacks: Fallbacks
+    batcher: QuestionBatcher
     provider: Provider | None = None
-    """Who writes the answer; not there yet while the provider itself is built."""
+    """Who writes the answer; None while the provider itself is built."""
+    quoting: Provider | None = None
+    """The provider that quotes sources, for when the model fails."""
     reader: Embedder | None = None
     """Compares sentences when answers are chosen and checked, where that is not the embedder."""
+    search: Retriever | None = None
+    """The search of the documents, for a retriever that adds to it."""
 
     @property
     def reads_with(self) -> Embedder:
         return self.reader or self.embedder
+
+    @property
+    def chat(self) -> Chat | None:
+        """The provider's small model for inner calls, where it has one."""
+        provider: object = self.provider
+        return provider if isinstance(provider, Chat) else None
 
 
 def available(slot: str) -> dict[str, EntryPoint]:

@@ -6,17 +6,17 @@ plain functions: a hop to a thread costs more than the work (848 against 134 req
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.blocks import LineBox
+from ragstone.blocks import LineBox, Loaded
 from ragstone.filters import Filter
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import (
     ANY_QUERY,
     LOCAL_OWNER,
@@ -29,8 +29,13 @@ from ragstone.types import (
     Message,
     Prompt,
     Query,
+    Retrieved,
+    Source,
     Usage,
 )
+
+if TYPE_CHECKING:
+    from ragstone.query.evidence import Checked, Draft, Evidence, Understood
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -258,6 +263,12 @@ class IntakeRecords(Protocol):
         ...
 
 
+class Splitter(Protocol):
+    """Cut a document into chunks: `loaded.text[start:end]` is the text of each."""
+
+    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]: ...
+
+
 class Index(Protocol):
     """Search structures derived from the catalog; what is lost here can be built again.
 
@@ -289,18 +300,52 @@ class Index(Protocol):
     def close(self) -> None: ...
 
 
-class Retriever(Protocol):
-    """A question to candidate hits, best first."""
+class Understander(Protocol):
+    """Turn a typed question into one that can be searched, or into a reply without a search."""
 
-    async def retrieve(self, query: Query, trace: Trace) -> Hits: ...
+    async def understand(self, query: Query, run: QueryRun) -> Understood: ...
+
+
+class Retriever(Protocol):
+    """Find candidate hits for a question, best first."""
+
+    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved: ...
 
 
 class Refiner(Protocol):
-    """Hits to fewer or better ordered hits. Any number of them stand in a row."""
+    """Return fewer or better ordered hits. Any number of refiners follow each other."""
 
     @property
     def name(self) -> str: ...
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits: ...
+
+
+class ContextBuilder(Protocol):
+    """Turn hits into the numbered sources that fit the prompt."""
+
+    def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]: ...
+
+
+class Grader(Protocol):
+    """Estimate how probable it is that sources hold the answer, before anything is written."""
+
+    def probability(self, question: str, sources: Sequence[Source]) -> float: ...
+
+
+class Answerer(Protocol):
+    """Write an answer from sources: pieces of text, and the draft as the last item."""
+
+    def write(
+        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+    ) -> AsyncGenerator[str | Draft, None]: ...
+
+
+class Checker(Protocol):
+    """Say of a draft which of its claims the sources support."""
+
+    async def check(
+        self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun
+    ) -> Checked: ...
 
 
 class Provider(Protocol):

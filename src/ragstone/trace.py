@@ -1,8 +1,10 @@
-"""The record of one query: every stage, when it ran, how long, what went in and came out, and the
-waterfall: what each stage said of each chunk, returned or not.
+"""Carry one query through the pipeline, and record for people what each stage did.
 
-A trace is passed along explicitly; it is not kept in a ContextVar, because an abandoned async
-generator cannot reset one.
+`QueryRun` holds the values that later steps and the answer need: what was degraded, notes, token
+usage, times. `Trace` is write-only: with `NoTrace` in its place every answer stays the same.
+
+A run is passed along explicitly. It is not a ContextVar, because an abandoned async generator
+cannot reset one.
 """
 
 from __future__ import annotations
@@ -10,30 +12,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ragstone.packed import PackedObject
-from ragstone.system import lower_thread_priority
-from ragstone.types import Answer, Chunk, Hits, Scores
+from ragstone.threads import background_thread
+from ragstone.types import LOCAL_OWNER, Answer, Chunk, Hits, Scores, Usage
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@cache
-def _aside() -> ThreadPoolExecutor:
-    """One thread, and one that steps back: several would take the event loop's turns away, and with
-    them the tokens of the answers that are being written."""
-    return ThreadPoolExecutor(1, "aside", initializer=lower_thread_priority, initargs=(5,))
-
-
 @dataclass(slots=True)
 class Span:
-    """One stage: `counts` are its figures, `notes` what it had to say."""
+    """Record one stage: `counts` are its figures, `notes` are for the reader of the answer."""
 
     stage: str
     started_ms: float
@@ -46,8 +39,11 @@ class Span:
     def count(self, **figures: Any) -> None:
         self.counts.update(figures)
 
-    async def aside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Work for the processor in another thread, so that other answers go on meanwhile."""
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    async def run_in_background(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Run CPU work in another thread, so that other answers go on meanwhile."""
 
         def timed() -> T:
             begun = time.thread_time()
@@ -56,10 +52,7 @@ class Span:
             finally:
                 self.cpu_ms += (time.thread_time() - begun) * 1000
 
-        return await asyncio.get_running_loop().run_in_executor(_aside(), timed)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+        return await asyncio.get_running_loop().run_in_executor(background_thread(), timed)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -73,7 +66,6 @@ class Span:
         }
 
 
-_SEARCHES = ("retrieve.semantic", "retrieve.keyword")
 _VERDICTS = tuple(one.name for one in fields(Scores))
 _Lines: TypeAlias = dict[int, dict[str, Any]]
 
@@ -87,44 +79,32 @@ class Listed(Protocol):
     def score(self) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One stage's word on one chunk. `outcome` is found, kept, dropped or absent."""
-
-    stage: str
-    outcome: str
-    rank: int | None = None
-    score: float | None = None
-    said: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
-
-
 class Waterfall:
-    """The stages in their order, and what each said of the chunks that it saw.
+    """Record what each stage said of the chunks that it saw.
 
-    The stages only hand over what they have at hand; lines are drawn up when somebody asks.
+    The stages only hand over what they have at hand; lines are made when somebody asks.
     """
 
     def __init__(self) -> None:
         self._stages: list[tuple[str, Mapping[str, Any], Callable[[], _Lines]]] = []
         self._hits: list[Hits] = []
 
-    def listed(self, stage: str, found: Sequence[Listed], *, depth: int) -> None:
-        """A search's own list."""
+    def add_list(self, stage: str, found: Sequence[Listed], *, depth: int) -> None:
+        """Record a search's own list."""
         last = round(found[-1].score, 4) if found else None
         cutoff = {"depth": depth, "listed": len(found), "last_score": last}
-        self._stages.append((stage, cutoff, lambda: _listed_lines(found)))
+        self._stages.append((stage, cutoff, lambda: _list_lines(found)))
 
-    def scored(self, stage: str, scores: Mapping[int, float], *, kept: Sequence[int]) -> None:
-        """A stage that gave every chunk a score and kept the best."""
+    def add_scores(self, stage: str, scores: Mapping[int, float], *, kept: Sequence[int]) -> None:
+        """Record a stage that scored every chunk and kept the best."""
         last = round(scores[kept[-1]], 4) if kept else None
         cutoff = {"depth": len(kept), "listed": len(scores), "last_score": last}
-        self._stages.append((stage, cutoff, lambda: _scored_lines(scores, kept)))
+        self._stages.append((stage, cutoff, lambda: _score_lines(scores, kept)))
 
-    def passed(self, stage: str, before: Hits, after: Hits, figures: Mapping[str, Any]) -> None:
-        """A stage that hits went through: which came out, where, and what is said of them."""
+    def add_step(self, stage: str, before: Hits, after: Hits, figures: Mapping[str, Any]) -> None:
+        """Record a stage that hits went through: which came out, and where."""
         self._hits.append(before)
-        self._stages.append((stage, figures, lambda: _passed_lines(before, after)))
+        self._stages.append((stage, figures, lambda: _step_lines(before, after)))
 
     def branch(self) -> Waterfall:
         other = Waterfall()
@@ -132,7 +112,7 @@ class Waterfall:
         return other
 
     def chunks(self) -> list[Chunk]:
-        """Every chunk that a stage saw whole, the earliest first."""
+        """Return every chunk that a stage saw whole, the earliest first."""
         return list({hit.chunk.key: hit.chunk for hits in self._hits for hit in hits}.values())
 
     def as_dict(self) -> Mapping[str, Any]:
@@ -150,27 +130,27 @@ class Waterfall:
 
 
 class PastWaterfall(Waterfall):
-    """One that was drawn up for an earlier query that found the same."""
+    """Repeat the waterfall of an earlier query that found the same."""
 
-    def __init__(self, drawn: PackedObject) -> None:
+    def __init__(self, packed: PackedObject) -> None:
         super().__init__()
-        self._drawn = drawn
+        self._packed = packed
 
     def branch(self) -> Waterfall:
-        return PastWaterfall(self._drawn)
+        return PastWaterfall(self._packed)
 
     def as_dict(self) -> Mapping[str, Any]:
-        return self._drawn
+        return self._packed
 
 
-def _listed_lines(found: Sequence[Listed]) -> _Lines:
+def _list_lines(found: Sequence[Listed]) -> _Lines:
     return {
         one.key: {"rank": rank, "score": round(one.score, 4), "kept": True}
         for rank, one in enumerate(found, start=1)
     }
 
 
-def _scored_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
+def _score_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
     inside = set(kept)
     order = sorted(scores, key=lambda key: (-scores[key], key))
     return {
@@ -179,61 +159,108 @@ def _scored_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
     }
 
 
-def _passed_lines(before: Hits, after: Hits) -> _Lines:
+def _step_lines(before: Hits, after: Hits) -> _Lines:
     lines: _Lines = {}
     for rank, hit in enumerate(before, start=1):
         lines[hit.chunk.key] = {"was": rank, "score": round(hit.score, 4), "kept": False}
     for rank, hit in enumerate(after, start=1):
         verdicts = {name: getattr(hit.scores, name) for name in _VERDICTS}
-        lines.setdefault(hit.chunk.key, {}).update(
-            {name: round(value, 4) if isinstance(value, float) else value
-             for name, value in verdicts.items() if value is not None},
-            rank=rank, score=round(hit.score, 4), kept=True,
-        )  # fmt: skip
+        known = {
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in verdicts.items()
+            if value is not None
+        }
+        line = {**known, "rank": rank, "score": round(hit.score, 4), "kept": True}
+        lines.setdefault(hit.chunk.key, {}).update(line)
     return lines
 
 
 class Watcher(Protocol):
-    """Told of each stage when it ends and of each answer: logs, metrics, spans."""
+    """Follow the queries of this process: logs, metrics, OpenTelemetry."""
 
-    def stage(self, trace: Trace, span: Span) -> None: ...
+    def stage(self, run: QueryRun, span: Span) -> None: ...
     def answered(self, answer: Answer) -> None: ...
 
 
 class Trace:
-    """The spans of one query, in the order in which they began."""
+    """Record the stages of one query, in the order in which they began."""
 
     watchers: ClassVar[tuple[Watcher, ...]] = ()
     """Those of the whole process: a log and a page of metrics are the process's own."""
 
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-        self.started_at = time.time()
-        self._zero = time.perf_counter()
+    def __init__(self) -> None:
         self.spans: list[Span] = []
-        self.degraded: list[str] = []
         self.waterfall = Waterfall()
 
+    def add(self, span: Span) -> None:
+        self.spans.append(span)
+
+    def branch(self) -> Trace:
+        other = Trace()
+        other.spans, other.waterfall = [*self.spans], self.waterfall.branch()
+        return other
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "spans": [span.as_dict() for span in self.spans],
+            "waterfall": self.waterfall.as_dict(),
+        }
+
     @classmethod
-    def tell(cls, answer: Answer) -> None:
+    def notify(cls, answer: Answer) -> None:
         """Tell the watchers that an answer is finished."""
         for watcher in cls.watchers:
             watcher.answered(answer)
 
+
+class NoTrace(Trace):
+    """Record nothing."""
+
+    def add(self, span: Span) -> None:
+        pass
+
     def branch(self) -> Trace:
-        """A trace that begins with everything so far and goes its own way from here."""
-        other = Trace(self.request_id)
+        return NoTrace()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"spans": [], "waterfall": {}}
+
+
+class QueryRun:
+    """Carry what the steps of one query tell each other, beside the query itself."""
+
+    new_trace: ClassVar[Callable[[], Trace]] = Trace
+    """Makes the record of a run; a test puts `NoTrace` here."""
+
+    def __init__(
+        self, request_id: str, *, owner: str = LOCAL_OWNER, session_id: str | None = None
+    ) -> None:
+        self.request_id = request_id
+        self.owner = owner
+        self.session_id = session_id
+        self.started_at = time.time()
+        self._zero = time.perf_counter()
+        self.degraded: list[str] = []
+        self.notes: list[str] = []
+        self.usage: list[Usage] = []
+        self.timings: dict[str, float] = {}
+        self.trace = type(self).new_trace()
+
+    def branch(self) -> QueryRun:
+        """Return a run that starts with everything so far and goes its own way from here."""
+        other = QueryRun(self.request_id, owner=self.owner, session_id=self.session_id)
         other.started_at, other._zero = self.started_at, self._zero
-        other.spans, other.degraded = [*self.spans], [*self.degraded]
-        other.waterfall = self.waterfall.branch()
+        other.degraded, other.notes = [*self.degraded], [*self.notes]
+        other.usage, other.timings = [*self.usage], {**self.timings}
+        other.trace = self.trace.branch()
         return other
 
     @contextmanager
     def span(self, stage: str) -> Iterator[Span]:
-        """Time a stage; an exception is written down and passes on."""
+        """Time a stage. An exception is recorded and passes on."""
         begun, cpu = time.perf_counter(), time.thread_time()
         span = Span(stage, (begun - self._zero) * 1000)
-        self.spans.append(span)
+        self.trace.add(span)
         try:
             yield span
         except BaseException as error:
@@ -241,88 +268,27 @@ class Trace:
             raise
         finally:
             span.duration_ms = (time.perf_counter() - begun) * 1000
-            # Of a stage that stepped aside, this thread's time would be that of other answers.
+            # Of a stage that ran in another thread, this thread's time would be other answers'.
             span.cpu_ms = span.cpu_ms or (time.thread_time() - cpu) * 1000
-            for watcher in self.watchers:
+            self.timings[stage] = self.timings.get(stage, 0.0) + span.duration_ms
+            self.notes += span.notes
+            for watcher in Trace.watchers:
                 watcher.stage(self, span)
 
     def degrade(self, reason: str) -> None:
-        """Something optional failed and the answer goes on without it."""
+        """Say that something optional failed and the answer goes on without it."""
         if reason not in self.degraded:
             self.degraded.append(reason)
 
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self._zero) * 1000
 
-    def duration_ms(self, *stages: str) -> float:
-        """Time spent in the named stages together."""
-        return sum(span.duration_ms for span in self.spans if span.stage in stages)
-
-    def notes(self) -> list[str]:
-        return [note for span in self.spans for note in span.notes]
-
     def as_dict(self) -> dict[str, Any]:
+        """Return the record of this query, as the history stores it."""
         return {
             "request_id": self.request_id,
             "started_at": self.started_at,
             "total_ms": round(self.elapsed_ms(), 3),
             "degraded": list(self.degraded),
-            "spans": [span.as_dict() for span in self.spans],
-            "waterfall": self.waterfall.as_dict(),
+            **self.trace.as_dict(),
         }
-
-
-def explain(waterfall: Mapping[str, Any], key: int) -> list[Step]:
-    """The way of one chunk through the stages, as far as it came. `waterfall` is `as_dict()`."""
-    steps: list[Step] = []
-    alive = True
-    for entry in waterfall["stages"]:
-        stage, line = entry["stage"], entry["lines"].get(str(key))
-        if line is None:
-            if stage in _SEARCHES:
-                steps.append(Step(stage, "absent", reason=_outside(entry["cutoff"])))
-            elif alive:
-                steps.append(Step(stage, "absent", reason="No search listed it."))
-                alive = False
-            continue
-        said = {name: value for name, value in line.items()
-                if name not in ("rank", "score", "kept", "was")}  # fmt: skip
-        if line["kept"]:
-            outcome = "found" if stage in _SEARCHES else "kept"
-            steps.append(Step(stage, outcome, line.get("rank"), line["score"], said))
-        else:
-            reason = _dropped(stage, entry["cutoff"], line)
-            steps.append(Step(stage, "dropped", line.get("rank"), line["score"], said, reason))
-            alive = False
-    return steps
-
-
-def _outside(cutoff: Mapping[str, Any]) -> str:
-    if cutoff.get("listed", 0) < cutoff.get("depth", 0):
-        return "It does not match at all."
-    return (
-        f"Not among the first {cutoff.get('depth')}; the last of them has {cutoff['last_score']}."
-    )
-
-
-_LEFT_OUT = {
-    "refine.deduplicate": "It says nearly the same as a hit before it.",
-    "refine.merge": "It stands inside the passage of a hit before it.",
-    "ground.context": "The prompt's context was full.",
-}
-
-
-def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
-    if stage == "fuse":
-        return (
-            f"Rank {line['rank']} after fusion; only the first {cutoff['depth']} go on "
-            f"(the last has {cutoff['last_score']})."
-        )
-    if stage == "refine.filter":
-        return f"Its similarity is below {cutoff.get('threshold_used')}."
-    if stage == "refine.select":
-        return (
-            f"Rank {line['was']}; {cutoff.get('chunks_out')} hits were chosen "
-            f"(λ {cutoff.get('mmr_lambda')})."
-        )
-    return _LEFT_OUT.get(stage, "This step left it out.")

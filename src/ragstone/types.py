@@ -25,6 +25,8 @@ SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", 
 """What needs no documents and is answered at once."""
 Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
 Verdict: TypeAlias = Literal["supported", "partial", "misattributed", "contradicted", "unsupported"]
+QueryMode: TypeAlias = Literal["refined", "raw", "plain"]
+"""The whole pipeline; without refining and correcting; or a chat without documents."""
 CitationStyle: TypeAlias = Literal["source", "chunk"]
 """`[Source N]`, or `[document_id:chunk_index]`."""
 
@@ -118,6 +120,17 @@ class Hit:
 Hits: TypeAlias = tuple[Hit, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """Hold the hits of one search, and what it knows beyond them."""
+
+    hits: Hits = ()
+    found: int = 0
+    """How many chunks the searches listed."""
+    is_complete: bool = True
+    """False when the search listed candidates that it did not read."""
+
+
 ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypothetical", "feedback"]
 
 
@@ -151,6 +164,7 @@ class Query:
     citation_style: CitationStyle = "source"
     model: str = ""
     """The model that shall write; empty is the provider's usual one."""
+    mode: QueryMode = "refined"
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -253,9 +267,16 @@ class Grounding:
     cited_facts: tuple[int, ...]
 
 
+_SEARCH = ("embed", "fuse", "read", "retrieve", "refine.")
+"""What the names of the search and refine stages start with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The reply to one question. `trace` is the record of how it was made."""
+    """Hold the reply to one question.
+
+    `trace` records for people how it was made. Code reads the fields and never the trace.
+    """
 
     query_id: str
     question: str
@@ -281,8 +302,27 @@ class Answer:
     notes: tuple[str, ...] = ()
     provider: str = ""
     model: str = ""
+    top_k: int = 0
+    """How many hits were wanted; 0 where nothing was searched."""
     chunks_retrieved: int = 0
+    usage: tuple[Usage, ...] = ()
+    """The tokens of each call to the model that wrote it."""
+    repeated: bool = False
+    """Taken from the answer cache, or from work that another caller started."""
+    started_at: float = 0.0
+    total_ms: float = 0.0
+    timings: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds per stage."""
     trace: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def retrieval_ms(self) -> float:
+        """Time of every search and refine stage together."""
+        return round(sum(ms for stage, ms in self.timings.items() if stage.startswith(_SEARCH)), 3)
+
+    @property
+    def generation_ms(self) -> float:
+        return self.timings.get("ground.generate", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,32 +331,6 @@ class Comparison:
 
     baseline: Answer
     enhanced: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class SourcesFound:
-    """Event: retrieval is done; these sources went into the prompt."""
-
-    sources: tuple[Source, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Event: a piece of the answer, as it is written."""
-
-    text: str
-    verified: bool = False
-    """Whether it was checked before it went out (`HOLD_UNVERIFIED`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Event: the whole answer with its verdicts; always the last one."""
-
-    answer: Answer
-
-
-Event: TypeAlias = SourcesFound | Token | Finished
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ragstone.engine import Engine
 from ragstone.errors import ProviderError
 from ragstone.observe.metrics import MetricsWatcher, page
 from ragstone.testing import HashEmbedder
-from ragstone.trace import Trace
+from ragstone.trace import QueryRun
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
@@ -59,9 +59,9 @@ def test_a_failing_provider_is_an_error_of_its_stage_and_a_degradation(tmp_path:
 
 
 def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
-    watcher, trace = MetricsWatcher(), Trace("r")
+    watcher, run = MetricsWatcher(), QueryRun("r")
     for number in range(100):
-        with watched_by(watcher), trace.span("ground.generate") as span:
+        with watched_by(watcher), run.span("ground.generate") as span:
             span.count(provider="bounded", model=f"model-{number}", input_tokens=1, output_tokens=1)
     cost = re.findall(
         r'^ragstone_cost_usd_total\{.*provider="bounded"', page("")[0].decode(), re.MULTILINE

@@ -37,7 +37,9 @@ def provider(name: str, stand_in: StandIn, tmp_path: Path, **options: object) ->
              "provider.name": name, "provider.timeout_s": LONG_S, **options}  # fmt: skip
     settings = settings_in(tmp_path, **flags)
     embedder = HashEmbedder()
-    made: ChatProvider = find("provider", name)(PartContext(settings, embedder, None))  # type: ignore[arg-type]
+    made: ChatProvider = find("provider", name)(
+        PartContext(settings, embedder, None, None, None, None)
+    )  # type: ignore[arg-type]
     return made
 
 

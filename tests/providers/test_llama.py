@@ -38,7 +38,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> ChatProvider:
         "provider.timeout_s": 90.0, "ground.max_context_tokens": 900,
     }  # fmt: skip
     settings = settings_in(tmp_path_factory.mktemp("local"), **flags)
-    return find("provider", "local")(PartContext(settings, None, None))  # type: ignore[arg-type]
+    return find("provider", "local")(PartContext(settings, None, None, None, None, None))  # type: ignore[arg-type]
 
 
 def openai(local: ChatProvider, directory: Path, **flags: Any) -> ChatProvider:
@@ -46,7 +46,7 @@ def openai(local: ChatProvider, directory: Path, **flags: Any) -> ChatProvider:
     url = local.wire.endpoint.base_url  # type: ignore[attr-defined]
     flags = {"provider.base_url": url, "provider.model": "smollm2", "provider.max_tokens": 12,
              "provider.timeout_s": 90.0, **flags}  # fmt: skip
-    context = PartContext(settings_in(directory, **flags), None, None)  # type: ignore[arg-type]
+    context = PartContext(settings_in(directory, **flags), None, None, None, None, None)  # type: ignore[arg-type]
     made: ChatProvider = find("provider", "openai")(context)
     return made
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.events import Finished, Token
 from ragstone.testing import HashEmbedder, ScriptedProvider
-from ragstone.types import NO_ANSWER, Finished, Token
+from ragstone.types import NO_ANSWER
 
 from ..conftest import settings_in
 

@@ -11,9 +11,11 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, StoreError
+from ragstone.events import Event, Finished, SourcesFound, Token
+from ragstone.query.middleware import EventStream
 from ragstone.testing import HashEmbedder
-from ragstone.trace import Trace
-from ragstone.types import Event, Finished, Prompt, Query, SourcesFound, Token
+from ragstone.trace import QueryRun
+from ragstone.types import Prompt, Query
 
 from ..conftest import settings_in
 from ..patience import LONG_S, until
@@ -111,7 +113,7 @@ async def test_work_that_is_slow_to_stop_does_not_hide_what_began_after_it(engin
     asked, stopping, heard = 0, 0, 0
     stop, go = asyncio.Event(), asyncio.Event()
 
-    async def anew(query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
+    async def anew(query: Query, run: QueryRun) -> AsyncGenerator[Event, None]:
         nonlocal asked, stopping
         asked += 1
         try:
@@ -122,10 +124,14 @@ async def test_work_that_is_slow_to_stop_does_not_hide_what_began_after_it(engin
             stopping += 1
             await stop.wait()
 
+    async def begin(query: Query, run: QueryRun) -> EventStream:
+        return EventStream(anew(query, run))
+
     async def hearing(number: int) -> None:
         nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
-        async with aclosing(engine._repeated.events(query, Trace("r"), anew)) as events:
+        stream = await engine._wrapped.cache.handle(query, QueryRun("r"), begin)
+        async with aclosing(stream) as events:
             async for _ in events:
                 heard += 1
 
@@ -166,17 +172,21 @@ async def test_an_error_is_raised_for_all_who_wait_and_for_nobody_after_them(
 ) -> None:
     asked = heard = 0
 
-    async def anew(query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
+    async def anew(query: Query, run: QueryRun) -> AsyncGenerator[Event, None]:
         nonlocal asked
         asked += 1
         yield SourcesFound(())
         await provider.go.wait()
         raise StoreError("The disk is full.")
 
+    async def begin(query: Query, run: QueryRun) -> EventStream:
+        return EventStream(anew(query, run))
+
     async def hearing(number: int) -> None:
         nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
-        async with aclosing(engine._repeated.events(query, Trace("r"), anew)) as events:
+        stream = await engine._wrapped.cache.handle(query, QueryRun("r"), begin)
+        async with aclosing(stream) as events:
             async for _ in events:
                 heard += 1
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 
-from ragstone.query.cache import Kept
+from ragstone.query.cache import VersionedCache
 
 
 def test_threads_do_not_disturb_each_other() -> None:
-    kept: Kept[str] = Kept(most=2, most_bytes=100_000)
+    kept: VersionedCache[str] = VersionedCache(max_entries=2, max_bytes=100_000)
     failed: list[Exception] = []
 
     def work(seed: int) -> None:
         try:
             for turn in range(3000):
                 key = (f"key {(seed + turn) % 5}",)
-                kept.find(key, 1)
-                kept.keep(key, 1, "value")
+                kept.get(key, 1)
+                kept.put(key, 1, "value")
         except Exception as error:  # noqa: BLE001  a thread's failure would go unseen
             failed.append(error)
 
@@ -32,4 +32,4 @@ def test_threads_do_not_disturb_each_other() -> None:
     finally:
         sys.setswitchinterval(before)
     assert not failed
-    assert kept.held_bytes == sum(size for _, _, size in kept._values.values())
+    assert kept.size_bytes == sum(size for _, _, size in kept._values.values())

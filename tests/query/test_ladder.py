@@ -70,7 +70,7 @@ async def test_without_the_embedder_keywords_are_searched(tmp_path: Path) -> Non
     embedder.broken = True
     hits = await engine.search(QUESTION)
     assert hits[0].chunk.document_name == "lease.txt"
-    assert engine.ladder.counts == {"keyword_only": 1}
+    assert engine.fallbacks.counts == {"keyword_only": 1}
     engine.close()
 
 
@@ -128,7 +128,7 @@ async def test_with_everything_off_the_hits_are_plain_retrieval(
     sample_engine: Engine, embedder: OnnxEmbedder
 ) -> None:
     from ragstone.query.retrieve.hybrid import HybridRetriever
-    from ragstone.trace import Trace
+    from ragstone.trace import QueryRun
 
     settings = settings_in(sample_engine.settings.data.directory, preset="minimal")
     engine = Engine(
@@ -137,7 +137,7 @@ async def test_with_everything_off_the_hits_are_plain_retrieval(
     plain = HybridRetriever(engine.catalog, engine.index, embedder, settings.retrieve)
     for question in ("How large is the primary mirror?", "When does the café close?"):
         query = await engine._query(question, {"top_k": 1000})
-        expected = await plain.retrieve(query, Trace("t"))
+        expected = await plain.retrieve(query, QueryRun("t"))
         assert await engine.search(question, top_k=1000) == expected
         assert await engine.search(question, top_k=7) == expected[:7]
 

@@ -13,10 +13,11 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, RefusedError
+from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.protocols import Moderated, Moderator
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import ModeratorConformance
-from ragstone.types import Answer, Event, Finished, Message, SourcesFound, Token
+from ragstone.types import Answer, Message
 
 from ..conftest import settings_in
 
@@ -174,7 +175,7 @@ async def test_without_a_word_the_answer_goes_on_and_says_so(
         answer = await engine.ask(QUESTION)
         assert (answer.text, answer.degraded) == (GREEN, ("without_moderation",))
         assert any(kind in note for note in answer.notes)
-        assert engine.ladder.counts["without_moderation"] == 1
+        assert engine.fallbacks.counts["without_moderation"] == 1
 
 
 async def test_where_nothing_may_pass_unjudged_nothing_does(tmp_path: Path) -> None:

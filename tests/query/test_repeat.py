@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.events import Token
 from ragstone.protocols import Vectors
 from ragstone.query.cache import size_of
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import new_document
-from ragstone.types import Answer, Token
+from ragstone.types import Answer
 
 from ..conftest import settings_in
 
@@ -155,7 +156,7 @@ async def test_the_memory_of_answers_has_a_bound_in_bytes(tmp_path: Path) -> Non
     questions = [f"Is the gate number {number} green?" for number in range(20)]
     for question in questions:
         await engine.ask(question)
-        assert 0 < engine._repeated.kept.held_bytes <= 30_000
+        assert 0 < engine._wrapped.cache.answers.size_bytes <= 30_000
     assert stages(await engine.ask(questions[-1])) == ["repeat"]
     assert stages(await engine.ask(questions[0])) != ["repeat"]
     engine.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ragstone.catalog import journal
 from ragstone.catalog.documents import SqlCatalog
-from ragstone.catalog.journal import JournalDesk
+from ragstone.catalog.journal import JournalWriter
 from ragstone.errors import InputError
 from ragstone.types import Answer
 
@@ -20,7 +20,7 @@ def entry(number: int, text: str) -> journal.Entry:
 
 async def test_one_that_cannot_be_stored_costs_only_whoever_asked_for_it(tmp_path: Path) -> None:
     catalog = SqlCatalog.in_directory(tmp_path)
-    desk = JournalDesk(catalog)
+    desk = JournalWriter(catalog)
     texts = ["Yes.", "No\0.", "Perhaps.", "Never."]
     written = await asyncio.gather(
         *(desk.write(entry(number, text)) for number, text in enumerate(texts)),

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
@@ -16,6 +15,7 @@ from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
 from ragstone.packed import WATERFALL, Packed, PackedTrace
 from ragstone.protocols import Catalog
+from ragstone.threads import PerLoop
 from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
 
 # What a list of queries leaves out: the trace of each is as long as all the rest together.
@@ -48,7 +48,7 @@ def entry(
         {
             "id": answer.query_id,
             "collection": answer.collection,
-            "created_at": answer.trace["started_at"],
+            "created_at": answer.started_at,
             "status": answer.status,
             "question": answer.question if full else None,
             "answer": answer.text if full else None,
@@ -100,16 +100,11 @@ def write(connection: Connection, entries: Sequence[Entry]) -> None:
 
 
 def figures(answer: Answer) -> dict[str, Any]:
-    """What analytics need of one query: numbers and names, no text."""
-    spans = answer.trace["spans"]
-    stages: dict[str, float] = {}
-    for span in spans:
-        stages[span["stage"]] = stages.get(span["stage"], 0.0) + span["duration_ms"]
-    used = [span["counts"] for span in spans if "input_tokens" in span["counts"]]
-    costs = [counts["cost_usd"] for counts in used if counts.get("cost_usd") is not None]
+    """Return what analytics need of one query: numbers and names, no text."""
+    costs = [one.cost_usd for one in answer.usage if one.cost_usd is not None]
     return {
-        "total_ms": answer.trace.get("total_ms", 0.0),
-        "stages": stages,
+        "total_ms": answer.total_ms,
+        "stages": dict(answer.timings),
         "is_grounded": answer.is_grounded,
         "confidence": answer.confidence,
         "degraded": list(answer.degraded),
@@ -117,8 +112,8 @@ def figures(answer: Answer) -> dict[str, Any]:
         "provider": answer.provider,
         "model": answer.model,
         "documents": {one.document_id: one.document_name for one in answer.citations},
-        "input_tokens": sum(counts["input_tokens"] for counts in used),
-        "output_tokens": sum(counts["output_tokens"] for counts in used),
+        "input_tokens": sum(one.input_tokens for one in answer.usage),
+        "output_tokens": sum(one.output_tokens for one in answer.usage),
         "cost_usd": sum(costs) if costs else None,
     }
 
@@ -221,7 +216,7 @@ def _without_text(trace: Mapping[str, Any]) -> dict[str, Any]:
     """A failure by its kind alone: a provider or a database may quote the question in its words."""
     spans = [
         {**span, "error": span["error"] and span["error"].partition(":")[0]}
-        for span in trace["spans"]
+        for span in trace.get("spans", ())
     ]
     return {**trace, "spans": spans}
 
@@ -257,36 +252,43 @@ def _entry(row: Any) -> dict[str, Any]:
 _Waiting: TypeAlias = list[tuple[Entry, "asyncio.Future[None]"]]
 
 
-class JournalDesk:
-    """Takes lines of the journal, and writes all that wait in one transaction."""
+class JournalWriter:
+    """Write the lines that wait at the same moment in one transaction.
+
+    A commit waits for the disk (2 ms and more). With one for each answer the disk would decide how
+    many answers a second there are; every caller still waits until its own is safe.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
+        self._waiting: PerLoop[_Waiting] = PerLoop(list)
+        self._busy: PerLoop[set[str]] = PerLoop(set)
         # A task that nothing refers to may be collected before it ends.
         self._tasks: set[asyncio.Task[None]] = set()
         self.commits = 0
 
     async def write(self, entry: Entry) -> None:
-        """Return when it is safe. Who stops waiting stops nothing: others wait for the same."""
+        """Return when the entry is safe. Whoever stops waiting stops nothing: others wait too."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        if loop in self._waiting:
-            self._waiting[loop].append((entry, done))  # taken along with the next commit
-        else:
-            self._waiting[loop] = [(entry, done)]
-            task = loop.create_task(self._work_off(loop))
+        waiting = self._waiting.get()
+        waiting.append((entry, done))
+        if len(waiting) == 1 and not self._busy.get():
+            task = loop.create_task(self._write_waiting())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         await done
 
-    async def _work_off(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _write_waiting(self) -> None:
+        busy, waiting = self._busy.get(), self._waiting.get()
+        busy.add("writing")
         try:
-            while batch := self._waiting[loop]:
-                self._waiting[loop] = []
+            while waiting:
+                batch = waiting[:]
+                waiting.clear()
                 await self._written(batch)
         finally:
-            del self._waiting[loop]
+            busy.clear()
 
     async def _written(self, batch: _Waiting) -> None:
         failure: Exception | None = None

@@ -13,7 +13,8 @@ import typer
 from ragstone.cli import options
 from ragstone.cli.terminal import err, fail, out, print_answer, print_sources
 from ragstone.errors import InputError, ProviderError
-from ragstone.types import DEFAULT_COLLECTION, Answer, Finished, Token
+from ragstone.events import Finished, Token
+from ragstone.types import DEFAULT_COLLECTION, Answer
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine

@@ -15,7 +15,7 @@ from ragstone.types import DEFAULT_COLLECTION, Hit
 
 if TYPE_CHECKING:
     from ragstone.query.explain import Explanation
-    from ragstone.trace import Trace
+    from ragstone.trace import QueryRun
 
 
 def search(
@@ -64,7 +64,7 @@ def search(
     limits = all_of(*(parse_condition(written) for written in filter or ()))
     try:
         options.require_collection(engine, collection)
-        hits, trace = asyncio.run(
+        hits, run = asyncio.run(
             engine.search_traced(question, collection=collection, filters=limits)
         )
         if why_not is not None:
@@ -79,7 +79,7 @@ def search(
         print_json([_as_dict(hit) for hit in hits])
     elif explain:
         print_table(_COLUMNS, [_row(rank, hit) for rank, hit in enumerate(hits, start=1)])
-        _print_stages(trace)
+        _print_stages(run)
     else:
         for rank, hit in enumerate(hits, start=1):
             _print_hit(rank, hit)
@@ -130,7 +130,7 @@ def _print_hit(rank: int, hit: Hit) -> None:
     console.print(f"    {escape(text[:240] + ('…' if len(text) > 240 else ''))}", style="dim")
 
 
-def _print_stages(trace: Trace) -> None:
+def _print_stages(run: QueryRun) -> None:
     rows = [
         (
             span.stage,
@@ -139,7 +139,7 @@ def _print_stages(trace: Trace) -> None:
                       if not isinstance(value, list)),
             "; ".join(span.notes),
         )
-        for span in trace.spans
+        for span in run.trace.spans
     ]  # fmt: skip
     out().print()
     print_table(["stage", "time", "figures", "notes"], rows)

@@ -22,8 +22,9 @@ from ragstone.evaluate.workbench import Told, Workbench, quiet, safe_name
 from ragstone.filters import Not, is_in
 from ragstone.protocols import Chat
 from ragstone.query.check.review import grounding
+from ragstone.query.explain import trace_chunk
 from ragstone.settings import Settings
-from ragstone.trace import Trace, explain
+from ragstone.trace import QueryRun
 from ragstone.types import Answer, Hits, RetrievalMethod
 
 # As deep as the deepest measure looks.
@@ -197,7 +198,7 @@ async def _asked(engine: Engine, question: Question, options: Options, collectio
         answer = await engine.ask(
             question.text, collection=collection, method=options.method, filters=limits
         )
-    hits, trace = await engine.search_traced(
+    hits, run = await engine.search_traced(
         question.text, collection=collection, method=options.method, top_k=DEPTH, filters=limits
     )
     found = Outcome(
@@ -207,8 +208,8 @@ async def _asked(engine: Engine, question: Question, options: Options, collectio
             (_label(question, hit.chunk), round(hit.score, 4), _rounded(hit.scores.similarity))
             for hit in hits[:_SHOWN]
         ),
-        ways=_ways(question, hits, trace),
-        **_costs([span.as_dict() for span in trace.spans]),
+        ways=_ways(question, hits, run),
+        **_costs([span.as_dict() for span in run.trace.spans]),
     )
     if answer is None:
         return found
@@ -278,12 +279,12 @@ def _outermost(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 _MOST_WAYS = 5
 
 
-def _ways(question: Question, hits: Hits, trace: Trace) -> dict[str, list[dict[str, Any]]]:
+def _ways(question: Question, hits: Hits, run: QueryRun) -> dict[str, list[dict[str, Any]]]:
     """The way of each target's best chunk through the stages, as far as one was seen."""
     if not question.targets:
         return {}
-    waterfall = trace.waterfall.as_dict()
-    seen = trace.waterfall.chunks()
+    waterfall = run.trace.waterfall.as_dict()
+    seen = run.trace.waterfall.chunks()
     ways: dict[str, list[dict[str, Any]]] = {}
     order = [hit.chunk for hit in hits]
     returned = {chunk.key for chunk in order}
@@ -293,7 +294,7 @@ def _ways(question: Question, hits: Hits, trace: Trace) -> dict[str, list[dict[s
         ways[target.label] = [
             {"stage": step.stage, "outcome": step.outcome, "rank": step.rank,
              "score": step.score, "reason": step.reason}
-            for step in (explain(waterfall, chunk.key) if chunk else ())
+            for step in (trace_chunk(waterfall, chunk.key) if chunk else ())
         ]  # fmt: skip
     return ways
 

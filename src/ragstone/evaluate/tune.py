@@ -21,14 +21,15 @@ from ragstone.evaluate.compare import Kept, curve_of, recommended
 from ragstone.evaluate.datasets import Dataset, Question
 from ragstone.evaluate.metrics import Interval, Values, labelled, paired_bootstrap, ranking_measures
 from ragstone.evaluate.workbench import Told, Workbench, changed, quiet
+from ragstone.models.cache import QuestionBatcher, remembered
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Found, Index, Vectors, Within
 from ragstone.query.answer import Pipeline
-from ragstone.query.build import assemble
-from ragstone.query.fallback import Ladder
+from ragstone.query.build import build_pipeline
+from ragstone.query.fallback import Fallbacks
 from ragstone.query.refine.rerank import CrossEncoderReranker
 from ragstone.settings import Settings, preset_values
-from ragstone.trace import Trace
+from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Query
 
 _TOP = 10
@@ -138,7 +139,7 @@ class Sweeper:
         others: list[float] = []
         for question in questions:
             query = self._query(question, settings)
-            hits = await pipeline.search(query, Trace(question.id))
+            hits = (await pipeline.search(query, QueryRun(question.id))).hits
             rankings[question.id] = labelled(question, [hit.chunk for hit in hits])
             wanted = question.grades
             for hit in hits:
@@ -156,15 +157,25 @@ class Sweeper:
         timed = questions[:_TIMED]
         begun = time.process_time()
         for question in timed:
-            await pipeline.search(self._query(question, settings), Trace(question.id))
+            await pipeline.search(self._query(question, settings), QueryRun(question.id))
         return (time.process_time() - begun) * 1000 / max(1, len(timed))
 
     def _pipeline(self, settings: Settings, *, remembering: bool) -> Pipeline:
         engine = self._engine
         index = self._index if remembering else engine.index
         catalog = self._catalog if remembering else engine.catalog
-        context = PartContext(self._bench.placed(settings), self._bench.embedder, index)
-        pipeline = assemble(context, catalog, engine.provider, Ladder()).line
+        vectors = remembered(self._bench.embedder)
+        context = PartContext(
+            self._bench.placed(settings),
+            vectors,
+            index,
+            catalog,
+            Fallbacks(),
+            QuestionBatcher(vectors),
+            provider=engine.provider,
+            quoting=engine.provider,
+        )
+        pipeline = build_pipeline(context)
         if not remembering:
             return pipeline
         refiners = [

@@ -26,7 +26,7 @@ from ragstone.ingest.discover import Found, FoundFile, find_files
 from ragstone.ingest.formats.detect import shown_name
 from ragstone.ingest.run import Ingestor, Progress, RunOptions
 from ragstone.ingest.store import bring_up_to_date
-from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords
+from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Splitter
 from ragstone.query.request import check_collection
 from ragstone.settings import IngestSettings
 from ragstone.types import DEFAULT_COLLECTION, Document, IngestedFile, IngestReport
@@ -65,6 +65,7 @@ class Intake:
     def __init__(
         self, catalog: Catalog, index: Index, embedder: Embedder, settings: IngestSettings,
         directory: Path,
+        splitter: Splitter | None = None,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._index = index
@@ -74,6 +75,10 @@ class Intake:
         self.collections = SqlCollections(catalog)
         self.originals = Originals(directory)
         self._ingesting = threading.Lock()
+        self._splitter = splitter
+
+    def recover(self) -> None:
+        """Mark uploads whose process was killed as failed."""
         fail_interrupted(self.records, self.originals)
 
     async def ingest(
@@ -149,7 +154,7 @@ class Intake:
         stop = threading.Event()
         ingestor = Ingestor(
             self._catalog, self.records, self._index, self._embedder, self._settings, options,
-            progress=progress, stop=stop,
+            progress=progress, stop=stop, splitter=self._splitter,
         )  # fmt: skip
         work = asyncio.create_task(asyncio.to_thread(self._one_at_a_time, ingestor, found))
         try:

@@ -23,7 +23,7 @@ from ragstone.catalog.uploads import INSIDE
 from ragstone.ingest.discover import Found, FoundFile, check_metadata
 from ragstone.ingest.parser.pool import Event, ParserPool, peak_bytes
 from ragstone.ingest.parser.protocol import ReadPart, Request, SplitOptions
-from ragstone.ingest.split import Chunking, SentenceSplitter
+from ragstone.ingest.split import Chunking, SplitContext
 from ragstone.ingest.store import (
     EmbeddingQueue,
     FinishedFile,
@@ -31,7 +31,8 @@ from ragstone.ingest.store import (
     Writer,
     bring_up_to_date,
 )
-from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, SeenFile
+from ragstone.plugins import find
+from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, SeenFile, Splitter
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
@@ -71,6 +72,7 @@ class Ingestor:
         self, catalog: Catalog, records: IntakeRecords, index: Index, embedder: Embedder,
         settings: IngestSettings, options: RunOptions,
         *, progress: Progress | None = None, stop: threading.Event | None = None,
+        splitter: Splitter | None = None,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._records = records
@@ -80,6 +82,7 @@ class Ingestor:
         self._options = options
         self._progress = progress
         self._stop = stop or threading.Event()
+        self._splitter = splitter
         self._fingerprint = fingerprint(settings, embedder) + _metadata_mark(options.metadata)
         cores = count_usable_cores()
         self._embedding = EmbeddingQueue(
@@ -162,7 +165,7 @@ class Ingestor:
         settings = self._settings
         tokenizer = getattr(self._embedder, "tokenizer_file", None)
         split = None
-        if tokenizer is not None:
+        if tokenizer is not None and self._splits_in_parser():
             split = SplitOptions(str(tokenizer), self._embedder.max_tokens, chunking(settings))
         return Request(
             str(file.path),
@@ -237,10 +240,16 @@ class Ingestor:
                 for chunk in part.chunks
             )
         # An embedder without a tokenizer file counts its tokens itself, here.
-        splitter = SentenceSplitter(self._embedder, chunking(self._settings))
+        name = self._settings.splitter
+        context = SplitContext(self._embedder, chunking(self._settings))
+        splitter: Splitter = self._splitter or find("splitter", name)(context)
         return tuple(
             splitter.split(part.loaded, document_id=document.id, document_name=document.name)
         )
+
+    def _splits_in_parser(self) -> bool:
+        """Return True for the built-in splitter: parser processes know no other."""
+        return self._splitter is None and self._settings.splitter == "sentences"
 
     def _placed(
         self, document: Document, chunks: tuple[Chunk, ...], part: ReadPart

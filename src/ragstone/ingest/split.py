@@ -264,3 +264,15 @@ def _cut(text: str, unit: Unit, tokens: Sequence[int], budget: int) -> Iterator[
 def _after_line(text: str, start: int, end: int) -> int:
     newline = text.find("\n", start, end)
     return end if newline < 0 else newline + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SplitContext:
+    """Hold what a splitter may be built from."""
+
+    counter: TokenCounter
+    chunking: Chunking
+
+
+def build(context: SplitContext) -> SentenceSplitter:
+    return SentenceSplitter(context.counter, context.chunking)

@@ -12,11 +12,11 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ragstone.protocols import Embedder, Vectors
+from ragstone.threads import PerLoop
 
 _MOST_TEXT_BYTES = 32_000_000
 _MOST_START_BYTES = 32_000_000
@@ -134,9 +134,7 @@ class QuestionBatcher:
 
     def __init__(self, memory: RememberedVectors) -> None:
         self._memory = memory
-        self._waiting: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[str, asyncio.Future[None]]
-        ] = WeakKeyDictionary()
+        self._waiting: PerLoop[dict[str, asyncio.Future[None]]] = PerLoop(dict)
         self.batches = 0
 
     async def embed(self, text: str) -> None:
@@ -144,7 +142,7 @@ class QuestionBatcher:
         if self._memory.knows(text):
             return
         loop = asyncio.get_running_loop()
-        waiting = self._waiting.setdefault(loop, {})
+        waiting = self._waiting.get()
         if not waiting:
             loop.call_soon(self._flush, loop)
         if text not in waiting:
@@ -152,7 +150,7 @@ class QuestionBatcher:
         await asyncio.shield(waiting[text])
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        waiting = self._waiting[loop]
+        waiting = self._waiting.get()
         now = {text: waiting.pop(text) for text in list(waiting)[:_MOST]}
         if waiting:
             loop.call_soon(self._flush, loop)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from ragstone.settings.services import ObserveSettings
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import Answer
 
 
@@ -79,48 +78,42 @@ class LogWatcher:
         self._with_text = with_text
         self._log = structlog.get_logger("ragstone")
 
-    def stage(self, trace: Trace, span: Span) -> None:
+    def stage(self, run: QueryRun, span: Span) -> None:
         point = _POINTS.get(span.stage)
         if point is None:
             return
         event, fields = point
-        if span.stage == "ground.context" and not _ran(trace, "refine.rerank"):
-            self._rerank_left_out(trace, span)
+        if span.stage == "ground.context" and not _ran(run, "refine.rerank"):
+            self._rerank_left_out(run, span)
         self._log.info(
             event,
-            request_id=trace.request_id,
+            request_id=run.request_id,
             duration_ms=round(span.duration_ms, 3),
             **{name: span.counts.get(name, empty) for name, empty in fields.items()},
         )
 
-    def _rerank_left_out(self, trace: Trace, span: Span) -> None:
+    def _rerank_left_out(self, run: QueryRun, span: Span) -> None:
         self._log.info(
-            "after rerank", request_id=trace.request_id, reranker_type="none",
+            "after rerank", request_id=run.request_id, reranker_type="none",
             chunks_after_rerank=span.counts.get("chunks_in", 0), rerank_scores=[],
         )  # fmt: skip
 
     def answered(self, answer: Answer) -> None:
-        trace = answer.trace
+        run = answer.trace
         texts = {"question": answer.question, "answer": answer.text} if self._with_text else {}
-        self._log.info("query", request_id=trace["request_id"], **summary(answer), **texts)
+        self._log.info("query", request_id=run["request_id"], **summary(answer), **texts)
 
 
 def summary(answer: Answer) -> dict[str, Any]:
     """The one line of a request, in figures."""
-    spans: Sequence[dict[str, Any]] = answer.trace["spans"]
-    took = {span["stage"]: span["duration_ms"] for span in spans}
-    fused: dict[str, Any] = next((s["counts"] for s in spans if s["stage"] == "fuse"), {})
-    searching = ("embed", "fuse", "read", "retrieve", "refine.")
     return {
         "query_id": answer.query_id,
         "collection": answer.collection,
         "rag_enabled": bool(answer.collection),
-        "top_k": fused.get("top_k"),
-        "retrieval_time_ms": round(
-            sum(ms for stage, ms in took.items() if stage.startswith(searching)), 3
-        ),
-        "generation_time_ms": took.get("ground.generate", 0.0),
-        "total_time_ms": answer.trace["total_ms"],
+        "top_k": answer.top_k or None,
+        "retrieval_time_ms": answer.retrieval_ms,
+        "generation_time_ms": answer.generation_ms,
+        "total_time_ms": answer.total_ms,
         "chunks_retrieved": answer.chunks_retrieved,
         "chunks_used": len(answer.sources),
         "status": answer.status,
@@ -134,8 +127,8 @@ def summary(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _ran(trace: Trace, stage: str) -> bool:
-    return any(span.stage == stage for span in trace.spans)
+def _ran(run: QueryRun, stage: str) -> bool:
+    return any(span.stage == stage for span in run.trace.spans)
 
 
 # Stage → the event of its log line, and its fields with what stands there when there is nothing.

@@ -16,7 +16,7 @@ from prometheus_client import (
     multiprocess,
 )
 
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import Answer
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -58,7 +58,7 @@ class MetricsWatcher:
     def __init__(self) -> None:
         self._models: set[str] = set()
 
-    def stage(self, trace: Trace, span: Span) -> None:
+    def stage(self, run: QueryRun, span: Span) -> None:
         STAGE_SECONDS.labels(span.stage).observe(span.duration_ms / 1000)
         if span.error is not None:
             ERRORS.labels(span.stage, span.error.partition(":")[0]).inc()
@@ -67,9 +67,8 @@ class MetricsWatcher:
 
     def answered(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
-        ANSWER_SECONDS.labels(answer.provider).observe(answer.trace["total_ms"] / 1000)
-        repeated = any(span["stage"] == "repeat" for span in answer.trace["spans"])
-        CACHE.labels("hit" if repeated else "miss").inc()
+        ANSWER_SECONDS.labels(answer.provider).observe(answer.total_ms / 1000)
+        CACHE.labels("hit" if answer.repeated else "miss").inc()
         for rung in answer.degraded:
             DEGRADED.labels(rung).inc()
         if not answer.sources:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ragstone.errors import SettingsError
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import Answer
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SpanWatcher:
         self._provider = provider
         self._with_text = with_text
 
-    def stage(self, trace: Trace, span: Span) -> None:
+    def stage(self, run: QueryRun, span: Span) -> None:
         """Nothing: the whole query is sent when it is answered."""
 
     def answered(self, answer: Answer) -> None:

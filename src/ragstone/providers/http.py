@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpx
 
 from ragstone.providers.chat import Failure, status_failure
+from ragstone.threads import PerLoop
 
 # With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. How
 # many pools there are is the server's to say (`server.max_generations`): a call that waits here for
@@ -48,9 +48,7 @@ class Endpoint:
     name: str
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Pool]] = field(
-        default_factory=WeakKeyDictionary
-    )
+    _pools: PerLoop[list[_Pool]] = field(default_factory=lambda: PerLoop(list))
 
     async def lines(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
         """The lines of the reply as they come; leaving early closes the connection."""
@@ -83,13 +81,13 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        for pool in self._pools.pop(asyncio.get_running_loop(), []):
+        for pool in self._pools.pop() or []:
             await pool.client.aclose()
 
     @contextmanager
     def _client(self) -> Iterator[httpx.AsyncClient]:
         """The first pool with room: one alone looks at all of its connections at every call."""
-        pools = self._pools.setdefault(asyncio.get_running_loop(), [])
+        pools = self._pools.get()
         pool = next((one for one in pools if one.calls < _CALLS_PER_POOL), None)
         if pool is None:
             pool = _Pool(

@@ -1,212 +1,54 @@
-"""The way of a question, stated once: understand → retrieve → refine → ground → check.
+"""Answer a question: understand → retrieve → refine → ground → check, in one async generator.
 
-One async generator that every door drains: `ask` keeps the last event, a stream forwards them all.
-The corrective loop (`check/correct.py`) takes the same steps, some of them again.
+Every endpoint and command drains `Pipeline.answer`. The corrective loop (CRAG, Yan et al. 2024) is
+inside it and bounded by `MAX_ITERATIONS`: poor evidence is searched again in other words before
+anything is written, and an answer that nothing supports is written once more from other evidence.
+
+A query has a mode. `refined` is the whole pipeline, `raw` leaves out refining and correcting (the
+baseline of compare), and `plain` is a chat without documents.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from ragstone.errors import InputError, UnusableReplyError
+from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.index.analyze import STOP_WORDS, terms
-from ragstone.protocols import Chat, Refiner, Retriever
-from ragstone.query.cache import FoundBefore
-from ragstone.query.check.conclude import Concluder, SentenceHold
+from ragstone.protocols import (
+    Answerer,
+    Chat,
+    Checker,
+    ContextBuilder,
+    Embedder,
+    Grader,
+    Refiner,
+    Retriever,
+    Understander,
+)
+from ragstone.query.cache import EvidenceCache
+from ragstone.query.check.conclude import SentenceHold
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.review import NOT_GROUNDED
-from ragstone.query.evidence import CORRECT_FROM, Evidence
-from ragstone.query.fallback import MODEL_FAILED, Ladder, Rung
-from ragstone.query.ground.context import ContextBuilder
-from ragstone.query.ground.generate import Draft, Generator
-from ragstone.query.ground.markers import Notation
-from ragstone.query.ground.prompt import build_prompt
-from ragstone.query.understand.rewrite import widen
-from ragstone.query.understand.understander import Understander, Understood
-from ragstone.reading.choose import SentenceChooser
-from ragstone.reading.features import SOURCES_READ
-from ragstone.trace import Span, Trace, Waterfall
-from ragstone.types import (
-    Answer,
-    Event,
-    Expansion,
-    Finished,
-    Hits,
-    Query,
-    Source,
-    SourcesFound,
-    Token,
+from ragstone.query.evidence import (
+    CORRECT_FROM,
+    Checked,
+    Detected,
+    Draft,
+    Evidence,
+    Start,
+    Understood,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """The parts in their slots. The refiners stand in a row; everything else has its place."""
-
-    understander: Understander
-    retriever: Retriever
-    sequential: Retriever
-    refiners: Sequence[Refiner]
-    context: ContextBuilder
-    chooser: SentenceChooser
-    generator: Generator
-    concluder: Concluder
-    ladder: Ladder
-    conflict_notice: bool = True
-    hold_unverified: bool = False
-    reads_all: Retriever | None = None
-    """The same search with every candidate read, where `retriever` reads only the first."""
-
-    async def answer(self, query: Query, trace: Trace) -> AsyncIterator[Event]:
-        understood = await self.understander.understand(query, trace)
-        if understood.reply is not None:
-            for event in reply_events(understood, understood.reply, trace):
-                yield event
-            return
-        evidence = await self.gather(understood.query, trace)
-        async for event in self.write(understood, evidence, trace):
-            yield event
-
-    async def search(self, query: Query, trace: Trace) -> Hits:
-        """The evidence alone: retrieve, then refine. A summary reads its document in order."""
-        if query.route == "summarize":
-            return await self.sequential.retrieve(query, trace)
-        hits = await self.refined(query, await self.retriever.retrieve(query, trace), trace)
-        if self.reads_all is not None and len(hits) < query.top_k and _copies_crowd(trace):
-            trace.waterfall = Waterfall()
-            hits = await self.refined(query, await self.reads_all.retrieve(query, trace), trace)
-        return hits
-
-    async def refined(self, query: Query, hits: Hits, trace: Trace) -> Hits:
-        """The candidates through every refiner, down to what the prompt may hold."""
-        for refiner in self.refiners:
-            with trace.span(f"refine.{refiner.name}") as span:
-                span.count(chunks_in=len(hits))
-                before = hits
-                try:
-                    hits = await refiner.refine(query, hits, span)
-                except Exception as error:  # noqa: BLE001  a refiner is optional, whoever wrote it
-                    rung: Rung = (
-                        "without_rerank" if refiner.name == "rerank" else "without_refine_step"
-                    )
-                    self.ladder.step_down(rung, trace, span, error)
-                trace.waterfall.passed(span.stage, before, hits, span.counts)
-        return hits[: query.top_k]
-
-    async def gather(self, query: Query, trace: Trace) -> Evidence:
-        """Search, make sources of the hits, and grade them."""
-        return await self.graded(query, await self.found(query, trace), trace)
-
-    async def graded(self, query: Query, hits: Hits, trace: Trace) -> Evidence:
-        """Hits as sources, with how probable it is that they hold the answer."""
-        with trace.span("ground.context") as span:
-            sources = await span.aside(
-                self.context.build, hits, span, style=query.citation_style, question=query.text
-            )
-            read = tuple(source.hit for source in sources)
-            trace.waterfall.passed(span.stage, hits, read, span.counts)
-        with trace.span("check.evidence") as span:
-            probability = 0.0
-            try:
-                choice = await span.aside(self.chooser.choose, query.text, sources)
-                probability = choice.probability
-            except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
-                self.ladder.step_down("without_grade", trace, span, error)
-            evidence = Evidence(query, sources, probability)
-            span.count(grade=evidence.grade, probability=round(probability, 4))
-        return evidence
-
-    async def found(self, query: Query, trace: Trace) -> Hits:
-        """`search`, but when no search works the answer goes on without documents."""
-        try:
-            return await self.search(query, trace)
-        except InputError:  # not the search's fault, and no better without it
-            raise
-        except Exception as error:  # noqa: BLE001  the last rung: whatever a store or service raises
-            with trace.span("retrieve") as span:
-                self.ladder.step_down("without_context", trace, span, error)
-            return ()
-
-    async def write(
-        self, understood: Understood, evidence: Evidence, trace: Trace
-    ) -> AsyncIterator[Event]:
-        """Ground and check: sources, tokens as they come, and the finished answer."""
-        query, sources = understood.query, evidence.sources
-        yield SourcesFound(sources)
-        notation = Notation(sources, query.citation_style)
-        hold = SentenceHold(notation, self.context.embedder) if self.hold_unverified else None
-        draft = Draft(self.generator.provider)
-        prompt = build_prompt(query, sources, order=self.context.options.order)
-        async for piece in self.generator.write(prompt, notation, trace):
-            if isinstance(piece, Draft):
-                draft = piece
-            elif ready := hold.feed(piece) if hold else piece:
-                yield Token(ready, verified=hold is not None)
-        for rest in self._last_words(query, draft, notation, hold, trace):
-            yield rest
-        yield Finished(await self.concluder.conclude(understood, evidence, draft, trace))
-
-    def _last_words(
-        self, query: Query, draft: Draft, notation: Notation, hold: SentenceHold | None,
-        trace: Trace,
-    ) -> Iterator[Token]:  # fmt: skip
-        """What was held back and may go out, and what another source says otherwise."""
-        if hold is not None:
-            if rest := hold.close():
-                yield Token(rest, verified=True)
-            draft.text = hold.released
-            if hold.withheld:
-                with trace.span("ground.hold") as span:
-                    span.count(sentences_withheld=len(hold.withheld))
-                    span.note(f"{len(hold.withheld)} sentences that no source supports were left "
-                              "out.")  # fmt: skip
-        if self.conflict_notice:
-            with trace.span("check.conflict") as span:
-                conflict = find_conflict(query.text, draft.text, notation)
-                span.count(conflicts=int(conflict is not None))
-            if conflict is not None:
-                notice = conflict.notice(notation)
-                draft.text += notice
-                yield Token(notice, verified=True)
-
-
-def _copies_crowd(trace: Trace) -> bool:
-    """Whether copies of one text took the places of what was found and not read."""
-    said = {span.stage: span.counts for span in trace.spans}
-    fused, unique = said.get("fuse", {}), said.get("refine.deduplicate", {})
-    found = min(fused.get("chunks_in", 0), fused.get("initial_k", 0))
-    dropped = unique.get("chunks_in", 0) > unique.get("chunks_out", 0)
-    return bool(dropped and fused.get("chunks_out", 0) < found)
-
-
-def reply_events(understood: Understood, reply: str, trace: Trace) -> Iterator[Event]:
-    """The events of what needs no documents."""
-    yield SourcesFound(())
-    yield Token(reply, verified=True)
-    yield Finished(answered_at_once(understood, reply, trace))
-
-
-def answered_at_once(understood: Understood, reply: str, trace: Trace) -> Answer:
-    """The answer to what needs no documents."""
-    query, detected = understood.query, understood.detected
-    return Answer(
-        query_id=query.id,
-        question=query.text,
-        collection=query.collection,
-        text=reply,
-        status="answered",
-        confidence=round(detected.confidence, 4),
-        degraded=tuple(trace.degraded),
-        notes=tuple(trace.notes()),
-        provider="none",
-        detected_intent=detected.intent,
-        intent_confidence=round(detected.confidence, 4),
-        route="conversational",
-        trace=trace.as_dict(),
-    )
-
+from ragstone.query.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
+from ragstone.query.ground.markers import Notation
+from ragstone.query.understand.rewrite import widen
+from ragstone.reading.features import SOURCES_READ
+from ragstone.settings.schema import CheckSettings
+from ragstone.trace import QueryRun, Span, Waterfall
+from ragstone.types import Answer, Expansion, Hits, Query, Retrieved, Source
 
 _VARIANTS = 2
 _FEEDBACK_SOURCES = 3
@@ -214,74 +56,214 @@ _FEEDBACK_TERMS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectiveLoop:
-    """The pipeline's verbs, `answer` and `search`, with further attempts where they are needed."""
+class Attempt:
+    """Hold one written and checked answer, and the evidence it was written from."""
 
-    line: Pipeline
-    max_iterations: int
-    chat: Chat | None
-    ladder: Ladder
-    found: FoundBefore | None = None
+    evidence: Evidence
+    draft: Draft
+    checked: Checked
 
-    async def search(self, query: Query, trace: Trace) -> Hits:
-        return await self.line.search(query, trace)
 
-    async def answer(self, query: Query, trace: Trace) -> AsyncGenerator[Event, None]:
-        understood = await self.line.understander.understand(query, trace)
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Hold the parts in their slots. The refiners are a list; every other part has its place."""
+
+    understander: Understander
+    retriever: Retriever
+    sequential: Retriever
+    refiners: Sequence[Refiner]
+    context: ContextBuilder
+    grader: Grader
+    answerer: Answerer
+    checker: Checker
+    fallbacks: Fallbacks
+    options: CheckSettings
+    chat: Chat | None = None
+    embedder: Embedder | None = None
+    """Compares sentences where they are checked before they are streamed."""
+    reads_all: Retriever | None = None
+    """The same search with every candidate read, where `retriever` reads only the first."""
+    evidence_cache: EvidenceCache | None = None
+
+    async def answer(
+        self, query: Query, run: QueryRun, start: Start | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events of one answer. `start` holds steps that were already done."""
+        understood, evidence = await self._gather(query, run, start)
         if understood.reply is not None:
-            for event in reply_events(understood, understood.reply, trace):
-                yield event
+            yield SourcesFound(())
+            yield Token(understood.reply, verified=True)
+            yield Finished(build_answer(understood, _as_reply(understood), run))
             return
-        evidence = await self._evidence(understood.query, trace)
-        answer: Answer | None = None
-        async for event in self.line.write(understood, evidence, trace):
-            if isinstance(event, Finished):
-                answer = event.answer
-            else:
-                yield event
-        assert answer is not None, "a line always ends with Finished"
-        yield Finished(await self._improved(understood, evidence, answer, trace))
+        if query.mode != "plain":
+            yield SourcesFound(evidence.sources)
+        best: Attempt | None = None
+        for _ in range(1 + self.options.max_iterations):
+            notation = Notation(evidence.sources, query.citation_style)
+            hold = SentenceHold(notation, self.embedder) if self.options.hold_unverified else None
+            draft: Draft | None = None
+            pieces = self.answerer.write(understood.query, evidence.sources, run)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if isinstance(piece, Draft):
+                        draft = piece
+                    elif best is None and (ready := hold.feed(piece) if hold else piece):
+                        yield Token(ready, verified=hold is not None)
+            assert draft is not None, "an answerer ends with its draft"
+            last_tokens = self._finish_draft(understood.query, draft, notation, hold, run)
+            for token in last_tokens if best is None else ():
+                yield token
+            checked = await self.checker.check(understood.query, evidence, draft, run)
+            attempt = Attempt(evidence, draft, checked)
+            if best is None or checked.groundedness_score > best.checked.groundedness_score:
+                best = attempt
+            if not _is_unsupported(best, run) or len(evidence.tried) >= self.options.max_iterations:
+                break
+            # Later attempts are not streamed: the finished answer replaces what was shown.
+            evidence = await self._search_again(evidence, run)
+        assert best is not None
+        yield Finished(build_answer(understood, best.checked, run, best.evidence, best.draft))
 
-    async def _evidence(self, query: Query, trace: Trace) -> Evidence:
-        if self.found is None:
-            return await self._searched(query, trace)
-        return await self.found.evidence(query, trace, self._searched)
+    async def begin(self, query: Query, run: QueryRun) -> Start:
+        """Understand and search once, for two answers that share these steps."""
+        understood = await self._understand(query, run)
+        if understood.reply is not None:
+            return Start(understood)
+        return Start(understood, await self._retrieve_or_nothing(understood.query, run))
 
-    async def _searched(self, query: Query, trace: Trace) -> Evidence:
-        """The first evidence if it is good, else the best of all that was searched for."""
-        best = await self.line.gather(query, trace)
-        while self._may_search_again(best):
-            best = await self._searched_again(best, trace)
-        return best
+    async def search(self, query: Query, run: QueryRun) -> Retrieved:
+        """Retrieve and refine. A summary reads its document in order instead."""
+        return await self._refine_retrieved(query, await self._retrieve(query, run), run)
+
+    async def _gather(
+        self, query: Query, run: QueryRun, start: Start | None
+    ) -> tuple[Understood, Evidence]:
+        """Understand, retrieve and refine: everything before the first word is written."""
+        if query.mode == "plain":
+            return Understood(query, Detected("question", 1.0, 0)), Evidence(query)
+        understood = start.understood if start else await self._understand(query, run)
+        if understood.reply is not None:
+            return understood, Evidence(query)
+        return understood, await self._find_evidence(understood.query, run, start)
+
+    async def _understand(self, query: Query, run: QueryRun) -> Understood:
+        return await self.understander.understand(query, run)
+
+    async def _retrieve(self, query: Query, run: QueryRun) -> Retrieved:
+        retriever = self.sequential if query.route == "summarize" else self.retriever
+        return await retriever.retrieve(query, run)
+
+    async def _retrieve_or_nothing(self, query: Query, run: QueryRun) -> Retrieved:
+        """Retrieve; when no search works, go on without documents."""
+        try:
+            return await self._retrieve(query, run)
+        except InputError:  # not the search's fault, and no better without it
+            raise
+        except Exception as error:  # noqa: BLE001  the last level: whatever a store raises
+            with run.span("retrieve") as span:
+                self.fallbacks.use("without_context", run, span, error)
+            return Retrieved()
+
+    async def _refine_retrieved(
+        self, query: Query, retrieved: Retrieved, run: QueryRun
+    ) -> Retrieved:
+        if query.route == "summarize":
+            return retrieved
+        hits, copies = await self._refine(query, retrieved.hits, run)
+        crowded = copies and not retrieved.is_complete and len(hits) < query.top_k
+        if crowded and self.reads_all is not None:
+            # Copies of one text took the places of candidates that were found and not read.
+            run.trace.waterfall = Waterfall()
+            retrieved = await self.reads_all.retrieve(query, run)
+            hits, _ = await self._refine(query, retrieved.hits, run)
+        return replace(retrieved, hits=hits)
+
+    async def _refine(self, query: Query, hits: Hits, run: QueryRun) -> tuple[Hits, int]:
+        """Put the hits through every refiner; return them and how many copies were dropped."""
+        copies = 0
+        for refiner in self.refiners:
+            with run.span(f"refine.{refiner.name}") as span:
+                span.count(chunks_in=len(hits))
+                before = hits
+                try:
+                    hits = await refiner.refine(query, hits, span)
+                except Exception as error:  # noqa: BLE001  a refiner is optional, whoever wrote it
+                    level: FallbackLevel = "without_refine_step"
+                    if refiner.name == "rerank":
+                        level = "without_rerank"
+                    self.fallbacks.use(level, run, span, error)
+                if refiner.name == "deduplicate":
+                    copies = len(before) - len(hits)
+                run.trace.waterfall.add_step(span.stage, before, hits, span.counts)
+        return hits[: query.top_k], copies
+
+    async def _find_evidence(self, query: Query, run: QueryRun, start: Start | None) -> Evidence:
+        if query.mode == "raw":
+            retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
+            raw = replace(retrieved, hits=retrieved.hits[: query.top_k])
+            return await self._grade(query, raw, run)
+        if start is None and self.evidence_cache is not None:
+            return await self.evidence_cache.get_or_search(query, run, self._search_until_good)
+        return await self._search_until_good(query, run, start)
+
+    async def _search_until_good(
+        self, query: Query, run: QueryRun, start: Start | None = None
+    ) -> Evidence:
+        """Return the first evidence if it is good, else the best of all that was searched."""
+        retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
+        evidence = await self._grade(
+            query, await self._refine_retrieved(query, retrieved, run), run
+        )
+        for _ in range(self.options.max_iterations):
+            if not self._may_search_again(evidence):
+                break
+            evidence = await self._search_again(evidence, run)
+        return evidence
+
+    async def _grade(self, query: Query, retrieved: Retrieved, run: QueryRun) -> Evidence:
+        """Make sources of the hits, with the probability that they hold the answer."""
+        with run.span("ground.context") as span:
+            sources = await span.run_in_background(self.context.build, query, retrieved.hits, span)
+            read = tuple(source.hit for source in sources)
+            run.trace.waterfall.add_step(span.stage, retrieved.hits, read, span.counts)
+        with run.span("check.evidence") as span:
+            probability = 0.0
+            try:
+                probability = await span.run_in_background(
+                    self.grader.probability, query.text, sources
+                )
+            except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
+                self.fallbacks.use("without_grade", run, span, error)
+            evidence = Evidence(query, sources, probability, chunks_found=retrieved.found)
+            span.count(grade=evidence.grade, probability=round(probability, 4))
+        return evidence
 
     def _may_search_again(self, evidence: Evidence) -> bool:
-        # A summary reads its document in order: there is nothing to search for again. Nor is there
+        # A summary reads its document in order: there is nothing to search again. Nor is there
         # where nothing is near in meaning: the collection, or what a filter leaves of it, is empty.
-        query = evidence.query
+        query, tried = evidence.query, len(evidence.tried)
+        # The sources lend other words once; after that only a model has others.
+        has_words = tried < self.options.max_iterations and (not tried or self.chat is not None)
         return (
             evidence.grade != "correct"
-            and self._has_other_words(evidence)
+            and has_words
             and query.route != "summarize"
             and (bool(evidence.sources) or query.method == "keyword")
         )
 
-    def _has_other_words(self, evidence: Evidence) -> bool:
-        """The sources lend theirs once; after that only a model has others."""
-        tried = len(evidence.tried)
-        return tried < self.max_iterations and (not tried or self.chat is not None)
-
-    async def _searched_again(self, best: Evidence, trace: Trace) -> Evidence:
-        """One more search in other words; the better of the two. A new one must be good: the best
-        of several doubtful ones would only look better than it is."""
-        before, trace.waterfall = trace.waterfall, Waterfall()
-        with trace.span("correct.search") as span:
-            query = await self._reworded(best, trace, span)
+    async def _search_again(self, best: Evidence, run: QueryRun) -> Evidence:
+        """Search in other words and return the better evidence. New evidence must be good: the
+        best of several doubtful ones would only look better than it is."""
+        before, run.trace.waterfall = run.trace.waterfall, Waterfall()
+        with run.span("correct.search") as span:
+            query = await self._reword(best, run, span)
             wording = " | ".join(one.text for one in query.expansions)
-            hits = await self.line.found(query, trace)
+            retrieved = await self._retrieve_or_nothing(query, run)
+            retrieved = await self._refine_retrieved(query, retrieved, run)
             known = {source.hit.chunk.key for source in best.sources}
             # The same sources would be worth the same.
-            is_new = any(hit.chunk.key not in known for hit in hits[:SOURCES_READ])
-            other = await self.line.graded(query, hits, trace) if is_new else best
+            is_new = any(hit.chunk.key not in known for hit in retrieved.hits[:SOURCES_READ])
+            other = await self._grade(query, retrieved, run) if is_new else best
             kept = is_new and other.probability >= max(CORRECT_FROM, best.probability)
             span.count(
                 attempt=len(best.tried) + 2,
@@ -292,15 +274,14 @@ class CorrectiveLoop:
             )
         tried = (*best.tried, wording)
         if kept:
-            return replace(other, query=best.query, tried=tried)
-        trace.waterfall = before
+            return replace(other, query=best.query, tried=tried, chunks_found=best.chunks_found)
+        run.trace.waterfall = before
         return replace(best, tried=tried)
 
-    async def _reworded(self, best: Evidence, trace: Trace, span: Span) -> Query:
-        """Other words for the question: first those that its sources share, which cost nothing;
-        then a model's."""
+    async def _reword(self, best: Evidence, run: QueryRun, span: Span) -> Query:
+        """Find other words: first those of the sources, which cost nothing; then a model's."""
         query = best.query
-        works = self.chat is not None and not MODEL_FAILED & set(trace.degraded)
+        works = self.chat is not None and not MODEL_FAILED & set(run.degraded)
         if self.chat is not None and works and best.tried:
             try:
                 found = await widen(self.chat, query.text, variants=_VARIANTS)
@@ -309,44 +290,118 @@ class CorrectiveLoop:
                 span.note("The model's other wordings could not be read.")
             except Exception as error:  # noqa: BLE001  whatever a provider raises, words are left
                 # It will not answer either: the time-out is spent once and not twice.
-                self.ladder.step_down("extractive_answer", trace, span, error)
-        text = " ".join((query.text, *telling_terms(query.text, best.sources)))
+                self.fallbacks.use("extractive_answer", run, span, error)
+        text = " ".join((query.text, *feedback_terms(query.text, best.sources)))
         return replace(query, expansions=(*query.expansions, Expansion("feedback", text)))
 
-    async def _improved(
-        self, understood: Understood, evidence: Evidence, answer: Answer, trace: Trace
-    ) -> Answer:
-        """Once more from other evidence while nothing supports the answer. Not shown as it is
-        written: the finished answer replaces what was streamed."""
-        best = answer
-        while _unsupported(best) and len(evidence.tried) < self.max_iterations:
-            evidence = await self._searched_again(evidence, trace)
-            with trace.span("correct.answer") as span:
-                async for event in self.line.write(understood, evidence, trace):
-                    if isinstance(event, Finished):
-                        better = event.answer.groundedness_score > best.groundedness_score
-                        best = event.answer if better else best
-                        span.count(attempt=len(evidence.tried) + 1, kept=better)
-        return replace(best, trace=trace.as_dict()) if best is not answer else best
+    def _finish_draft(
+        self,
+        query: Query,
+        draft: Draft,
+        notation: Notation,
+        hold: SentenceHold | None,
+        run: QueryRun,
+    ) -> list[Token]:
+        """Release what was held back, and add what another source says otherwise."""
+        tokens: list[Token] = []
+        if hold is not None:
+            if rest := hold.close():
+                tokens.append(Token(rest, verified=True))
+            draft.text = hold.released
+            if hold.withheld:
+                with run.span("ground.hold") as span:
+                    span.count(sentences_withheld=len(hold.withheld))
+                    span.note(
+                        f"{len(hold.withheld)} sentences that no source supports were left out."
+                    )
+        if self.options.conflict_notice and query.mode != "plain":
+            with run.span("check.conflict") as span:
+                conflict = find_conflict(query.text, draft.text, notation)
+                span.count(conflicts=int(conflict is not None))
+            if conflict is not None:
+                notice = conflict.notice(notation)
+                draft.text += notice
+                tokens.append(Token(notice, verified=True))
+        return tokens
 
 
-def _unsupported(answer: Answer) -> bool:
-    return (
-        answer.status == "answered"
-        and bool(answer.sources)
-        and bool(answer.claims)
-        and answer.groundedness_score < NOT_GROUNDED
-        # The next rung wrote it already; what failed before would fail again.
-        and "extractive_answer" not in answer.degraded
+def build_answer(
+    understood: Understood,
+    checked: Checked,
+    run: QueryRun,
+    evidence: Evidence | None = None,
+    draft: Draft | None = None,
+) -> Answer:
+    """Build the answer: the only place where one is made."""
+    query, detected = understood.query, understood.detected
+    return Answer(
+        query_id=query.id,
+        question=query.asked or query.text,
+        collection=query.collection,
+        text=checked.text,
+        status=checked.status,
+        citations=checked.citations,
+        claims=checked.claims,
+        sources=evidence.sources if evidence else (),
+        is_grounded=checked.is_grounded,
+        groundedness_score=checked.groundedness_score,
+        confidence=checked.confidence,
+        citation_precision=checked.citation_precision,
+        citation_recall=checked.citation_recall,
+        highlights=checked.highlights,
+        detected_intent=detected.intent,
+        intent_confidence=round(detected.confidence, 4),
+        route=query.route if evidence else "conversational",
+        provider=draft.provider.name if draft else "none",
+        model=_model_of(query, draft),
+        top_k=query.top_k if evidence and query.mode != "plain" else 0,
+        chunks_retrieved=evidence.chunks_found if evidence else 0,
+        degraded=tuple(run.degraded),
+        notes=tuple(run.notes),
+        usage=tuple(run.usage),
+        started_at=run.started_at,
+        total_ms=round(run.elapsed_ms(), 3),
+        timings={stage: round(ms, 3) for stage, ms in run.timings.items()},
+        trace=run.as_dict(),
     )
 
 
-def telling_terms(question: str, sources: Sequence[Source]) -> list[str]:
-    """Words that the first sources share and the question lacks (pseudo relevance feedback)."""
+def _model_of(query: Query, draft: Draft | None) -> str:
+    """Return the model that wrote: the one asked for, unless the fallback had to."""
+    if draft is None:
+        return ""
+    return draft.provider.model if draft.is_fallback else query.model or draft.provider.model
+
+
+def _as_reply(understood: Understood) -> Checked:
+    assert understood.reply is not None
+    return Checked(understood.reply, confidence=round(understood.detected.confidence, 4))
+
+
+def _is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
+    checked = attempt.checked
+    return (
+        checked.status == "answered"
+        and bool(attempt.evidence.sources)
+        and bool(checked.claims)
+        and checked.groundedness_score < NOT_GROUNDED
+        # The fallback wrote it already; what failed before would fail again.
+        and "extractive_answer" not in run.degraded
+    )
+
+
+def feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
+    """Return words that the first sources share and the question lacks (relevance feedback)."""
     asked = set(terms(question))
     counts: Counter[str] = Counter()
     for source in sources[:_FEEDBACK_SOURCES]:
-        words = {w.strip(".,;:!?()'’\"").casefold() for w in source.text.split()}
-        counts.update(w for w in words if len(w) > 3 and w.isalpha() and w not in STOP_WORDS
-                      and not asked & set(terms(w)))  # fmt: skip
+        words = {word.strip(".,;:!?()'’\"").casefold() for word in source.text.split()}
+        counts.update(
+            word
+            for word in words
+            if len(word) > 3
+            and word.isalpha()
+            and word not in STOP_WORDS
+            and not asked & set(terms(word))
+        )
     return sorted(counts, key=lambda word: (-counts[word], word))[:_FEEDBACK_TERMS]

@@ -1,132 +1,194 @@
-"""The parts of the pipeline put into their slots, as the settings say."""
+"""Put the parts of the pipeline into their slots, as the settings say.
+
+Every part is found by name through its entry point, or is an object that was given to `Engine`.
+The order of the middleware is stated here and nowhere else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ragstone.models.cache import RememberedVectors, remembered
+from ragstone.models.cache import remembered
 from ragstone.plugins import PartContext, find
-from ragstone.protocols import Catalog, Chat, Provider, Refiner, Retriever
-from ragstone.query.answer import CorrectiveLoop, Pipeline
-from ragstone.query.cache import FoundBefore
-from ragstone.query.check.conclude import Concluder
-from ragstone.query.fallback import Ladder
-from ragstone.query.ground.context import ContextBuilder
-from ragstone.query.ground.generate import Generator
-from ragstone.query.refine.filter import SimilarityFilter
-from ragstone.query.refine.passages import PassageMerger, PassageReader
-from ragstone.query.refine.select import Deduplicator, MmrSelector
-from ragstone.query.retrieve.chunkenizer import ChunkenizerRetriever
+from ragstone.protocols import (
+    Answerer,
+    Checker,
+    ContextBuilder,
+    Moderator,
+    Refiner,
+    Retriever,
+    Understander,
+)
+from ragstone.query.answer import Pipeline
+from ragstone.query.cache import AnswerCache, EvidenceCache
+from ragstone.query.conversation import Conversation
+from ragstone.query.middleware import (
+    EventStream,
+    Handler,
+    ModerateAnswers,
+    ModerateQuestions,
+    Moderation,
+    RecordHistory,
+    apply_middleware,
+)
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
-from ragstone.query.understand.intent import Exemplars, load_exemplars
-from ragstone.query.understand.understander import Understander
 from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import Settings
+from ragstone.trace import QueryRun
+from ragstone.types import Query
 
 
-def assemble(
-    context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder
-) -> CorrectiveLoop:
-    """The straight line, and the corrective loop around it."""
-    line = _line(context, catalog, provider, ladder)
-    iterations = context.settings.check.max_iterations
-    found = _found_before(context, catalog, provider)
-    return CorrectiveLoop(line, iterations, _chat(provider), ladder, found)
+@dataclass(frozen=True, slots=True)
+class GivenParts:
+    """Hold ready-made parts. A part that is None is built by its name in the settings."""
+
+    understander: Understander | None = None
+    retriever: Retriever | None = None
+    refiners: Sequence[Refiner] | None = None
+    reranker: Refiner | None = None
+    context: ContextBuilder | None = None
+    answerer: Answerer | None = None
+    checker: Checker | None = None
 
 
-def _found_before(context: PartContext, catalog: Catalog, provider: Provider) -> FoundBefore | None:
-    """Where whole answers are kept, what they rest on need not be kept a second time."""
-    data = context.settings.data
-    # What another service holds may change at any time, and nobody tells us.
-    changes_unseen = bool(context.settings.retrieve.chunkenizer_url)
-    if provider.name == "extractive" or changes_unseen or not data.answer_cache:
-        return None
-    most_bytes = int(data.answer_cache_mb * 1_000_000)
-    return FoundBefore(catalog, context.index, most=data.answer_cache, most_bytes=most_bytes)
-
-
-def _line(context: PartContext, catalog: Catalog, provider: Provider, ladder: Ladder) -> Pipeline:
+def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pipeline:
+    """Build the pipeline of an engine."""
+    given = given or GivenParts()
     settings = context.settings
-    recent = remembered(context.embedder)
-    reading = recent if context.reader is None else remembered(context.reader)
-    quoting: Provider = (
-        provider if provider.name == "extractive" else find("provider", "extractive")(context)
-    )
+    reading = remembered(context.reads_with)
     hybrid = HybridRetriever(
-        catalog, context.index, recent, settings.retrieve, ladder, reads_all=_reorders(settings)
+        context.catalog,
+        context.index,
+        remembered(context.embedder),
+        settings.retrieve,
+        context.fallbacks,
+        reads_all=_may_reorder(settings),
     )
     thorough = replace(hybrid, reads_all=True)
-    service = _service(context)
-    ground = settings.ground
+    context = replace(context, search=hybrid)
+    retriever = given.retriever or _build("retriever", settings.retrieve.retriever_name, context)
+    quoting = context.quoting
     return Pipeline(
-        understander=_understander(context, reading, provider, ladder),
-        retriever=service or hybrid,
+        understander=given.understander
+        or _build("understander", settings.understand.name, context),
+        retriever=retriever,
         sequential=SequentialRetriever(
             # The document that a question names may be that of the last candidate.
-            catalog,
+            context.catalog,
             context.embedder,
             thorough,
-            ground.max_context_tokens,
+            settings.ground.max_context_tokens,
         ),
-        refiners=_refiners(replace(context, provider=provider), catalog),
-        context=ContextBuilder(reading, ground, catalog),
+        refiners=_build_refiners(context, given),
+        context=given.context or _build("context", settings.ground.context, context),
         # One chooser for both: what was chosen when the evidence was graded is quoted.
-        chooser=getattr(quoting, "chooser", None) or SentenceChooser(reading),
-        generator=Generator(provider, None if quoting is provider else quoting, ladder, reading),
-        concluder=Concluder(reading, _chat(provider), ladder, settings.provider.timeout_s),
-        ladder=ladder,
-        conflict_notice=settings.check.conflict_notice,
-        hold_unverified=settings.check.hold_unverified,
-        reads_all=None if service else thorough,
+        grader=getattr(quoting, "chooser", None) or SentenceChooser(reading),
+        answerer=given.answerer or _build("answerer", settings.ground.answerer, context),
+        checker=given.checker or _build("checker", settings.check.name, context),
+        fallbacks=context.fallbacks,
+        options=settings.check,
+        chat=context.chat,
+        embedder=reading,
+        reads_all=thorough if retriever is hybrid else None,
+        evidence_cache=_build_evidence_cache(context),
     )
 
 
-def _chat(provider: Provider) -> Chat | None:
-    return provider if isinstance(provider, Chat) else None
+def _build(slot: str, name: str, context: PartContext) -> Any:
+    return find(slot, name)(context)
 
 
-def _service(context: PartContext) -> Retriever | None:
-    """The external service that takes the search's place, where one is named."""
-    options = context.settings.retrieve
-    if not options.chunkenizer_url:
+def _build_refiners(context: PartContext, given: GivenParts) -> list[Refiner]:
+    """Build the refiners in the order of `refine.steps`; one that is switched off builds None."""
+    if given.refiners is not None:
+        return list(given.refiners)
+    refiners: list[Refiner] = []
+    for name in context.settings.refine.steps:
+        if name == "rerank" and given.reranker is not None:
+            refiners.append(given.reranker)
+            continue
+        refiner: Refiner | None = _build("refiner", name, context)
+        if refiner is not None:
+            refiners.append(refiner)
+    return refiners
+
+
+def _build_evidence_cache(context: PartContext) -> EvidenceCache | None:
+    """Build the cache of evidence. Where whole answers are kept, evidence need not be as well."""
+    data = context.settings.data
+    quotes = context.provider is not None and context.provider.name == "extractive"
+    if quotes or _changes_unseen(context.settings) or not data.answer_cache:
         return None
-    return ChunkenizerRetriever(
-        options.chunkenizer_url,
-        options.chunkenizer_timeout_s,
-        options.chunkenizer_api_key.get_secret_value(),
+    return EvidenceCache(
+        context.catalog,
+        context.index,
+        max_entries=data.answer_cache,
+        max_bytes=int(data.answer_cache_mb * 1_000_000),
     )
 
 
-def _refiners(context: PartContext, catalog: Catalog) -> list[Refiner]:
-    refine = context.settings.refine
-    refiners: list[Refiner] = [SimilarityFilter(refine.min_similarity, refine.min_chunks)]
-    if refine.reranker_enabled:
-        refiners.append(find("reranker", refine.reranker)(context))
-    if refine.duplicate_similarity < 1:
-        refiners.append(Deduplicator(context.index, refine.duplicate_similarity))
-    if context.settings.ingest.chunking == "structure":
-        return [*refiners, MmrSelector(context.index)]
-    return [*refiners, PassageMerger(), MmrSelector(context.index), PassageReader(catalog)]
+def _changes_unseen(settings: Settings) -> bool:
+    """Return True when another service holds the documents: it may change at any time."""
+    return settings.retrieve.retriever_name != "hybrid"
 
 
-def _reorders(settings: Settings) -> bool:
-    """Whether a refiner changes the order, or drops many hits because others hold their text."""
+def _may_reorder(settings: Settings) -> bool:
+    """Return True when a refiner may change the order, or drop hits whose text others hold."""
     return settings.refine.reranker_enabled or settings.ingest.chunking != "structure"
 
 
-def _understander(
-    context: PartContext, recent: RememberedVectors, provider: Provider, ladder: Ladder
-) -> Understander:
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """Hold the pipeline inside its middleware, and the middleware that compare uses alone."""
+
+    handle: Handler
+    moderation: Moderation
+    history: RecordHistory
+    conversation: Conversation
+    cache: AnswerCache
+
+
+def wrap_pipeline(
+    pipeline: Pipeline,
+    context: PartContext,
+    moderator: Moderator | None,
+    history: RecordHistory,
+    conversation: Conversation,
+) -> Wrapped:
+    """Put the middleware around the pipeline. The first of the list is the outermost."""
     settings = context.settings
+    assert context.provider is not None
+    moderation = Moderation(moderator, settings.moderate, context.fallbacks)
+    cache = AnswerCache(
+        context.catalog,
+        context.index,
+        context.provider,
+        max_entries=0 if _changes_unseen(settings) else settings.data.answer_cache,
+        max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
+        query_log=settings.journal.query_log,
+    )
 
-    @cache
-    def exemplars() -> Exemplars:
-        return load_exemplars(
-            context.reads_with,
-            own_file=settings.understand.exemplars,
-            cache=settings.data.directory / "cache",
-        )
+    async def start(query: Query, run: QueryRun) -> EventStream:
+        await context.batcher.embed(query.text)
+        return EventStream(pipeline.answer(query, run))
 
-    return Understander(recent, exemplars, settings.understand, _chat(provider), ladder)
+    handle = apply_middleware(
+        [
+            ModerateQuestions(moderation),
+            history,
+            conversation,
+            cache,
+            ModerateAnswers(moderation),
+        ],
+        start,
+    )
+    return Wrapped(handle, moderation, history, conversation, cache)
+
+
+def build_moderator(context: PartContext) -> Moderator | None:
+    name = context.settings.moderate.name
+    moderator: Moderator | None = find("moderator", name)(context) if name else None
+    return moderator

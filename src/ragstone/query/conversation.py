@@ -10,17 +10,18 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ragstone.errors import InputError, ProviderError
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.fallback import Ladder
+from ragstone.query.fallback import Fallbacks
 from ragstone.query.ground.context import cut_at_sentence
+from ragstone.query.middleware import EventStream, Handler, store_or_degrade
 from ragstone.settings import MemorySettings
 from ragstone.text import sentence_spans
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Answer, Message, Query, Session, Turn
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
@@ -40,21 +41,44 @@ class Sessions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Recalls a session before a question and keeps the turn after it."""
+class Conversation:
+    """Recall a session before a question and keep the turn after it."""
 
     sessions: Sessions
     embedder: Embedder
     options: MemorySettings
     chat: Chat | None
-    ladder: Ladder
+    fallbacks: Fallbacks
+
+    async def handle(self, query: Query, run: QueryRun, next_: Handler) -> EventStream:
+        """Send the conversation along with the question, and add this turn to it."""
+        if not run.session_id:
+            return await next_(query, run)
+        stream = await next_(await self.with_history(query, run), run)
+
+        async def keep(answer: Answer) -> Answer:
+            return await self.keep_turn(answer, run)
+
+        return stream.then(keep)
+
+    async def with_history(self, query: Query, run: QueryRun) -> Query:
+        if not run.session_id:
+            return query
+        recalled = await self.recall(run.owner, run.session_id, query, run)
+        return replace(query, history=(*recalled, *query.history))
+
+    async def keep_turn(self, answer: Answer, run: QueryRun) -> Answer:
+        if not run.session_id:
+            return answer
+        owner, session_id = run.owner, run.session_id
+        return await store_or_degrade(answer, lambda: self.keep(owner, session_id, answer))
 
     async def recall(
-        self, owner: str, session_id: str, query: Query, trace: Trace
+        self, owner: str, session_id: str, query: Query, run: QueryRun
     ) -> tuple[Message, ...]:
         """What the conversation was about so far, as messages."""
         check_session_id(session_id)
-        with trace.span("remember.recall") as span:
+        with run.span("remember.recall") as span:
             session = await asyncio.to_thread(self.sessions.find, owner, session_id)
             if session is None:
                 span.count(turns=0)
@@ -68,7 +92,7 @@ class Memory:
             old, recent = split(turns, self.options, self._tokens)
             summary = session.summary
             if old:
-                summary = await self._summarised(session, old, trace, span)
+                summary = await self._summarised(session, old, run, span)
                 await asyncio.to_thread(
                     self.sessions.summarise, owner, session_id, summary, before=old[-1].position + 1
                 )
@@ -87,14 +111,14 @@ class Memory:
         )  # fmt: skip
 
     async def _summarised(
-        self, session: Session, old: Sequence[Turn], trace: Trace, span: Span
+        self, session: Session, old: Sequence[Turn], run: QueryRun, span: Span
     ) -> str:
         limit = self.options.summary_tokens
         if self.chat is not None:
             try:
                 return await _written(self.chat, session.summary, old, limit, self._tokens)
             except Exception as error:  # noqa: BLE001  whatever a provider raises, a digest will do
-                self.ladder.step_down("without_llm_steps", trace, span, error)
+                self.fallbacks.use("without_llm_steps", run, span, error)
         return digest(session.summary, old, limit, self._tokens)
 
     def _tokens(self, text: str) -> int:

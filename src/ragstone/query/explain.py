@@ -7,15 +7,28 @@ listed, the index is asked now what it would have scored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragstone.errors import NotFoundError
 from ragstone.filters import is_in
 from ragstone.protocols import Catalog, Embedder, Index, Within
 from ragstone.settings import RetrieveSettings
-from ragstone.trace import Step, explain
 from ragstone.types import Chunk, Query
+
+_SEARCHES = ("retrieve.semantic", "retrieve.keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage's word on one chunk. `outcome` is found, kept, dropped or absent."""
+
+    stage: str
+    outcome: str
+    rank: int | None = None
+    score: float | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ class Explainer:
 
     def explain(self, query: Query, waterfall: Mapping[str, Any], chunk_id: str) -> Explanation:
         chunk = find_chunk(self.catalog, query.collection, chunk_id)
-        steps = [self._with_score(query, chunk, step) for step in explain(waterfall, chunk.key)]
+        steps = [self._with_score(query, chunk, step) for step in trace_chunk(waterfall, chunk.key)]
         return Explanation(chunk, tuple(steps), self._verdict(query, chunk, steps))
 
     def _with_score(self, query: Query, chunk: Chunk, step: Step) -> Step:
@@ -86,3 +99,59 @@ def find_chunk(catalog: Catalog, collection: str, chunk_id: str) -> Chunk:
         f"There is no chunk '{chunk_id}' in the collection '{collection}'.",
         hint="A chunk's id is DOCUMENT:INDEX, as `ragstone search` prints it.",
     )
+
+
+def trace_chunk(waterfall: Mapping[str, Any], key: int) -> list[Step]:
+    """The way of one chunk through the stages, as far as it came. `waterfall` is `as_dict()`."""
+    steps: list[Step] = []
+    alive = True
+    for entry in waterfall["stages"]:
+        stage, line = entry["stage"], entry["lines"].get(str(key))
+        if line is None:
+            if stage in _SEARCHES:
+                steps.append(Step(stage, "absent", reason=_outside(entry["cutoff"])))
+            elif alive:
+                steps.append(Step(stage, "absent", reason="No search listed it."))
+                alive = False
+            continue
+        said = {name: value for name, value in line.items()
+                if name not in ("rank", "score", "kept", "was")}  # fmt: skip
+        if line["kept"]:
+            outcome = "found" if stage in _SEARCHES else "kept"
+            steps.append(Step(stage, outcome, line.get("rank"), line["score"], said))
+        else:
+            reason = _dropped(stage, entry["cutoff"], line)
+            steps.append(Step(stage, "dropped", line.get("rank"), line["score"], said, reason))
+            alive = False
+    return steps
+
+
+def _outside(cutoff: Mapping[str, Any]) -> str:
+    if cutoff.get("listed", 0) < cutoff.get("depth", 0):
+        return "It does not match at all."
+    return (
+        f"Not among the first {cutoff.get('depth')}; the last of them has {cutoff['last_score']}."
+    )
+
+
+_LEFT_OUT = {
+    "refine.deduplicate": "It says nearly the same as a hit before it.",
+    "refine.merge": "It stands inside the passage of a hit before it.",
+    "ground.context": "The prompt's context was full.",
+}
+
+
+def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
+    if stage == "fuse":
+        return (
+            f"Rank {line['rank']} after fusion; only the first {cutoff['depth']} go on "
+            f"(the last has {cutoff['last_score']})."
+        )
+    if stage == "refine.filter":
+        return f"Its similarity is below {cutoff.get('threshold_used')}."
+    if stage == "refine.select":
+        return (
+            f"Rank {line['was']}; {cutoff.get('chunks_out')} hits were chosen "
+            f"(λ {cutoff.get('mmr_lambda')})."
+        )
+    return _LEFT_OUT.get(stage, "This step left it out.")

@@ -11,11 +11,11 @@ import logging
 from collections import Counter
 from typing import Literal, TypeAlias
 
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 
 log = logging.getLogger(__name__)
 
-Rung: TypeAlias = Literal[
+FallbackLevel: TypeAlias = Literal[
     "without_llm_steps",
     "without_refine_step",
     "without_rerank",
@@ -29,35 +29,35 @@ Rung: TypeAlias = Literal[
 
 
 # After one of these the model that failed is not asked again for the same question.
-MODEL_FAILED: frozenset[Rung] = frozenset({"without_llm_steps", "extractive_answer"})
+MODEL_FAILED: frozenset[FallbackLevel] = frozenset({"without_llm_steps", "extractive_answer"})
 
 
-class Ladder:
+class Fallbacks:
     """Takes the steps down: each is logged, counted and named in the reply's `degraded` list."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def step_down(self, rung: Rung, trace: Trace, span: Span, error: Exception) -> None:
+    def use(self, level: FallbackLevel, run: QueryRun, span: Span, error: Exception) -> None:
         """Go on without what has just failed. The log names the kind of failure, never its text,
         which may hold a question or a passage; the trace has both."""
-        if rung not in trace.degraded:
-            self.counts[rung] += 1
-        trace.degrade(rung)
+        if level not in run.degraded:
+            self.counts[level] += 1
+        run.degrade(level)
         span.error = f"{type(error).__name__}: {error}"
-        span.note(f"{_WORDS[rung]} ({type(error).__name__}).")
+        span.note(f"{_SENTENCES[level]} ({type(error).__name__}).")
         log.warning(
             "degraded",
             extra={
-                "rung": rung,
+                "rung": level,
                 "stage": span.stage,
                 "error": type(error).__name__,
-                "request_id": trace.request_id,
+                "request_id": run.request_id,
             },
         )
 
 
-_WORDS: dict[Rung, str] = {
+_SENTENCES: dict[FallbackLevel, str] = {
     "without_llm_steps": "The model for inner calls failed; the question was used as it stands",
     "without_refine_step": "A refine step failed and was left out",
     "without_rerank": "The reranker failed; the order of the search was kept",

@@ -123,6 +123,10 @@ class SentenceChooser:
     weights know only this one's similarities."""
     _kept: OrderedDict[tuple[str, ...], Choice] = field(default_factory=OrderedDict)
 
+    def probability(self, question: str, sources: Sequence[Source]) -> float:
+        """Estimate how probable it is that the sources hold the answer."""
+        return self.choose(question, sources).probability
+
     def choose(self, question: str, sources: Sequence[Source]) -> Choice:
         key = (question, *(f"{source.hit.chunk.id}\0{source.text}" for source in sources))
         choice = self._kept.get(key)

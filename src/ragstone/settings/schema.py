@@ -60,6 +60,7 @@ class IndexSettings(Section):
 
 
 class IngestSettings(Section):
+    splitter: str = _setting("sentences", "Which splitter cuts documents into chunks.")
     max_file_mb: float = _setting(200.0, "Larger files are refused.", gt=0, le=10_000)
     chunk_tokens: int = _setting(
         200, "Most tokens of a chunk, its heading path included.", ge=32, le=8192
@@ -134,6 +135,7 @@ class EmbedSettings(Section):
 
 
 class UnderstandSettings(Section):
+    name: str = _setting("intent", "Which understander reads the question first.")
     min_chars: int = _setting(3, "Fewest characters of a question after trimming.", ge=1, le=100)
     max_chars: int = _setting(1000, "Most characters of a question.", ge=10, le=100_000)
     intent_enabled: bool = _setting(
@@ -190,9 +192,20 @@ class RetrieveSettings(Section):
     )
     chunkenizer_timeout_s: float = _setting(10.0, "Longest wait for that service.", gt=0, le=600)
     rrf_k: int = _setting(60, "Rank constant of reciprocal rank fusion.", "RRF_K", ge=1, le=10_000)
+    name: str = _setting(
+        "", "Which retriever; empty is hybrid, or chunkenizer where its address is set."
+    )
+
+    @property
+    def retriever_name(self) -> str:
+        return self.name or ("chunkenizer" if self.chunkenizer_url else "hybrid")
 
 
 class RefineSettings(Section):
+    steps: tuple[str, ...] = _setting(
+        ("filter", "rerank", "deduplicate", "merge", "select", "widen"),
+        "The refiners in their order. One that its own settings switch off is left out.",
+    )
     min_similarity: float = _setting(
         0.0,
         "Hits less similar to the question are dropped; 0 keeps all.",
@@ -232,6 +245,8 @@ class RefineSettings(Section):
 
 
 class GroundSettings(Section):
+    context: str = _setting("budget", "Which context builder makes sources of the hits.")
+    answerer: str = _setting("prompt", "Which answerer writes from the sources.")
     max_context_tokens: int = _setting(
         6000, "Most tokens of sources in the prompt.", "RAG_MAX_CONTEXT_TOKENS", ge=16, le=2_000_000
     )
@@ -266,6 +281,7 @@ class GroundSettings(Section):
 
 
 class CheckSettings(Section):
+    name: str = _setting("claims", "Which checker judges the answer.")
     max_iterations: int = _setting(
         2,
         "Most further searches when the evidence is poor or the answer is not grounded.",

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.events import Finished, SourcesFound
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.answer import telling_terms
-from ragstone.query.evidence import graded
-from ragstone.types import Answer, Finished, Message, Prompt, SourcesFound
+from ragstone.query.answer import feedback_terms
+from ragstone.query.evidence import grade_evidence
+from ragstone.types import Answer, Message, Prompt
 
 from ...conftest import settings_in
 from ..build import sources
@@ -171,14 +172,14 @@ async def test_a_model_proposes_other_wordings_for_the_last_search(
     assert answer.degraded == ()
 
 
-def test_telling_terms_are_shared_by_the_sources_and_not_in_the_question() -> None:
-    found = telling_terms("Which gate?", sources("The gate of the observatory.",
+def test_feedback_terms_are_shared_by_the_sources_and_not_in_the_question() -> None:
+    found = feedback_terms("Which gate?", sources("The gate of the observatory.",
                                                  "Observatory gate, north side."))  # fmt: skip
     assert found[0] == "observatory"
     assert "gate" not in found
 
 
 def test_grades_follow_the_probability() -> None:
-    assert [graded(p) for p in (0.0, 0.29, 0.3, 0.59, 0.6, 1.0)] == [
+    assert [grade_evidence(p) for p in (0.0, 0.29, 0.3, 0.59, 0.6, 1.0)] == [
         "incorrect", "incorrect", "ambiguous", "ambiguous", "correct", "correct",
     ]  # fmt: skip

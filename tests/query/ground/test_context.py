@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.ground.context import ContextBuilder, cut_at_sentence, source_header
+from ragstone.query.ground.context import BudgetContext, cut_at_sentence, source_header
 from ragstone.query.ground.prompt import arranged, build_prompt
 from ragstone.settings import GroundSettings
 from ragstone.testing import HashEmbedder
 from ragstone.trace import Span
-from ragstone.types import NO_ANSWER, Message, Source
+from ragstone.types import NO_ANSWER, Message, Query, Source
 
 from ..build import hit, query
 
@@ -29,7 +29,7 @@ def built(
     span = Span("ground.context", 0.0)
     hits = tuple(hit(text, key=key) for key, text in enumerate(texts, start=1))
     settings = GroundSettings(max_context_tokens=max_tokens, max_context_chars=max_chars, **options)  # type: ignore[arg-type]
-    return ContextBuilder(EMBEDDER, settings).build(hits, span, question=question), span
+    return BudgetContext(EMBEDDER, settings).build(Query("q", question), hits, span), span
 
 
 @given(st.lists(SENTENCES, max_size=8), st.integers(16, 200), st.none() | st.integers(64, 600))

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
+from ragstone.events import Finished, Token
 from ragstone.query.check.conclude import SentenceHold
 from ragstone.query.ground.markers import MarkerStream, Notation
 from ragstone.testing import HashEmbedder, ScriptedProvider
-from ragstone.types import NO_ANSWER, Finished, Token
+from ragstone.types import NO_ANSWER
 
 from ...conftest import settings_in
 from ..build import sources

@@ -9,7 +9,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.retrieve.hybrid import HybridRetriever
-from ragstone.trace import Trace
+from ragstone.trace import QueryRun
 from ragstone.types import Query, RetrievalMethod
 
 from ...conftest import settings_in
@@ -37,7 +37,7 @@ async def test_default_off_is_identical_to_plain_retrieval(
             engine.catalog, engine.index, engine.embedder, engine.settings.retrieve
         )
         query = Query("q", QUESTION, method=method)
-        expected = await plain.retrieve(query, Trace("t"))
+        expected = await plain.retrieve(query, QueryRun("t"))
         hits = await engine.search(QUESTION, method=method, top_k=1000)
         assert len(expected) > 5
         assert hits == expected

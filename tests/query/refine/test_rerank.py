@@ -102,7 +102,7 @@ async def test_a_reranker_that_fails_keeps_the_order_of_the_search(
     answer = await engine.ask("How long is the notice period of the lease?")
     assert answer.degraded == ("without_rerank",)
     assert answer.sources[0].hit.chunk.document_name == "a.txt"
-    assert engine.ladder.counts["without_rerank"] == 1
+    assert engine.fallbacks.counts["without_rerank"] == 1
     engine.close()
 
 

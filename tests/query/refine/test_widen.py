@@ -67,11 +67,11 @@ async def test_a_passage_is_read_where_a_small_chunk_was_found(tmp_path: Path, m
 
 async def test_a_chunk_whose_passage_is_gone_stays_as_it_was_found(tmp_path: Path) -> None:
     from ragstone.query.refine.passages import PassageReader
-    from ragstone.trace import Trace
+    from ragstone.trace import QueryRun
     from ragstone.types import Query
 
     async with Engine(settings_in(tmp_path), embedder=HashEmbedder()) as engine:
         lost = hit(1, 10, 20, (0, 40))
-        with Trace("t").span("refine.widen") as span:
+        with QueryRun("t").span("refine.widen") as span:
             read = await PassageReader(engine.catalog).refine(Query("q", "text"), (lost,), span)
         assert read == (lost,)

@@ -100,7 +100,7 @@ async def test_a_model_that_fails_leaves_a_question(tmp_path: Path, embedder: On
     answer = await engine.ask("what is your favourite colour")
     assert answer.detected_intent == "question"
     assert answer.degraded == ("without_llm_steps",)
-    assert engine.ladder.counts["without_llm_steps"] == 1
+    assert engine.fallbacks.counts["without_llm_steps"] == 1
     engine.close()
 
 

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
+from ragstone.models.cache import remembered
+from ragstone.plugins import PartContext
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.check.review import GROUNDED, Review, groundedness, in_doubt, review, verified
-from ragstone.query.evidence import Evidence
-from ragstone.query.fallback import MODEL_FAILED, Ladder
+from ragstone.query.check.review import GROUNDED, Review, groundedness, in_doubt, verified
+from ragstone.query.check.review import review as review_text
+from ragstone.query.evidence import Checked, Draft, Evidence
+from ragstone.query.fallback import MODEL_FAILED, Fallbacks
 from ragstone.query.ground.cite import short_answers, statements
-from ragstone.query.ground.generate import Draft, is_refusal
+from ragstone.query.ground.generate import is_refusal
 from ragstone.query.ground.markers import Notation, code_spans
-from ragstone.query.understand.understander import Understood
-from ragstone.trace import Trace
-from ragstone.types import NO_ANSWER, Answer, Claim, Query
+from ragstone.trace import QueryRun
+from ragstone.types import NO_ANSWER, Claim, Query
 
 
 @cache
@@ -44,52 +46,39 @@ def confidence(probability: float, grounded: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Concluder:
-    """Checks a draft against its sources. `chat` is asked only about what is in doubt."""
+class ClaimChecker:
+    """Check a draft against its sources. `chat` is asked only about what is in doubt."""
 
     embedder: Embedder
     chat: Chat | None
-    ladder: Ladder
+    fallbacks: Fallbacks
     verify_timeout_s: float = 30.0
 
-    async def conclude(
-        self, understood: Understood, evidence: Evidence, draft: Draft, trace: Trace
-    ) -> Answer:
-        query, detected = understood.query, understood.detected
-        notation = Notation(evidence.sources, query.citation_style)
+    async def check(self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun) -> Checked:
+        """Tell refusals from answers, judge each claim, and put the figures together."""
+        if query.mode == "plain":
+            return Checked(draft.text)
         text = draft.text.strip()
-        abstained = is_refusal(text)
-        checked = Review(NO_ANSWER) if abstained else await self._checked(text, notation, trace)
-        score = groundedness(checked.claims)
-        return Answer(
-            query_id=query.id,
-            question=query.asked or query.text,
-            collection=query.collection,
-            text=checked.text,
-            status="abstained" if abstained else "answered",
-            citations=checked.citations,
-            claims=checked.claims,
-            sources=evidence.sources,
+        if is_refusal(text):
+            return Checked(NO_ANSWER, "abstained")
+        notation = Notation(evidence.sources, query.citation_style)
+        review = await self._review(text, notation, run)
+        score = groundedness(review.claims)
+        return Checked(
+            review.text,
+            citations=review.citations,
+            claims=review.claims,
             is_grounded=score > GROUNDED,
             groundedness_score=round(score, 4),
-            confidence=0.0 if abstained else confidence(evidence.probability, score),
-            citation_precision=round(checked.precision, 4),
-            citation_recall=round(checked.recall, 4),
-            highlights=tuple(short_answers(query.text, checked.said, checked.text)),
-            degraded=tuple(trace.degraded),
-            detected_intent=detected.intent,
-            intent_confidence=round(detected.confidence, 4),
-            route=query.route,
-            notes=tuple(trace.notes()),
-            provider=draft.provider.name,
-            model=_model(query, draft),
-            chunks_retrieved=_retrieved(trace),
-            trace=trace.as_dict(),
+            confidence=confidence(evidence.probability, score),
+            citation_precision=round(review.precision, 4),
+            citation_recall=round(review.recall, 4),
+            highlights=tuple(short_answers(query.text, review.said, review.text)),
         )
 
-    async def _checked(self, text: str, notation: Notation, trace: Trace) -> Review:
-        with trace.span("check.ground") as span:
-            checked = await span.aside(review, text, notation, self.embedder)
+    async def _review(self, text: str, notation: Notation, run: QueryRun) -> Review:
+        with run.span("check.ground") as span:
+            checked = await span.run_in_background(review_text, text, notation, self.embedder)
             span.count(
                 claims=len(checked.claims),
                 citations=len(checked.citations),
@@ -99,29 +88,27 @@ class Concluder:
             )
         doubtful = in_doubt(checked.claims)
         # A model that has just failed is not asked again.
-        if not doubtful or self.chat is None or MODEL_FAILED & set(trace.degraded):
+        if not doubtful or self.chat is None or MODEL_FAILED & set(run.degraded):
             return checked
-        with trace.span("check.verify") as span:
+        with run.span("check.verify") as span:
             span.count(claims=len(doubtful))
             try:
                 checked = await verified(
                     self.chat, checked, notation.sources, timeout_s=self.verify_timeout_s
                 )
             except Exception as error:  # noqa: BLE001  whatever a provider raises, the check stands
-                self.ladder.step_down("without_llm_steps", trace, span, error)
+                self.fallbacks.use("without_llm_steps", run, span, error)
             span.count(groundedness_score=round(groundedness(checked.claims), 4))
         return checked
 
 
-def _model(query: Query, draft: Draft) -> str:
-    """The model that wrote: the one asked for, unless another provider had to step in."""
-    return draft.provider.model if draft.stepped_in else query.model or draft.provider.model
-
-
-def _retrieved(trace: Trace) -> int:
-    searches = ("fuse", "repeat.evidence")
-    found = (span.counts.get("chunks_in", 0) for span in trace.spans if span.stage in searches)
-    return int(next(found, 0))
+def build(context: PartContext) -> ClaimChecker:
+    return ClaimChecker(
+        remembered(context.reads_with),
+        context.chat,
+        context.fallbacks,
+        context.settings.provider.timeout_s,
+    )
 
 
 _WITHHELD = frozenset({"unsupported", "contradicted"})
@@ -175,7 +162,7 @@ class SentenceHold:
     def _checked(self, part: str) -> str:
         if NO_ANSWER in part:
             return part
-        seen = review(part, self.notation, self.embedder)
+        seen = review_text(part, self.notation, self.embedder)
         if any(_doubtful(claim) for claim in seen.claims):
             self.withheld.append(part.strip())
             return ""

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragstone.index.analyze import terms
+from ragstone.models.cache import remembered
+from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
 from ragstone.query.ground.inject import reads_like_instructions
 from ragstone.settings import GroundSettings
 from ragstone.text import sentence_spans
 from ragstone.trace import Span
-from ragstone.types import Chunk, CitationStyle, Hit, Hits, Source
+from ragstone.types import Chunk, Hit, Hits, Query, Source
 
 _GAP = " … "
 
@@ -160,7 +162,7 @@ def source_header(number: int, hit: Hit) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ContextBuilder:
+class BudgetContext:
     """Numbers the hits in their order, as long as tokens and characters last."""
 
     embedder: Embedder
@@ -168,14 +170,12 @@ class ContextBuilder:
     catalog: Catalog | None = None
     """Where the neighbours of a hit are read from."""
 
-    def build(
-        self, hits: Hits, span: Span, *, style: CitationStyle = "source", question: str = ""
-    ) -> tuple[Source, ...]:
+    def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]:
         hits = self._merged(hits, span)
-        kept = self._compressed(question, hits, span)
+        kept = self._compressed(query.text, hits, span)
         sources: list[Source] = []
         most_chars = self.options.max_context_chars
-        if most_chars is None and style == "chunk":
+        if most_chars is None and query.citation_style == "chunk":
             most_chars = CHAT_CONTEXT_CHARS
         tokens = chars = 0
         for hit, part in zip(hits, kept, strict=True):
@@ -247,3 +247,8 @@ def cut_at_sentence(text: str, fits: Callable[[str], bool]) -> str:
         if fits(text[:end]):
             return text[:end]
     return ""
+
+
+def build(context: PartContext) -> BudgetContext:
+    reading = remembered(context.reads_with)
+    return BudgetContext(reading, context.settings.ground, context.catalog)

@@ -1,24 +1,31 @@
-"""The answer as it is written: from the provider, or from the next rung when that one fails.
+"""Write the answer: with the provider, or with the fallback when the provider fails.
 
-prompt → pieces of text, markers whole, and at the end the draft. A provider that is down, slow,
-breaks off or talks nonsense never costs the answer: the fallback quotes the sources instead.
+query and sources → pieces of text with whole markers, and at the end the draft.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
-from ragstone.errors import ProviderError
+from ragstone.errors import InputError, ProviderError
 from ragstone.index.analyze import STOP_WORDS, terms
+from ragstone.models.cache import remembered
+from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
-from ragstone.query.fallback import Ladder
+from ragstone.query.evidence import Draft
+from ragstone.query.fallback import Fallbacks
 from ragstone.query.ground.cite import statements
 from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ground.prompt import SourceOrder, build_prompt
 from ragstone.text import sentence_spans, storable, words
-from ragstone.trace import Span, Trace
-from ragstone.types import NO_ANSWER, Prompt, Source, Usage
+from ragstone.trace import QueryRun, Span
+from ragstone.types import NO_ANSWER, Prompt, Query, Source, Usage
+
+T = TypeVar("T")
 
 _DOCUMENTS = (
     r"(?:(?:provided|given|available|above|supplied|numbered) )*"
@@ -83,55 +90,69 @@ def is_nonsense(
     return bool((vectors[1:] @ vectors[0]).max() < _SIMILAR)
 
 
-@dataclass(slots=True)
-class Draft:
-    """An answer as it was written, not yet checked."""
-
-    provider: Provider
-    text: str = ""
-    usage: list[Usage] = field(default_factory=list)
-    stepped_in: bool = False
-    """Whether the fallback wrote it."""
-
-
 @dataclass(frozen=True, slots=True)
-class Generator:
-    """Writes with the provider, and with the fallback when the provider cannot."""
+class PromptAnswerer:
+    """Write with the provider, and with the fallback when the provider cannot.
+
+    A provider that is down, slow, breaks off or talks nonsense never costs the answer: the fallback
+    quotes the sources instead.
+    """
 
     provider: Provider
     fallback: Provider | None
-    ladder: Ladder
+    fallbacks: Fallbacks
     embedder: Embedder | None = None
     """Tells what has to do with the question from what has not."""
+    order: SourceOrder = "best_first"
 
     async def write(
-        self, prompt: Prompt, notation: Notation, trace: Trace
-    ) -> AsyncIterator[str | Draft]:
-        # Who failed in this query already is not asked again.
-        failed = "extractive_answer" in trace.degraded
-        draft = Draft(self.provider)
-        if failed and self.fallback is not None:
-            draft = Draft(self.fallback, stepped_in=True)
-        with trace.span("ground.generate") as span:
-            try:
-                async for piece in _written(draft, prompt, notation, span):
-                    yield piece
-                await span.aside(self._refuse_nonsense, draft, prompt, notation)
-            except Exception as error:  # whatever a provider raises, the next rung answers
-                # Without sources there is nothing to quote: no provider is able to answer.
-                if self.fallback is None or not prompt.sources:
-                    raise
-                self.ladder.step_down("extractive_answer", trace, span, error)
-                shown, draft = bool(draft.text), Draft(self.fallback, stepped_in=True)
-                if shown:
-                    yield "\n\n"
-                async for piece in _written(draft, prompt, notation, span):
-                    yield piece
-            _figures(span, draft)
+        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+    ) -> AsyncGenerator[str | Draft, None]:
+        """Yield pieces of text with whole markers, and at the end the draft."""
+        if query.mode == "plain":
+            _refuse_plain_chat(self.provider)
+        prompt = build_prompt(query, sources, order=self.order)
+        notation = Notation(sources, query.citation_style)
+        with run.span("ground.generate") as span:
+            for draft in self._drafts(run):
+                stream: MarkerStream | PlainText = (
+                    PlainText() if query.mode == "plain" else MarkerStream(notation)
+                )
+                usage: list[Usage] = []
+                try:
+                    async with closing_iterator(draft.provider.stream(prompt)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, Usage):
+                                usage.append(piece)
+                            elif ready := stream.feed(storable(piece)):
+                                draft.text += ready
+                                yield ready
+                    if rest := stream.close():
+                        draft.text += rest
+                        yield rest
+                    await span.run_in_background(self._refuse_nonsense, draft, prompt, notation)
+                    break
+                except Exception as error:  # whatever a provider raises, the fallback answers
+                    # Without sources there is nothing to quote: no provider is able to answer.
+                    if self.fallback is None or draft.is_fallback or not sources:
+                        raise
+                    self.fallbacks.use("extractive_answer", run, span, error)
+                    if draft.text:
+                        yield "\n\n"
+                finally:
+                    run.usage += usage
+            _count_figures(span, draft, usage, stream.dangling)
         yield draft
 
+    def _drafts(self, run: QueryRun) -> Iterator[Draft]:
+        # A provider that failed in this query already is not asked again.
+        if self.fallback is None or "extractive_answer" not in run.degraded:
+            yield Draft(self.provider)
+        if self.fallback is not None:
+            yield Draft(self.fallback, is_fallback=True)
+
     def _refuse_nonsense(self, draft: Draft, prompt: Prompt, notation: Notation) -> None:
-        if self.fallback is None or draft.stepped_in or not draft.text.strip():
+        if self.fallback is None or draft.is_fallback or not draft.text.strip():
             return
         if is_refusal(draft.text):
             return
@@ -143,29 +164,59 @@ class Generator:
             )
 
 
-async def _written(
-    draft: Draft, prompt: Prompt, notation: Notation, span: Span
-) -> AsyncIterator[str]:
-    stream = MarkerStream(notation)
-    async for piece in draft.provider.stream(prompt):
-        if isinstance(piece, Usage):
-            draft.usage.append(piece)
-        elif ready := stream.feed(storable(piece)):
-            draft.text += ready
-            yield ready
-    if rest := stream.close():
-        draft.text += rest
-        yield rest
-    for marker in stream.dangling:
+class PlainText:
+    """Pass text on as it comes: in a chat without documents nothing is a marker."""
+
+    dangling: tuple[str, ...] = ()
+
+    def feed(self, piece: str) -> str:
+        return piece
+
+    def close(self) -> str:
+        return ""
+
+
+@asynccontextmanager
+async def closing_iterator(pieces: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Close an iterator at the end if it can be closed: a plug-in's may be no generator."""
+    try:
+        yield pieces
+    finally:
+        close = getattr(pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _refuse_plain_chat(provider: Provider) -> None:
+    if provider.name == "extractive":
+        raise InputError(
+            "The extractive answerer only quotes documents; a plain chat needs a model.",
+            hint="Choose one with LLM_PROVIDER, or leave rag_enabled on.",
+        )
+
+
+def _count_figures(
+    span: Span, draft: Draft, usage: Sequence[Usage], dangling: Sequence[str]
+) -> None:
+    for marker in dangling:
         span.note(f"The marker {marker} points to no source and was removed.")
-
-
-def _figures(span: Span, draft: Draft) -> None:
     span.count(provider=draft.provider.name, model=draft.provider.model, chars=len(draft.text))
-    if draft.usage:
-        costs = [one.cost_usd for one in draft.usage if one.cost_usd is not None]
+    if usage:
+        costs = [one.cost_usd for one in usage if one.cost_usd is not None]
         span.count(
-            input_tokens=sum(one.input_tokens for one in draft.usage),
-            output_tokens=sum(one.output_tokens for one in draft.usage),
+            input_tokens=sum(one.input_tokens for one in usage),
+            output_tokens=sum(one.output_tokens for one in usage),
             cost_usd=round(sum(costs), 6) if costs else None,
         )
+
+
+def build(context: PartContext) -> PromptAnswerer:
+    assert context.provider is not None
+    quoting = context.quoting
+    return PromptAnswerer(
+        context.provider,
+        None if quoting is context.provider else quoting,
+        context.fallbacks,
+        remembered(context.reads_with),
+        context.settings.ground.order,
+    )

@@ -27,6 +27,8 @@ def build_prompt(
 
     In the chat style documents and question are the last message.
     """
+    if query.mode == "plain":
+        return Prompt(query.text, (), query.history, query.temperature, query.model)
     # The id of a query is random, so the mark is new each time and can be found again in the trace.
     fence = hashlib.sha256(query.id.encode()).hexdigest()[:16]
     slots = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ragstone.plugins import PartContext
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
 
@@ -66,3 +67,8 @@ class SimilarityFilter:
                 f"{self.threshold:g}; the best {report.filtered_count} were kept."
             )
         return kept
+
+
+def build(context: PartContext) -> SimilarityFilter:
+    refine = context.settings.refine
+    return SimilarityFilter(refine.min_similarity, refine.min_chunks)

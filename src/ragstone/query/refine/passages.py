@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
@@ -61,3 +62,13 @@ class PassageReader:
         if len(text) != end - start:  # replaced since it was found: what was found is still true
             return hit
         return replace(hit, chunk=replace(chunk, text=text, start=start, end=end))
+
+
+def build_merger(context: PartContext) -> PassageMerger | None:
+    return PassageMerger() if context.settings.ingest.chunking != "structure" else None
+
+
+def build_reader(context: PartContext) -> PassageReader | None:
+    if context.settings.ingest.chunking == "structure":
+        return None
+    return PassageReader(context.catalog)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from ragstone.errors import SettingsError
-from ragstone.plugins import PartContext
+from ragstone.plugins import PartContext, find
 from ragstone.prompts import render
-from ragstone.protocols import Chat
+from ragstone.protocols import Chat, Refiner
 from ragstone.query.understand.rewrite import ask_json
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
@@ -161,8 +161,10 @@ def llm(context: PartContext) -> LlmReranker:
     return LlmReranker(context.provider, context.settings.refine.rerank_top_k)
 
 
-def colbert(context: PartContext) -> NoopReranker:
-    raise SettingsError(
-        "The reranker 'colbert' is a slot without weights: none can be had from the registries.",
-        hint="Install a plug-in of that name, or use RAG_RERANKER_TYPE=cross_encoder.",
-    )
+def build(context: PartContext) -> Refiner | None:
+    """Build the reranker that the settings name, or None when reranking is off."""
+    refine = context.settings.refine
+    if not refine.reranker_enabled:
+        return None
+    reranker: Refiner = find("reranker", refine.reranker)(context)
+    return reranker

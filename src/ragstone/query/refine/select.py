@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ragstone.plugins import PartContext
 from ragstone.protocols import Index, Vectors
-from ragstone.query.cache import asked
+from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import Span
 from ragstone.types import Hits, Query
 
@@ -44,7 +45,9 @@ def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
 
 
 async def _stored_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
-    return await asked(index, index.vectors, query.collection, [hit.chunk.key for hit in hits])
+    return await run_in_thread_if_blocking(
+        index, index.vectors, query.collection, [hit.chunk.key for hit in hits]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +87,12 @@ class MmrSelector:
         )
         span.count(mmr_lambda=query.mmr_lambda, chunks_out=len(order))
         return tuple(hits[at].judged(mmr_rank=rank) for rank, at in enumerate(order, start=1))
+
+
+def build_deduplicator(context: PartContext) -> Deduplicator | None:
+    threshold = context.settings.refine.duplicate_similarity
+    return Deduplicator(context.index, threshold) if threshold < 1 else None
+
+
+def build(context: PartContext) -> MmrSelector:
+    return MmrSelector(context.index)

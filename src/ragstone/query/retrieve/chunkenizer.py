@@ -19,9 +19,10 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from ragstone.errors import SettingsError
+from ragstone.plugins import PartContext
 from ragstone.text import storable
-from ragstone.trace import Trace
-from ragstone.types import Chunk, Hit, Hits, Query
+from ragstone.trace import QueryRun
+from ragstone.types import Chunk, Hit, Query, Retrieved
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +60,8 @@ class ChunkenizerRetriever:
                 hint="Write CHUNKENIZER_API_URL=http://host:port.",
             )
 
-    async def retrieve(self, query: Query, trace: Trace) -> Hits:
-        with trace.span("retrieve.chunkenizer") as span:
+    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved:
+        with run.span("retrieve.chunkenizer") as span:
             try:
                 reply = await asyncio.wait_for(
                     asyncio.to_thread(self._asked, query.text, query.top_k), self.timeout_s
@@ -73,11 +74,11 @@ class ChunkenizerRetriever:
                     f"The Chunkenizer gave nothing usable ({type(error).__name__}); "
                     "the answer goes on without context."
                 )
-                trace.degrade("without_context")
+                run.degrade("without_context")
                 log.warning("chunkenizer failed", extra={"error": type(error).__name__})
                 found = []
             span.count(chunks_retrieved=len(found))
-            return tuple(_hits(found))
+            return Retrieved(tuple(_hits(found)), found=len(found))
 
     def _key(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
@@ -131,3 +132,12 @@ def _hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
             key=-rank,  # no key of our own index, and different for each
         )
         yield Hit(chunk, one.score, "semantic")
+
+
+def build(context: PartContext) -> ChunkenizerRetriever:
+    options = context.settings.retrieve
+    return ChunkenizerRetriever(
+        options.chunkenizer_url,
+        options.chunkenizer_timeout_s,
+        options.chunkenizer_api_key.get_secret_value(),
+    )

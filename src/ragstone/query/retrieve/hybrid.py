@@ -13,14 +13,15 @@ import numpy as np
 
 from ragstone.errors import StoreError
 from ragstone.index.analyze import terms
-from ragstone.protocols import Catalog, Embedder, Found, Index, Vectors, Within
-from ragstone.query.cache import asked
-from ragstone.query.fallback import Ladder
+from ragstone.plugins import PartContext
+from ragstone.protocols import Catalog, Embedder, Found, Index, Retriever, Vectors, Within
+from ragstone.query.fallback import Fallbacks
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
 from ragstone.query.understand.rules import knows_script
 from ragstone.settings import RetrieveSettings
-from ragstone.trace import Trace
-from ragstone.types import Hit, Hits, Query, Scores
+from ragstone.threads import run_in_thread_if_blocking
+from ragstone.trace import QueryRun
+from ragstone.types import Hit, Hits, Query, Retrieved, Scores
 
 
 def keyword_boost(
@@ -65,22 +66,22 @@ class HybridRetriever:
     index: Index
     embedder: Embedder
     options: RetrieveSettings
-    ladder: Ladder = field(default_factory=Ladder)
+    fallbacks: Fallbacks = field(default_factory=Fallbacks)
     reads_all: bool = True
     """Whether a later step may put the last candidate first, so that all must be read."""
 
-    async def retrieve(self, query: Query, trace: Trace) -> Hits:
-        within = await asked(self.catalog, self.catalog.keys_within, query)
-        lists = await asked(self.embedder, self._embedded, query, trace)
+    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved:
+        within = await run_in_thread_if_blocking(self.catalog, self.catalog.keys_within, query)
+        lists = await run_in_thread_if_blocking(self.embedder, self._embedded, query, run)
         slower = self.index if getattr(self.index, "waits", False) else self.catalog
-        return await asked(slower, self._searched, query, lists, within, trace)
+        return await run_in_thread_if_blocking(slower, self._searched, query, lists, within, run)
 
     def _searched(
-        self, query: Query, lists: list[_Lists], within: Within | None, trace: Trace
-    ) -> Hits:
-        self._search_dense(query, lists, within, trace)
-        keyword_works = self._search_keywords(query, lists, within, trace)
-        with trace.span("fuse") as span:
+        self, query: Query, lists: list[_Lists], within: Within | None, run: QueryRun
+    ) -> Retrieved:
+        self._search_dense(query, lists, within, run)
+        keyword_works = self._search_keywords(query, lists, within, run)
+        with run.span("fuse") as span:
             similarity = self._similarities(query, lists)
             if keyword_works:
                 fused = self._fused(query, lists, similarity)
@@ -94,11 +95,12 @@ class HybridRetriever:
                 chunks_retrieved=len(best),
                 scores_range=[round(fused[best[-1]], 4), round(fused[best[0]], 4)] if best else [],
             )
-            trace.waterfall.scored("fuse", fused, kept=best)
-        with trace.span("read") as span:
+            run.trace.waterfall.add_scores("fuse", fused, kept=best)
+        with run.span("read") as span:
             hits = self._hits(query, best, fused, similarity[0], lists[0])
             span.count(chunks_out=len(hits))
-        return hits
+        listed = min(len(fused), self.options.candidates)
+        return Retrieved(hits, found=len(fused), is_complete=len(best) >= listed)
 
     def _depth(self, query: Query) -> int:
         """How many of the fused list go on."""
@@ -106,7 +108,7 @@ class HybridRetriever:
             return self.options.candidates
         return min(self.options.candidates, _READ_AHEAD * query.top_k)
 
-    def _embedded(self, query: Query, trace: Trace) -> list[_Lists]:
+    def _embedded(self, query: Query, run: QueryRun) -> list[_Lists]:
         lists = [_Lists(1.0), *(_Lists(_EXPANSION_WEIGHT) for _ in query.expansions)]
         # By keyword the question's is still wanted for the similarity of each hit, but not worth
         # an error. Feedback is a row of words: it has no meaning as a whole.
@@ -114,24 +116,24 @@ class HybridRetriever:
         if query.method != "keyword":
             meant |= {at: expansion.text for at, expansion in enumerate(query.expansions, start=1)
                       if expansion.kind != "feedback"}  # fmt: skip
-        with trace.span("embed") as span:
+        with run.span("embed") as span:
             span.count(model=self.embedder.name, texts=len(meant))
             try:
                 vectors = self.embedder.embed(list(meant.values()))
             except Exception as error:  # noqa: BLE001  whatever a model raises, keywords are left
                 if query.method != "keyword":
-                    self.ladder.step_down("keyword_only", trace, span, error)
+                    self.fallbacks.use("keyword_only", run, span, error)
                 return lists
         for at, vector in zip(meant, vectors, strict=True):
             lists[at].vector = vector
         return lists
 
     def _search_dense(
-        self, query: Query, lists: Sequence[_Lists], within: Within | None, trace: Trace
+        self, query: Query, lists: Sequence[_Lists], within: Within | None, run: QueryRun
     ) -> None:
         if query.method == "keyword" or lists[0].vector is None:
             return
-        with trace.span("retrieve.semantic") as span:
+        with run.span("retrieve.semantic") as span:
             limit = self.options.candidates
             try:
                 for one in lists:
@@ -140,21 +142,21 @@ class HybridRetriever:
                             query.collection, one.vector, limit=limit, within=within
                         )
             except Exception as error:  # noqa: BLE001  whatever an index raises, keywords are left
-                self.ladder.step_down("keyword_only", trace, span, error)
+                self.fallbacks.use("keyword_only", run, span, error)
             span.count(initial_k=limit, **_figures([one.dense for one in lists]))
-            trace.waterfall.listed("retrieve.semantic", lists[0].dense, depth=limit)
+            run.trace.waterfall.add_list("retrieve.semantic", lists[0].dense, depth=limit)
 
     def _search_keywords(
-        self, query: Query, lists: Sequence[_Lists], within: Within | None, trace: Trace
+        self, query: Query, lists: Sequence[_Lists], within: Within | None, run: QueryRun
     ) -> bool:
         """False when keyword search failed and similarity must do."""
-        wanted = query.method != "semantic" or "keyword_only" in trace.degraded
+        wanted = query.method != "semantic" or "keyword_only" in run.degraded
         if not wanted:
             return True
         texts = [query.text, *(expansion.text for expansion in query.expansions)]
         kinds = ["question", *(expansion.kind for expansion in query.expansions)]
         options = self.options
-        with trace.span("retrieve.keyword") as span:
+        with run.span("retrieve.keyword") as span:
             try:
                 for one, text, kind in zip(lists, texts, kinds, strict=True):
                     if kind != "hypothetical":  # its words are a model's, only its meaning counts
@@ -168,11 +170,13 @@ class HybridRetriever:
                         "Neither semantic nor keyword search works.",
                         hint="The log names what failed; ragstone doctor checks the index.",
                     ) from error
-                self.ladder.step_down("semantic_with_keyword_boost", trace, span, error)
+                self.fallbacks.use("semantic_with_keyword_boost", run, span, error)
                 return False
             finally:
                 span.count(initial_k=options.candidates, **_figures([one.keyword for one in lists]))
-            trace.waterfall.listed("retrieve.keyword", lists[0].keyword, depth=options.candidates)
+            run.trace.waterfall.add_list(
+                "retrieve.keyword", lists[0].keyword, depth=options.candidates
+            )
         return True
 
     def _similarities(self, query: Query, lists: Sequence[_Lists]) -> list[dict[int, float]]:
@@ -266,3 +270,9 @@ def _figures(lists: Sequence[Sequence[Found]]) -> dict[str, object]:
         "chunks_retrieved": sum(map(len, lists)),
         "scores_range": [min(scores), max(scores)] if scores else [],
     }
+
+
+def build(context: PartContext) -> Retriever:
+    """Return the engine's own search, which the builder made already."""
+    assert context.search is not None
+    return context.search

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.protocols import Catalog, Embedder, Retriever
-from ragstone.query.cache import asked
 from ragstone.query.understand.rules import spoken_words
-from ragstone.trace import Trace
-from ragstone.types import Chunk, Hit, Hits, Query
+from ragstone.threads import run_in_thread_if_blocking
+from ragstone.trace import QueryRun
+from ragstone.types import Chunk, Hit, Hits, Query, Retrieved
 
 # How many of the best hits say which document is meant when none is named.
 _VOTES = 10
@@ -34,17 +34,17 @@ class SequentialRetriever:
     search: Retriever
     max_tokens: int
 
-    async def retrieve(self, query: Query, trace: Trace) -> Hits:
+    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved:
         document_ids = query.document_ids
-        best: Hits = ()
+        found = Retrieved()
         if not document_ids and query.upload_id is None:
-            best = await self.search.retrieve(query, trace)
-            document_ids = _meant(query, best)
-        with trace.span("retrieve.sequential") as span:
+            found = await self.search.retrieve(query, run)
+            document_ids = _meant(query, found.hits)
+        with run.span("retrieve.sequential") as span:
             limited = replace(query, document_ids=document_ids)
-            chunks = await asked(self.catalog, self._chunks, limited)
+            chunks = await run_in_thread_if_blocking(self.catalog, self._chunks, limited)
             chosen = self._within_budget(chunks)
-            similarity = {hit.chunk.key: hit.scores for hit in best}
+            similarity = {hit.chunk.key: hit.scores for hit in found.hits}
             span.count(
                 documents=len({chunk.document_id for chunk in chunks}),
                 chunks_in=len(chunks),
@@ -52,12 +52,13 @@ class SequentialRetriever:
             )
             if len(chosen) < len(chunks):
                 span.note(f"{len(chosen)} of {len(chunks)} chunks fit the context, evenly spread.")
-            return tuple(
+            hits = tuple(
                 Hit(chunk, 1.0, query.method, similarity[chunk.key])
                 if chunk.key in similarity
                 else Hit(chunk, 1.0, query.method)
                 for chunk in chosen
             )
+            return Retrieved(hits, found=found.found)
 
     def _chunks(self, query: Query) -> list[Chunk]:
         if not query.document_ids and query.upload_id is None:

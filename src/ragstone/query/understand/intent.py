@@ -15,6 +15,7 @@ import numpy as np
 
 from ragstone.errors import SettingsError
 from ragstone.protocols import Chat, Embedder, Vectors
+from ragstone.query.evidence import Detected
 from ragstone.query.understand.rewrite import judge_intent
 from ragstone.query.understand.rules import hard_rule, knows_script, spoken_words
 from ragstone.types import SMALL_TALK, Intent
@@ -195,15 +196,6 @@ def _own(file: Path) -> dict[str, dict[str, list[str]]]:
 
 # A near-verbatim exemplar of another kind of request ("summarize the document").
 _NEAR_VERBATIM = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Detected:
-    """What a text wants, how sure that is, and which layer said so."""
-
-    intent: Intent
-    confidence: float
-    layer: int
 
 
 def detect_without_model(

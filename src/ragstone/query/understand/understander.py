@@ -13,13 +13,16 @@ from importlib import resources
 from typing import Any
 
 from ragstone.index.analyze import language_of
+from ragstone.models.cache import remembered
+from ragstone.plugins import PartContext
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.fallback import Ladder
+from ragstone.query.evidence import Detected, Understood
+from ragstone.query.fallback import Fallbacks
 from ragstone.query.understand.intent import (
-    Detected,
     Exemplars,
     detect_with_model,
     detect_without_model,
+    load_exemplars,
 )
 from ragstone.query.understand.rewrite import (
     imagine,
@@ -30,7 +33,7 @@ from ragstone.query.understand.rewrite import (
 )
 from ragstone.query.understand.rules import spoken_words
 from ragstone.settings import UnderstandSettings
-from ragstone.trace import Span, Trace
+from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Route
 
 # Words that ask for a comparison, in the languages of the exemplars.
@@ -112,27 +115,18 @@ def _tables(name: str) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
-    """A query that can be searched for; or, with a `reply`, one that needs no search."""
-
-    query: Query
-    detected: Detected
-    reply: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Understander:
+class IntentUnderstander:
     """Intent, follow-up, route, expansions. `exemplars` are loaded at the first question."""
 
     embedder: Embedder
     exemplars: Callable[[], Exemplars]
     options: UnderstandSettings
     chat: Chat | None
-    ladder: Ladder
+    fallbacks: Fallbacks
 
-    async def understand(self, query: Query, trace: Trace) -> Understood:
-        with trace.span("understand.intent") as span:
-            detected = await self._detected(query, trace, span)
+    async def understand(self, query: Query, run: QueryRun) -> Understood:
+        with run.span("understand.intent") as span:
+            detected = await self._detected(query, run, span)
             way = route(query.text, detected.intent)
             span.count(
                 detected_intent=detected.intent,
@@ -144,14 +138,14 @@ class Understander:
             return Understood(query, detected, reply_to(query.text, detected.intent))
         resolved = replace(query, asked=query.asked or query.text, route=way)
         if detected.intent == "follow_up":
-            resolved = await self._standalone(resolved, trace)
+            resolved = await self._standalone(resolved, run)
         if self.options.expand == "always" or (
             self.options.expand == "complex" and resolved.route == "complex"
         ):
-            resolved = await self._expanded(resolved, trace)
+            resolved = await self._expanded(resolved, run)
         return Understood(resolved, detected)
 
-    async def _detected(self, query: Query, trace: Trace, span: Span) -> Detected:
+    async def _detected(self, query: Query, run: QueryRun, span: Span) -> Detected:
         if not self.options.intent_enabled:
             return Detected("question", 1.0, 0)
         if is_follow_up(query.text, query.history):
@@ -172,11 +166,11 @@ class Understander:
             try:
                 return await detect_with_model(self.chat, query.text)
             except Exception as error:  # noqa: BLE001  whatever a provider raises, layer 1 stands
-                self.ladder.step_down("without_llm_steps", trace, span, error)
+                self.fallbacks.use("without_llm_steps", run, span, error)
         return detected
 
-    async def _standalone(self, query: Query, trace: Trace) -> Query:
-        with trace.span("understand.follow_up") as span:
+    async def _standalone(self, query: Query, run: QueryRun) -> Query:
+        with run.span("understand.follow_up") as span:
             text = standalone(query.text, query.history)
             if self.chat is None:
                 span.note("No model for inner calls: the missing nouns were carried over.")
@@ -184,13 +178,13 @@ class Understander:
                 try:
                     text = await make_standalone(self.chat, query.text, query.history)
                 except Exception as error:  # noqa: BLE001  carrying nouns over needs no model
-                    self.ladder.step_down("without_llm_steps", trace, span, error)
+                    self.fallbacks.use("without_llm_steps", run, span, error)
             span.count(standalone=text != query.text)
         way = route(text, "question")
         return replace(query, text=text, route="conversational" if way == "simple" else way)
 
-    async def _expanded(self, query: Query, trace: Trace) -> Query:
-        with trace.span("understand.expand") as span:
+    async def _expanded(self, query: Query, run: QueryRun) -> Query:
+        with run.span("understand.expand") as span:
             if self.chat is None:
                 span.count(expansions=0)
                 span.note("No model for inner calls: the question was searched for as it stands.")
@@ -201,7 +195,7 @@ class Understander:
             found: list[Expansion] = []
             for result in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(result, Exception):
-                    self.ladder.step_down("without_llm_steps", trace, span, result)
+                    self.fallbacks.use("without_llm_steps", run, span, result)
                 elif isinstance(result, BaseException):
                     raise result
                 else:
@@ -212,3 +206,20 @@ class Understander:
 
 async def _listed(one: Awaitable[Expansion]) -> list[Expansion]:
     return [await one]
+
+
+def build(context: PartContext) -> IntentUnderstander:
+    settings = context.settings
+
+    @cache
+    def exemplars() -> Exemplars:
+        return load_exemplars(
+            context.reads_with,
+            own_file=settings.understand.exemplars,
+            cache=settings.data.directory / "cache",
+        )
+
+    reading = remembered(context.reads_with)
+    return IntentUnderstander(
+        reading, exemplars, settings.understand, context.chat, context.fallbacks
+    )

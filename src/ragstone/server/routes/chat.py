@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError
-from ragstone.query.compare import SideEvent, SideName
+from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
 from ragstone.query.request import QueryOptions, check_collection
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.routes.query import engine_of
@@ -24,16 +24,7 @@ from ragstone.server.schemas import (
     Text,
 )
 from ragstone.server.sse import EVENTS, EventStream, begun, while_here
-from ragstone.types import (
-    DEFAULT_COLLECTION,
-    Answer,
-    Comparison,
-    Event,
-    Finished,
-    Message,
-    SourcesFound,
-    Token,
-)
+from ragstone.types import DEFAULT_COLLECTION, Answer, Comparison, Message
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 

@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError
+from ragstone.events import Event, Finished, Token
 from ragstone.query.request import QueryOptions, check_collection
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.events import base_url, url_citations
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import Problem, Text
 from ragstone.server.sse import EVENTS, EventStream, begun, while_here
-from ragstone.types import DEFAULT_COLLECTION, Answer, Event, Finished, Message, Token
+from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
@@ -221,10 +222,9 @@ async def _chunks(
 
 def _usage(engine: Engine, answer: Answer, question: str) -> CompletionUsage:
     """What the provider counted; for one that counts nothing, by the embedder's tokens."""
-    used = [span["counts"] for span in answer.trace["spans"] if "input_tokens" in span["counts"]]
-    if used:
-        read = sum(counts["input_tokens"] for counts in used)
-        written = sum(counts["output_tokens"] for counts in used)
+    if answer.usage:
+        read = sum(one.input_tokens for one in answer.usage)
+        written = sum(one.output_tokens for one in answer.usage)
     else:
         count = engine.embedder.token_starts
         read = len(count(question)) + sum(len(count(source.text)) for source in answer.sources)

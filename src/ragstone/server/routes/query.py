@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.catalog.journal import no_query
 from ragstone.engine import Engine
 from ragstone.errors import InputError
+from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller, CallerDep
 from ragstone.server.schemas import (
@@ -25,7 +26,7 @@ from ragstone.server.schemas import (
     Text,
 )
 from ragstone.server.sse import EVENTS, EventStream, begun, wants_events, while_here
-from ragstone.types import Claim, Event, Finished, Grounding, SourcesFound, Token
+from ragstone.types import Claim, Grounding
 
 router = APIRouter(prefix="/v1", tags=["query"])
 

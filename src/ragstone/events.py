@@ -1,0 +1,44 @@
+"""Define the events of a stream: sources, tokens, and the finished answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ragstone.types import Answer, Source
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesFound:
+    """Tell that retrieval is done; these sources went into the prompt."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Carry a piece of the answer, as it is written."""
+
+    text: str
+    verified: bool = False
+    """True when it was checked before it went out (`HOLD_UNVERIFIED`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Carry the whole answer with its verdicts; always the last event."""
+
+    answer: Answer
+
+
+Event: TypeAlias = SourcesFound | Token | Finished
+
+SideName: TypeAlias = Literal["baseline", "enhanced"]
+
+
+@dataclass(frozen=True, slots=True)
+class SideEvent:
+    """Carry an event of one of two compared answers."""
+
+    side: SideName
+    event: Event
