@@ -35,7 +35,7 @@ from ragstone.query.check.conclude import calibrated
 from ragstone.query.check.review import review
 from ragstone.query.check.support import FEATURES, shipped_weights
 from ragstone.query.evidence import grade_evidence
-from ragstone.query.ground.markers import Notation
+from ragstone.query.ground.cite import Notation
 from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import load_settings
 from ragstone.text import sentence_spans

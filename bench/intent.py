@@ -17,8 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.understand.intent import Exemplars, load_exemplars
-from ragstone.query.understand.rules import hard_rule, knows_script, spoken_words
+from ragstone.query.understand.intent import (
+    Exemplars,
+    hard_rule,
+    knows_script,
+    load_exemplars,
+    spoken_words,
+)
 from ragstone.settings import load_settings
 from ragstone.types import SMALL_TALK
 from sets import CACHE, DEFAULT_DATA, available

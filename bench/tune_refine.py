@@ -30,7 +30,7 @@ from ragstone.index.analyze import query_terms, terms
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.models.reranker import CrossEncoder
 from ragstone.query.refine.select import first_of_each, maximal_marginal_relevance
-from ragstone.query.understand.rules import knows_script
+from ragstone.query.understand.intent import knows_script
 from ranking import measure
 from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, available, contextual, load
 from tune import Bm25, Scores, fused

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnusableReplyError,
     )
+    from ragstone.events import Event, Finished, SourcesFound, Token
     from ragstone.ingest.intake import IngestOptions
     from ragstone.query.request import QueryOptions
     from ragstone.settings import LoadedSettings, Settings, load_settings
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
         Claim,
         Comparison,
         Document,
-        Event,
-        Finished,
         Grounding,
         Hit,
         IngestedFile,
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
         Message,
         Scores,
         Source,
-        SourcesFound,
-        Token,
     )
 
 __version__ = "0.1.0"
@@ -58,13 +55,13 @@ _NAMES = {
         "SettingsError", "StoreBusyError", "StoreError", "TooManyRequestsError",
         "UnauthorizedError", "UnusableReplyError",
     ),
+    "ragstone.events": ("Event", "Finished", "SourcesFound", "Token"),
     "ragstone.ingest.intake": ("IngestOptions",),
     "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
     "ragstone.types": (
-        "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Event", "Finished",
-        "Grounding", "Hit", "IngestReport", "IngestedFile", "Message", "Scores", "Source",
-        "SourcesFound", "Token",
+        "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Grounding",
+        "Hit", "IngestReport", "IngestedFile", "Message", "Scores", "Source",
     ),
 }  # fmt: skip
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -21,11 +21,11 @@ from ragstone.catalog import journal
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog, refuse_other_embedder
+from ragstone.catalog.history import History
 from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
 from ragstone.events import Event, Finished, SideEvent, SideName
 from ragstone.files import prepare
-from ragstone.history import History
 from ragstone.ingest.intake import IngestOptions, Intake, Upload, UploadOptions
 from ragstone.models.cache import QuestionBatcher, RememberedVectors, remembered
 from ragstone.plugins import IndexContext, PartContext, find
@@ -45,18 +45,17 @@ from ragstone.protocols import (
     Understander,
 )
 from ragstone.query.answer import Pipeline
-from ragstone.query.build import (
-    GivenParts,
-    Wrapped,
-    build_moderator,
-    build_pipeline,
-    wrap_pipeline,
-)
+from ragstone.query.build import GivenParts, Wrapped, build_moderator, build_pipeline, wrap_pipeline
 from ragstone.query.check.review import grounding
 from ragstone.query.conversation import Conversation
 from ragstone.query.explain import Explainer, Explanation
 from ragstone.query.fallback import Fallbacks
-from ragstone.query.middleware import EventStream, RecordHistory, merge_streams
+from ragstone.query.middleware import (
+    EventStream,
+    RecordHistory,
+    UseConversation,
+    merge_streams,
+)
 from ragstone.query.request import QueryOptions, build_query, check_collection
 from ragstone.settings import Settings, load_settings
 from ragstone.threads import background_loop, run_in_thread_if_blocking
@@ -196,7 +195,7 @@ class Engine:
 
     @property
     def conversation(self) -> Conversation:
-        return self._wrapped.conversation
+        return self._wrapped.conversation.conversation
 
     @cached_property
     def _directory(self) -> Path:
@@ -237,7 +236,9 @@ class Engine:
             self.fallbacks,
         )  # fmt: skip
         history = RecordHistory(self._record)
-        return wrap_pipeline(self.pipeline, self._context, self.moderator, history, conversation)
+        return wrap_pipeline(
+            self.pipeline, self._context, self.moderator, history, UseConversation(conversation)
+        )
 
     @cached_property
     def _journal(self) -> JournalWriter:

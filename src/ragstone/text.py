@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -89,3 +90,12 @@ def support(claim: str, evidence: str) -> float:
 
 def _trigrams(sequence: Sequence[str]) -> list[tuple[str, str, str]]:
     return list(zip(sequence, sequence[1:], sequence[2:], strict=False))
+
+
+_APOSTROPHES = re.compile(r"['’`´]")
+
+
+def spoken_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text without case, apostrophes and punctuation."""
+    plain = _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text)).casefold()
+    return tuple(_WORD.findall(plain))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
+
+from ragstone.system import lower_thread_priority
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,12 +33,7 @@ async def run_in_thread_if_blocking(
 def background_thread() -> ThreadPoolExecutor:
     """Return one thread of low priority: several would take the event loop's turns away, and with
     them the tokens of the answers that are being written."""
-    return ThreadPoolExecutor(1, "aside", initializer=_lower_priority)
-
-
-def _lower_priority() -> None:
-    with suppress(AttributeError, OSError):  # where threads have no priority of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+    return ThreadPoolExecutor(1, "aside", initializer=lower_thread_priority, initargs=(5,))
 
 
 class BackgroundLoop:

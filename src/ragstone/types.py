@@ -215,11 +215,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a provider answers: messages for those that read text, sources for those that quote."""
+    """Hold what a provider answers: messages for a model, sources for one that quotes."""
 
     question: str
     sources: tuple[Source, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
+    """Empty for a provider with `reads_messages = False`."""
     temperature: float = 0.1
     model: str = ""
     """The model that shall write; empty is the provider's usual one."""

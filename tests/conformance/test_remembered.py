@@ -13,9 +13,9 @@ from sqlalchemy import func, select
 from ragstone.catalog.collections import SqlCollections
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.history import History
 from ragstone.catalog.schema import evidence, queries
 from ragstone.errors import InputError, NotFoundError
-from ragstone.history import History
 from ragstone.protocols import Catalog
 from ragstone.settings import JournalSettings
 from ragstone.testing.conformance import EMBEDDER, new_document

@@ -10,9 +10,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ragstone.errors import SettingsError
-from ragstone.evaluate.compare import Comparison, Difference, compared, read_side, way_in_words
+from ragstone.evaluate.compare import (
+    Comparison,
+    Difference,
+    check_comparison,
+    check_conditions,
+    compared,
+    junit_xml,
+    parse_condition,
+    read_side,
+    way_in_words,
+)
 from ragstone.evaluate.datasets import Dataset, Question, load_dataset
-from ragstone.evaluate.gate import check_comparison, check_conditions, junit_xml, parse_condition
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import summarised
 from ragstone.evaluate.workbench import Workbench, changed

@@ -14,6 +14,7 @@ import pytest
 from ragstone.errors import InputError
 from ragstone.evaluate.compare import curve_of, recommended, threshold_curve
 from ragstone.evaluate.datasets import load_dataset
+from ragstone.evaluate.report import as_dict, html_page, markdown_page
 from ragstone.evaluate.run import Options, run_questions
 from ragstone.evaluate.summary import measures
 from ragstone.evaluate.tune import (
@@ -26,7 +27,6 @@ from ragstone.evaluate.tune import (
     tune,
     value_at,
 )
-from ragstone.evaluate.tune_report import as_dict, html_page, markdown_page
 from ragstone.evaluate.workbench import Workbench, changed
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ragstone.models.embedder import OnnxEmbedder
-from ragstone.models.words import WordVectors, shipped_words
+from ragstone.models.embedder import OnnxEmbedder, WordVectors, shipped_words
 
 
 @pytest.mark.parametrize("word", ["wine", "lease", "telescope", "café"])

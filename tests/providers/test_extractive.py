@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from ragstone.engine import Engine
 from ragstone.models.cache import RememberedVectors
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.reading.choose import SentenceChooser, choose, in_reading_order, shipped_weights
-from ragstone.reading.extractive import ExtractiveProvider, quoted
+from ragstone.reading.choose import (
+    ExtractiveProvider,
+    SentenceChooser,
+    choose,
+    in_reading_order,
+    quoted,
+    shipped_weights,
+)
 from ragstone.reading.features import candidates
 from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.catalog.analytics import suggest
+from ragstone.catalog.history import suggest
 
 pairs = st.lists(st.tuples(st.text("abc ?", max_size=8), st.sampled_from(["x", "y"])), max_size=20)
 

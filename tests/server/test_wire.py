@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from ragstone.server import protocol as wire
-from ragstone.server.protocol import WireProtocol
+from ragstone.server import run as wire
+from ragstone.server.run import WireProtocol
 
 from ..patience import LONG_S
 from .conftest import serve_application

@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, Connection, exists, func, select
 from ragstone.catalog.schema import evidence
 from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
-from ragstone.packed import WATERFALL, Packed, PackedTrace
 from ragstone.protocols import Catalog
 from ragstone.threads import PerLoop
+from ragstone.trace import WATERFALL, Packed, PackedTrace
 from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
 
 # What a list of queries leaves out: the trace of each is as long as all the rest together.

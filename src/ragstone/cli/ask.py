@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from ragstone.cli import options
 from ragstone.cli.ingest import ingest_with_progress, print_report
-from ragstone.cli.terminal import err, out, print_answer, print_json, print_table, print_trace
+from ragstone.cli.options import err, out, print_answer, print_json, print_table, print_trace
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Grounding
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err, fail, out, print_answer, print_sources
+from ragstone.cli.options import err, fail, out, print_answer, print_sources
 from ragstone.errors import InputError, ProviderError
 from ragstone.events import Finished, Token
 from ragstone.types import DEFAULT_COLLECTION, Answer

@@ -21,7 +21,7 @@ from ragstone.cli.evaluate import (
     questions_of,
     tell_failures,
 )
-from ragstone.cli.terminal import err, out, print_json, print_table, telling
+from ragstone.cli.options import err, out, print_json, print_table, telling
 from ragstone.types import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
@@ -79,8 +79,13 @@ def compare(
 
       ragstone compare balanced balanced,RAG_MMR_LAMBDA=0.7 --fail-if 'recall@10 worse by 0.01'
     """
-    from ragstone.evaluate.compare import compared, read_side
-    from ragstone.evaluate.gate import check_comparison, junit_xml, parse_condition
+    from ragstone.evaluate.compare import (
+        check_comparison,
+        compared,
+        junit_xml,
+        parse_condition,
+        read_side,
+    )
 
     conditions = [parse_condition(written) for written in fail_if or ()]
     flags: dict[str, Any] = options.flags_of(set) | {

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err, out, print_json, print_table
+from ragstone.cli.options import err, out, print_json, print_table
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Document
 

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err, out, print_json, print_table, telling
+from ragstone.cli.options import err, out, print_json, print_table, telling
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, RetrievalMethod
 
@@ -119,7 +119,7 @@ def evaluate(
 
       ragstone eval questions.jsonl --preset careful --json
     """
-    from ragstone.evaluate.gate import check_conditions, parse_condition
+    from ragstone.evaluate.compare import check_conditions, parse_condition
 
     conditions = [parse_condition(written, systems=1) for written in fail_if or ()]
     if report is not None:
@@ -310,9 +310,9 @@ def tune(
 
       ragstone ask "Who signed the lease?" --config tuned/ragstone.toml
     """
+    from ragstone.evaluate.report import as_dict, html_page, markdown_page
     from ragstone.evaluate.tune import settings_file
     from ragstone.evaluate.tune import tune as search
-    from ragstone.evaluate.tune_report import as_dict, html_page, markdown_page
     from ragstone.evaluate.workbench import Workbench
 
     options.make_folder(output, "--out")

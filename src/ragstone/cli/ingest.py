@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err, out, print_json
+from ragstone.cli.options import err, out, print_json
 from ragstone.errors import SettingsError
 from ragstone.types import DEFAULT_COLLECTION, IngestedFile, IngestReport
 

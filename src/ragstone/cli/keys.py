@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err, out, print_json, print_table
+from ragstone.cli.options import err, out, print_json, print_table
 from ragstone.errors import InputError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ragstone.cli import maintain as models
 from ragstone.cli import maintain as settings
 from ragstone.cli import maintain as upkeep
 from ragstone.cli import serve as mcp
-from ragstone.cli.terminal import fail
+from ragstone.cli.options import fail
 from ragstone.errors import RagstoneError
 
 app = typer.Typer(

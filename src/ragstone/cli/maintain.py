@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from ragstone.catalog.collections import refuse_unknown_collection
 from ragstone.cli import options
-from ragstone.cli.terminal import err, out, print_json, print_table
+from ragstone.cli.options import err, out, print_json, print_table
 from ragstone.errors import NotFoundError, SettingsError
 from ragstone.models.registry import find_model, is_installed, known_models, pull
 from ragstone.settings import Setting, Settings

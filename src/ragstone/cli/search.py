@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.terminal import out, print_json, print_table
+from ragstone.cli.options import out, print_json, print_table
 from ragstone.types import DEFAULT_COLLECTION, Hit
 
 if TYPE_CHECKING:

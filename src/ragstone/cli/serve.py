@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.terminal import err
+from ragstone.cli.options import err
 from ragstone.errors import SettingsError
 
 if TYPE_CHECKING:

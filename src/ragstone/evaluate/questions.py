@@ -28,7 +28,7 @@ from ragstone.index.analyze import STOP_WORDS, terms
 from ragstone.prompts import render
 from ragstone.protocols import Chat
 from ragstone.query.understand.rewrite import ask_json
-from ragstone.reading.kinds import Kind, offers
+from ragstone.reading.units import Kind, offers
 from ragstone.text import sentence_spans, words
 from ragstone.types import Document
 

@@ -47,6 +47,11 @@ def _terms_of_text(text: str) -> tuple[str, ...]:
     return tuple(_terms(words, (_languages(words) or ("english",))[0]))
 
 
+def terms_of_all(texts: Iterable[str]) -> list[list[str]]:
+    """Return the terms of each text."""
+    return [list(_terms_of_text(text)) for text in texts]
+
+
 def query_terms(text: str) -> list[str]:
     """The terms of a question, each once. A question too short to tell its language is stemmed in
     every language that it might be in; the documents hold only the one that fits."""

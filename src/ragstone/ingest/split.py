@@ -11,12 +11,43 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Literal, Protocol
 
 from ragstone.blocks import Block, Heading, Loaded
-from ragstone.ingest.tokens import TokenCounter
 from ragstone.text import sentence_spans
 from ragstone.types import Chunk
+
+
+class TokenCounter(Protocol):
+    """What a splitter must know of an embedder."""
+
+    @property
+    def max_tokens(self) -> int: ...
+    def token_starts(self, text: str) -> Sequence[int]: ...
+
+
+class FileTokenizer:
+    """A tokenizer file with the limit of the model it belongs to."""
+
+    def __init__(self, path: Path, max_tokens: int) -> None:
+        from tokenizers import Tokenizer
+
+        self.max_tokens = max_tokens
+        self._tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return [start for start, _ in encoding.offsets]
+
+
+@cache
+def tokenizer(path: str, max_tokens: int) -> FileTokenizer:
+    return FileTokenizer(Path(path), max_tokens)
+
 
 # The embedder's start and end markers.
 _SPECIAL_TOKENS = 2

@@ -32,9 +32,8 @@ from ragstone.errors import ForbiddenError, NotFoundError, RagstoneError
 from ragstone.query.explain import find_chunk
 from ragstone.server.auth import Caller, admitted_request
 from ragstone.server.errors import ClientGoneError, explained
-from ragstone.server.events import base_url, place_url
 from ragstone.server.limits import Admission
-from ragstone.server.sse import hung_up, unless
+from ragstone.server.sse import base_url, hung_up, place_url, unless
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk
 
 if TYPE_CHECKING:

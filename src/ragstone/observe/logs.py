@@ -15,8 +15,11 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from ragstone.observe.metrics import MetricsWatcher
+from ragstone.observe.spans import SpanWatcher, exporting
+from ragstone.settings import Settings
 from ragstone.settings.services import ObserveSettings
-from ragstone.trace import QueryRun, Span
+from ragstone.trace import QueryRun, Span, Trace, Watcher
 from ragstone.types import Answer
 
 
@@ -152,3 +155,21 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "ground.context": ("final context", {"final_chunks_count": 0, "context_size_chars": 0}),
 }
+
+
+def watch(settings: Settings) -> None:
+    """Log, count and send the queries of this process from now on."""
+    options = settings.observe
+    watchers: list[Watcher] = [LogWatcher(with_text=options.log_text), MetricsWatcher()]
+    if options.otlp_endpoint:
+        provider = exporting(options.otlp_endpoint)
+        watchers.append(SpanWatcher(provider, with_text=options.log_text))
+    Trace.watchers = tuple(watchers)
+
+
+def stop_watching() -> None:
+    for watcher in Trace.watchers:
+        close = getattr(watcher, "close", None)
+        if close is not None:
+            close()
+    Trace.watchers = ()

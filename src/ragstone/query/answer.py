@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from ragstone.errors import InputError, UnusableReplyError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.index.analyze import STOP_WORDS, terms
+from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import (
     Answerer,
     Chat,
@@ -31,8 +32,7 @@ from ragstone.protocols import (
 )
 from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conclude import SentenceHold
-from ragstone.query.check.conflict import find_conflict
-from ragstone.query.check.review import NOT_GROUNDED
+from ragstone.query.check.review import NOT_GROUNDED, find_conflict
 from ragstone.query.evidence import (
     CORRECT_FROM,
     Checked,
@@ -43,7 +43,7 @@ from ragstone.query.evidence import (
     Understood,
 )
 from ragstone.query.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
-from ragstone.query.ground.markers import Notation
+from ragstone.query.ground.cite import Notation
 from ragstone.query.understand.rewrite import widen
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
@@ -84,6 +84,8 @@ class Pipeline:
     reads_all: Retriever | None = None
     """The same search with every candidate read, where `retriever` reads only the first."""
     evidence_cache: EvidenceCache | None = None
+    batcher: QuestionBatcher | None = None
+    """Embeds questions that are asked at the same moment together."""
 
     async def answer(
         self, query: Query, run: QueryRun, start: Start | None = None
@@ -147,6 +149,8 @@ class Pipeline:
         return understood, await self._find_evidence(understood.query, run, start)
 
     async def _understand(self, query: Query, run: QueryRun) -> Understood:
+        if self.batcher is not None:
+            await self.batcher.embed(query.text)
         return await self.understander.understand(query, run)
 
     async def _retrieve(self, query: Query, run: QueryRun) -> Retrieved:

@@ -23,22 +23,20 @@ from ragstone.protocols import (
 )
 from ragstone.query.answer import Pipeline
 from ragstone.query.cache import AnswerCache, EvidenceCache
-from ragstone.query.conversation import Conversation
 from ragstone.query.middleware import (
-    EventStream,
     Handler,
     ModerateAnswers,
     ModerateQuestions,
     Moderation,
     RecordHistory,
+    UseConversation,
     apply_middleware,
+    stream_answer,
 )
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import Settings
-from ragstone.trace import QueryRun
-from ragstone.types import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +92,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         embedder=reading,
         reads_all=thorough if retriever is hybrid else None,
         evidence_cache=_build_evidence_cache(context),
+        batcher=context.batcher,
     )
 
 
@@ -147,7 +146,7 @@ class Wrapped:
     handle: Handler
     moderation: Moderation
     history: RecordHistory
-    conversation: Conversation
+    conversation: UseConversation
     cache: AnswerCache
 
 
@@ -156,7 +155,7 @@ def wrap_pipeline(
     context: PartContext,
     moderator: Moderator | None,
     history: RecordHistory,
-    conversation: Conversation,
+    conversation: UseConversation,
 ) -> Wrapped:
     """Put the middleware around the pipeline. The first of the list is the outermost."""
     settings = context.settings
@@ -171,10 +170,6 @@ def wrap_pipeline(
         query_log=settings.journal.query_log,
     )
 
-    async def start(query: Query, run: QueryRun) -> EventStream:
-        await context.batcher.embed(query.text)
-        return EventStream(pipeline.answer(query, run))
-
     handle = apply_middleware(
         [
             ModerateQuestions(moderation),
@@ -183,7 +178,7 @@ def wrap_pipeline(
             cache,
             ModerateAnswers(moderation),
         ],
-        start,
+        stream_answer(pipeline),
     )
     return Wrapped(handle, moderation, history, conversation, cache)
 

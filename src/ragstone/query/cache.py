@@ -19,12 +19,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ragstone.catalog.journal import evidence_of
 from ragstone.errors import StoreError
 from ragstone.events import Event, Finished, SourcesFound, Token
-from ragstone.packed import PackedObject, PackedTrace
 from ragstone.protocols import Catalog, Index, Provider
 from ragstone.query.evidence import Evidence
 from ragstone.query.middleware import EventStream, Handler
 from ragstone.threads import PerLoop, run_in_thread_if_blocking
-from ragstone.trace import PastWaterfall, QueryRun
+from ragstone.trace import PackedObject, PackedTrace, PastWaterfall, QueryRun
 from ragstone.types import Answer, Query
 
 T = TypeVar("T")

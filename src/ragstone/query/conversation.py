@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from ragstone.errors import InputError, ProviderError
@@ -18,7 +18,6 @@ from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
 from ragstone.query.fallback import Fallbacks
 from ragstone.query.ground.context import cut_at_sentence
-from ragstone.query.middleware import EventStream, Handler, store_or_degrade
 from ragstone.settings import MemorySettings
 from ragstone.text import sentence_spans
 from ragstone.trace import QueryRun, Span
@@ -49,29 +48,6 @@ class Conversation:
     options: MemorySettings
     chat: Chat | None
     fallbacks: Fallbacks
-
-    async def handle(self, query: Query, run: QueryRun, next_: Handler) -> EventStream:
-        """Send the conversation along with the question, and add this turn to it."""
-        if not run.session_id:
-            return await next_(query, run)
-        stream = await next_(await self.with_history(query, run), run)
-
-        async def keep(answer: Answer) -> Answer:
-            return await self.keep_turn(answer, run)
-
-        return stream.then(keep)
-
-    async def with_history(self, query: Query, run: QueryRun) -> Query:
-        if not run.session_id:
-            return query
-        recalled = await self.recall(run.owner, run.session_id, query, run)
-        return replace(query, history=(*recalled, *query.history))
-
-    async def keep_turn(self, answer: Answer, run: QueryRun) -> Answer:
-        if not run.session_id:
-            return answer
-        owner, session_id = run.owner, run.session_id
-        return await store_or_degrade(answer, lambda: self.keep(owner, session_id, answer))
 
     async def recall(
         self, owner: str, session_id: str, query: Query, run: QueryRun

@@ -6,15 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ragstone.protocols import Provider
-from ragstone.types import (
-    AnswerStatus,
-    Citation,
-    Claim,
-    Intent,
-    Query,
-    Retrieved,
-    Source,
-)
+from ragstone.types import AnswerStatus, Citation, Claim, Intent, Query, Retrieved, Source
 
 Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
 

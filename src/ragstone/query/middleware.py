@@ -13,15 +13,19 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ragstone.errors import ProviderError, RefusedError, StoreError
 from ragstone.events import Event, Finished, Token
 from ragstone.protocols import Moderated, Moderator
+from ragstone.query.conversation import Conversation
 from ragstone.query.fallback import Fallbacks
 from ragstone.settings.services import ModerateSettings
 from ragstone.trace import QueryRun
 from ragstone.types import Answer, Message, Query
+
+if TYPE_CHECKING:
+    from ragstone.query.answer import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -217,6 +221,44 @@ class RecordHistory:
 
     async def record(self, answer: Answer, run: QueryRun, upload_id: str | None) -> Answer:
         return await store_or_degrade(answer, lambda: self.write(answer, run, upload_id))
+
+
+@dataclass(frozen=True, slots=True)
+class UseConversation:
+    """Send the conversation along with a question, and add the answered turn to it."""
+
+    conversation: Conversation
+
+    async def handle(self, query: Query, run: QueryRun, next_: Handler) -> EventStream:
+        if not run.session_id:
+            return await next_(query, run)
+        stream = await next_(await self.with_history(query, run), run)
+
+        async def keep(answer: Answer) -> Answer:
+            return await self.keep_turn(answer, run)
+
+        return stream.then(keep)
+
+    async def with_history(self, query: Query, run: QueryRun) -> Query:
+        if not run.session_id:
+            return query
+        recalled = await self.conversation.recall(run.owner, run.session_id, query, run)
+        return replace(query, history=(*recalled, *query.history))
+
+    async def keep_turn(self, answer: Answer, run: QueryRun) -> Answer:
+        if not run.session_id:
+            return answer
+        keep, owner, session_id = self.conversation.keep, run.owner, run.session_id
+        return await store_or_degrade(answer, lambda: keep(owner, session_id, answer))
+
+
+def stream_answer(pipeline: Pipeline) -> Handler:
+    """Return the innermost handler: the pipeline itself."""
+
+    async def handle(query: Query, run: QueryRun) -> EventStream:
+        return EventStream(pipeline.answer(query, run))
+
+    return handle
 
 
 async def merge_streams(

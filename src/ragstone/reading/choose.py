@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import tomllib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ragstone.models.cache import remembered
+from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Vectors
+from ragstone.query.ground.cite import neutral
 from ragstone.reading.features import (
     CHEAP,
     FEATURES,
@@ -27,7 +31,8 @@ from ragstone.reading.features import (
     meaning_features,
     take_apart,
 )
-from ragstone.types import Source
+from ragstone.reading.units import in_words
+from ragstone.types import NO_ANSWER, Prompt, Source
 
 # What the answer model sees beside the features of the best sentence.
 OVERALL = ("share", "lead", "cosine_max", "coverage_around_max", "similarity_max")
@@ -206,3 +211,40 @@ def in_reading_order(picked: Sequence[Candidate]) -> list[Candidate]:
 def _before(one: Candidate) -> Candidate:
     start = one.source.text.rindex(one.before, 0, one.start)
     return replace(one, start=start, end=start + len(one.before), before="", after=one.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractiveProvider:
+    """Quotes the best sentences of the first sources, each with its marker."""
+
+    name: ClassVar[str] = "extractive"
+    reads_messages: ClassVar[bool] = False
+    chooser: SentenceChooser
+
+    @property
+    def model(self) -> str:
+        return self.chooser.embedder.name
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        choice = self.chooser.choose(prompt.question, prompt.sources)
+        if choice.probability < self.chooser.weights.threshold:
+            yield NO_ANSWER
+            return
+        for number, sentence in enumerate(choice.sentences):
+            yield f"{' ' if number else ''}{quoted(sentence)} [Source {sentence.source.number}]"
+
+
+def quoted(one: Candidate) -> str:
+    """A sentence on one line; the row of a table as its cells under their headings.
+
+    What looks like a marker inside a document must not become one.
+    """
+    text = in_words(one.header, one.text) if one.header else " ".join(one.text.split())
+    return neutral(text)
+
+
+def build(context: PartContext) -> ExtractiveProvider:
+    embedder = remembered(context.reads_with)
+    # A service that searches in our place gives scores of its own, and no similarities.
+    others = context.reader is not None or bool(context.settings.retrieve.chunkenizer_url)
+    return ExtractiveProvider(SentenceChooser(embedder, measures=others))

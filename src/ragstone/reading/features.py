@@ -18,11 +18,16 @@ from functools import cached_property
 import numpy as np
 
 from ragstone.index.analyze import STOP_WORDS, terms
-from ragstone.models.words import shipped_words
+from ragstone.models.embedder import shipped_words
 from ragstone.protocols import Embedder, Vectors
-from ragstone.query.ground.inject import reads_like_instructions
-from ragstone.reading.kinds import CHECKABLE, Kind, offers, question_kind
-from ragstone.reading.units import units
+from ragstone.reading.units import (
+    CHECKABLE,
+    Kind,
+    offers,
+    question_kind,
+    reads_like_instructions,
+    units,
+)
 from ragstone.types import Source
 
 SOURCES_READ = 6

@@ -13,10 +13,11 @@ from starlette.routing import Route
 from ragstone import __version__
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
-from ragstone.observe.watch import stop_watching
+from ragstone.observe.logs import stop_watching
 from ragstone.server import errors
 from ragstone.server import schemas as openapi
 from ragstone.server.auth import caller_of
+from ragstone.server.background import Background, Observed, forget_in_time, give_back_memory
 from ragstone.server.limits import (
     Admission,
     BodyLimit,
@@ -25,7 +26,6 @@ from ragstone.server.limits import (
     KnownHosts,
     answering,
 )
-from ragstone.server.observe import Observed
 from ragstone.server.rate import AddressLimit, Rates
 from ragstone.server.routes import chat as api_chat
 from ragstone.server.routes import chat as chat_room
@@ -47,7 +47,6 @@ from ragstone.server.routes import history as sessions
 from ragstone.server.routes import page as settings
 from ragstone.server.routes import query as check
 from ragstone.server.routes import query as explain
-from ragstone.server.upkeep import Background, forget_in_time, give_back_memory
 from ragstone.settings import Setting
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.conflict import find_conflict
-from ragstone.query.ground.cite import CONFLICT_NOTICE
-from ragstone.query.ground.markers import Notation
+from ragstone.query.check.review import find_conflict
+from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation
 
 from ...conftest import settings_in
 from ..build import sources

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.check.review import Review, review
-from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ground.cite import MarkerStream, Notation
 from ragstone.text import sentence_spans
 from ragstone.types import CitationStyle
 

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.ground.cite import citation, remarked, short_answers, statements
-from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ground.cite import (
+    MarkerStream,
+    Notation,
+    citation,
+    remarked,
+    short_answers,
+    statements,
+)
 
 from ..build import sources
 from .test_markers import ANSWERS, READ

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragstone.engine import Engine
 from ragstone.events import Finished, Token
 from ragstone.query.check.conclude import SentenceHold
-from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ground.cite import MarkerStream, Notation
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import NO_ANSWER
 

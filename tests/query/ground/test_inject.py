@@ -10,8 +10,8 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.ground.inject import instruction_spans, reads_like_instructions
 from ragstone.query.ground.prompt import build_prompt
+from ragstone.reading.units import instruction_spans, reads_like_instructions
 from ragstone.testing import ScriptedProvider
 
 from ...conftest import settings_in

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.reading.kinds import Kind, offers, question_kind
+from ragstone.reading.units import Kind, offers, question_kind
 
 
 @pytest.mark.parametrize(

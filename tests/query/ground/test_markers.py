@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.query.ground.markers import MarkerStream, Notation, code_spans, neutral
+from ragstone.query.ground.cite import MarkerStream, Notation, code_spans, neutral
 from ragstone.types import CitationStyle
 
 from ..build import sources

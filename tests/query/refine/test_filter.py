@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.refine.filter import filter_by_similarity
+from ragstone.query.refine.select import filter_by_similarity
 from ragstone.types import Chunk, Hit, Hits, Scores
 
 

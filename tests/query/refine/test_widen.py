@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.query.refine.passages import each_passage_once
+from ragstone.query.refine.select import each_passage_once
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Hit
 
@@ -66,7 +66,7 @@ async def test_a_passage_is_read_where_a_small_chunk_was_found(tmp_path: Path, m
 
 
 async def test_a_chunk_whose_passage_is_gone_stays_as_it_was_found(tmp_path: Path) -> None:
-    from ragstone.query.refine.passages import PassageReader
+    from ragstone.query.refine.select import PassageReader
     from ragstone.trace import QueryRun
     from ragstone.types import Query
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.understand.rules import hard_rule
+from ragstone.query.understand.intent import hard_rule
 
 
 @pytest.mark.parametrize(

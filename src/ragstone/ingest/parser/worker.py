@@ -19,8 +19,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.discover import describe, detect_language, plain
 from ragstone.ingest.formats.detect import Part, read
 from ragstone.ingest.parser import protocol as frames
-from ragstone.ingest.split import SentenceSplitter
-from ragstone.ingest.tokens import tokenizer
+from ragstone.ingest.split import SentenceSplitter, tokenizer
 
 # Queries and the rest of the machine come first.
 _NICENESS = 5

@@ -20,9 +20,8 @@ from ragstone.query.check.review import GROUNDED, Review, groundedness, in_doubt
 from ragstone.query.check.review import review as review_text
 from ragstone.query.evidence import Checked, Draft, Evidence
 from ragstone.query.fallback import MODEL_FAILED, Fallbacks
-from ragstone.query.ground.cite import short_answers, statements
+from ragstone.query.ground.cite import Notation, code_spans, short_answers, statements
 from ragstone.query.ground.generate import is_refusal
-from ragstone.query.ground.markers import Notation, code_spans
 from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Claim, Query
 

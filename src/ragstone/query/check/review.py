@@ -7,20 +7,31 @@ answers; `Engine.check` for anybody else's, and there nothing is put right.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import BaseModel
 
-from ragstone.index.analyze import terms
+from ragstone.index.analyze import terms, terms_of_all
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
+from ragstone.query.check.facts import Kind as FactKind
+from ragstone.query.check.facts import disagreements
 from ragstone.query.check.support import Support, best_support, missing_quotations
-from ragstone.query.ground.cite import Statement, citation, remarked, statements, without_orphans
-from ragstone.query.ground.markers import Notation, neutral
+from ragstone.query.ground.cite import (
+    CONFLICT_NOTICE,
+    Notation,
+    Statement,
+    citation,
+    neutral,
+    remarked,
+    statements,
+    without_orphans,
+)
 from ragstone.query.understand.rewrite import ask_json
-from ragstone.reading.units import Unit, units
+from ragstone.reading.units import Kind, Unit, question_kind, reads_like_instructions, units
 from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
 
 # The design documents' band: above is grounded, below is not, between is doubtful.
@@ -304,3 +315,98 @@ def grounding(
     good = {"supported", "misattributed"}
     cited = {number for claim in claims if claim.verdict in good for number in claim.citations}
     return Grounding(round(groundedness(claims), 4), claims, tuple(sorted(cited)))
+
+
+# Of the terms that are no facts, so much must be the same in both sentences.
+_SAME_SUBJECT = 0.6
+_STATEMENTS_COMPARED = 3
+_MOST_NUMBERS = 2
+_QUANTITIES: frozenset[FactKind] = frozenset({"number", "unit"})
+_POLARITY: frozenset[FactKind] = frozenset({"negation", "opposite"})
+_ASKED_FOR: dict[Kind, frozenset[FactKind]] = {
+    "money": _QUANTITIES, "percent": _QUANTITIES, "duration": _QUANTITIES,
+    "number": _QUANTITIES, "when": _QUANTITIES | {"date"}, "who": frozenset({"name"}),
+    "where": frozenset({"name"}), "yes_no": _QUANTITIES | _POLARITY | {"date"},
+    "how": _QUANTITIES | _POLARITY, "what": _QUANTITIES | _POLARITY | {"date"},
+}  # fmt: skip
+
+
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A sentence of another source that says otherwise than the answer."""
+
+    number: int
+    sentence: str
+
+    def notice(self, notation: Notation) -> str:
+        """What is added to the answer: that the sources disagree, and what the other one says."""
+        return f" {CONFLICT_NOTICE} {neutral(self.sentence)} {notation.written([self.number])}"
+
+
+def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | None:
+    """The first disagreement on the point asked, of a source that the answer does not cite for it.
+
+    None where the answer holds the other sentence's value already: then it has said so itself.
+    """
+    wanted = _ASKED_FOR.get(question_kind(question), frozenset())
+    if not wanted:
+        return None
+    asked = frozenset(terms(question))
+    said = [one for one in statements(answer, notation) if one.is_claim][:_STATEMENTS_COMPARED]
+    for statement in said:
+        subject = _subject(statement.text)
+        point = asked & subject
+        others = _others(statement, notation) if point else []
+        subjects = terms_of_all(unit.words for _, unit in others)
+        for (number, unit), found in zip(others, subjects, strict=True):
+            sentence = " ".join(unit.words.split())
+            about = _without_numbers(found)
+            if not point <= about or not _overlap(subject, about):
+                continue
+            if (
+                _disagree(statement.text, sentence, wanted)
+                and not any(_agree(one.text, sentence) for one in said)
+                and not reads_like_instructions(unit.text)
+            ):
+                return Conflict(number, sentence)
+    return None
+
+
+def _others(statement: Statement, notation: Notation) -> list[tuple[int, Unit]]:
+    """List the units of the sources that a statement does not cite."""
+    found: list[tuple[int, Unit]] = []
+    for source in notation.sources:
+        if source.number not in statement.numbers:
+            found += [(source.number, unit) for unit in list(units(source.text))]
+    return found
+
+
+def _overlap(mine: frozenset[str], theirs: frozenset[str]) -> bool:
+    return len(mine & theirs) >= _SAME_SUBJECT * max(len(mine), len(theirs))
+
+
+def _disagree(mine: str, theirs: str, wanted: frozenset[FactKind]) -> bool:
+    found = [one for one in disagreements(mine, theirs, theirs) if one.contradicts]
+    back = [one for one in disagreements(theirs, mine, mine) if one.contradicts]
+    kinds: set[FactKind] = {one.kind for one in found}
+    if not kinds or not back or not kinds <= wanted:
+        return False
+    return "name" in kinds or len(found) <= _MOST_NUMBERS
+
+
+def _agree(mine: str, theirs: str) -> bool:
+    """Whether a statement of the answer says the same already."""
+    same = len(_subject(mine) & _subject(theirs)) >= _SAME_SUBJECT * len(_subject(theirs))
+    return same and not any(True for _ in disagreements(theirs, mine, mine))
+
+
+def _subject(text: str) -> frozenset[str]:
+    """What a sentence is about: its terms without numbers."""
+    return _without_numbers(terms(text))
+
+
+def _without_numbers(found: Iterable[str]) -> frozenset[str]:
+    return frozenset(term for term in found if term.isalpha() or not _DIGIT.search(term))

@@ -14,7 +14,7 @@ from ragstone.index.analyze import terms
 from ragstone.models.cache import remembered
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
-from ragstone.query.ground.inject import reads_like_instructions
+from ragstone.reading.units import reads_like_instructions
 from ragstone.settings import GroundSettings
 from ragstone.text import sentence_spans
 from ragstone.trace import Span

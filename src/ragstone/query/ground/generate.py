@@ -18,8 +18,7 @@ from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
 from ragstone.query.evidence import Draft
 from ragstone.query.fallback import Fallbacks
-from ragstone.query.ground.cite import statements
-from ragstone.query.ground.markers import MarkerStream, Notation
+from ragstone.query.ground.cite import MarkerStream, Notation, statements
 from ragstone.query.ground.prompt import SourceOrder, build_prompt
 from ragstone.text import sentence_spans, storable, words
 from ragstone.trace import QueryRun, Span
@@ -111,7 +110,6 @@ class PromptAnswerer:
         """Yield pieces of text with whole markers, and at the end the draft."""
         if query.mode == "plain":
             _refuse_plain_chat(self.provider)
-        prompt = build_prompt(query, sources, order=self.order)
         notation = Notation(sources, query.citation_style)
         with run.span("ground.generate") as span:
             for draft in self._drafts(run):
@@ -119,6 +117,7 @@ class PromptAnswerer:
                     PlainText() if query.mode == "plain" else MarkerStream(notation)
                 )
                 usage: list[Usage] = []
+                prompt = self._prompt(draft.provider, query, sources)
                 try:
                     async with closing_iterator(draft.provider.stream(prompt)) as pieces:
                         async for piece in pieces:
@@ -143,6 +142,11 @@ class PromptAnswerer:
                     run.usage += usage
             _count_figures(span, draft, usage, stream.dangling)
         yield draft
+
+    def _prompt(self, provider: Provider, query: Query, sources: tuple[Source, ...]) -> Prompt:
+        if not getattr(provider, "reads_messages", True):
+            return Prompt(query.text, sources)
+        return build_prompt(query, sources, order=self.order)
 
     def _drafts(self, run: QueryRun) -> Iterator[Draft]:
         # A provider that failed in this query already is not asked again.

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from ragstone.prompts import render
+from ragstone.query.ground.cite import Notation, neutral
 from ragstone.query.ground.context import source_header
-from ragstone.query.ground.inject import reads_like_instructions
-from ragstone.query.ground.markers import Notation, neutral
+from ragstone.reading.units import reads_like_instructions
 from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
 
 SourceOrder: TypeAlias = Literal["best_first", "edges"]

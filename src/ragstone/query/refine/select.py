@@ -1,17 +1,86 @@
-"""Choose the hits that reach the prompt: relevant, and not all saying the same thing."""
+"""Drop the hits that are not about the question, but never all of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from ragstone.plugins import PartContext
-from ragstone.protocols import Index, Vectors
+from ragstone.protocols import Catalog, Index, Vectors
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import Span
-from ragstone.types import Hits, Query
+from ragstone.types import Hit, Hits, Query
+
+
+@dataclass(frozen=True, slots=True)
+class FilterReport:
+    """What the filter did, in the words of the design documents."""
+
+    original_count: int
+    filtered_count: int
+    fallback_triggered: bool
+    scores: tuple[float, ...]
+
+
+def filter_by_similarity(
+    hits: Hits, *, threshold: float, keep_at_least: int
+) -> tuple[Hits, FilterReport]:
+    """Keep hits at or above the threshold; too few left: the best `keep_at_least` by score."""
+    kept = tuple(_mark(hit, "kept") for hit in hits if similarity(hit) >= threshold)
+    fallback = len(kept) < min(keep_at_least, len(hits))
+    if fallback:
+        best = sorted(hits, key=lambda hit: (-hit.score, hit.chunk.key))[:keep_at_least]
+        kept = tuple(
+            _mark(hit, "kept" if similarity(hit) >= threshold else "floor") for hit in best
+        )
+    scores = tuple(similarity(hit) for hit in kept)
+    return kept, FilterReport(len(hits), len(kept), fallback, scores)
+
+
+def _mark(hit: Hit, verdict: Literal["kept", "floor"]) -> Hit:
+    return replace(hit, scores=replace(hit.scores, filter=verdict))
+
+
+def similarity(hit: Hit) -> float:
+    """Cosine to the question; the score itself for hits that come from elsewhere."""
+    return hit.score if hit.scores.similarity is None else hit.scores.similarity
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarityFilter:
+    """Drops hits below a similarity, but never below a floor of `keep_at_least`."""
+
+    name: ClassVar[str] = "filter"
+    threshold: float
+    keep_at_least: int
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        if self.threshold == 0.0:
+            span.count(threshold_used=0.0, chunks_after_filter=len(hits))
+            return hits
+        kept, report = filter_by_similarity(
+            hits, threshold=self.threshold, keep_at_least=self.keep_at_least
+        )
+        span.count(
+            threshold_used=self.threshold,
+            chunks_after_filter=report.filtered_count,
+            fallback_triggered=report.fallback_triggered,
+            filtered_scores=[round(score, 4) for score in report.scores],
+        )
+        if report.fallback_triggered:
+            span.note(
+                f"Fewer than {self.keep_at_least} hits reached a similarity of "
+                f"{self.threshold:g}; the best {report.filtered_count} were kept."
+            )
+        return kept
+
+
+def build_filter(context: PartContext) -> SimilarityFilter:
+    refine = context.settings.refine
+    return SimilarityFilter(refine.min_similarity, refine.min_chunks)
 
 
 def maximal_marginal_relevance(
@@ -94,5 +163,63 @@ def build_deduplicator(context: PartContext) -> Deduplicator | None:
     return Deduplicator(context.index, threshold) if threshold < 1 else None
 
 
-def build(context: PartContext) -> MmrSelector:
+def build_selector(context: PartContext) -> MmrSelector:
     return MmrSelector(context.index)
+
+
+def each_passage_once(hits: Hits) -> Hits:
+    """Without the hits whose own text stands inside the passage of a better one."""
+    read: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    kept: list[Hit] = []
+    for hit in hits:
+        chunk = hit.chunk
+        spans = read[chunk.document_id]
+        if not any(start <= chunk.start and chunk.end <= end for start, end in spans):
+            kept.append(hit)
+            spans.append(chunk.passage or (chunk.start, chunk.end))
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class PassageMerger:
+    """Drops what would be read twice; before the choice, so that others take its place."""
+
+    name: ClassVar[str] = "merge"
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        kept = each_passage_once(hits)
+        span.count(chunks_out=len(kept))
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class PassageReader:
+    """Puts the passage in the place of the chunk that was found in it; the id stays the chunk's."""
+
+    name: ClassVar[str] = "widen"
+    catalog: Catalog
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        widened = tuple(self._widened(hit) for hit in hits)
+        span.count(chunks_out=len(widened), chars=sum(len(hit.chunk.text) for hit in widened))
+        return widened
+
+    def _widened(self, hit: Hit) -> Hit:
+        chunk = hit.chunk
+        if chunk.passage is None:
+            return hit
+        start, end = chunk.passage
+        text = self.catalog.passage(chunk.document_id, start, end)
+        if len(text) != end - start:  # replaced since it was found: what was found is still true
+            return hit
+        return replace(hit, chunk=replace(chunk, text=text, start=start, end=end))
+
+
+def build_merger(context: PartContext) -> PassageMerger | None:
+    return PassageMerger() if context.settings.ingest.chunking != "structure" else None
+
+
+def build_reader(context: PartContext) -> PassageReader | None:
+    if context.settings.ingest.chunking == "structure":
+        return None
+    return PassageReader(context.catalog)

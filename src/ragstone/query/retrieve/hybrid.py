@@ -17,7 +17,7 @@ from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder, Found, Index, Retriever, Vectors, Within
 from ragstone.query.fallback import Fallbacks
 from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
-from ragstone.query.understand.rules import knows_script
+from ragstone.query.understand.intent import knows_script
 from ragstone.settings import RetrieveSettings
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun

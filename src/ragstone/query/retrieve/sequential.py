@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.protocols import Catalog, Embedder, Retriever
-from ragstone.query.understand.rules import spoken_words
+from ragstone.text import spoken_words
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, Retrieved

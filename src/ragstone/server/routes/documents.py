@@ -14,6 +14,7 @@ from ragstone.catalog.uploads import no_upload
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
 from ragstone.server.auth import Caller, CallerDep
+from ragstone.server.background import Background
 from ragstone.server.receive import Received, receive
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import (
@@ -29,7 +30,6 @@ from ragstone.server.schemas import (
     form,
 )
 from ragstone.server.sse import EventStream
-from ragstone.server.upkeep import Background
 from ragstone.types import DEFAULT_COLLECTION, IngestReport
 
 router = APIRouter(tags=["documents"])

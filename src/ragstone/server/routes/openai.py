@@ -16,10 +16,9 @@ from ragstone.errors import InputError, NotFoundError
 from ragstone.events import Event, Finished, Token
 from ragstone.query.request import QueryOptions, check_collection
 from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.events import base_url, url_citations
 from ragstone.server.routes.query import engine_of
 from ragstone.server.schemas import Problem, Text
-from ragstone.server.sse import EVENTS, EventStream, begun, while_here
+from ragstone.server.sse import EVENTS, EventStream, base_url, begun, url_citations, while_here
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/v1", tags=["openai"])
