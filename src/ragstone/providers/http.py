@@ -23,6 +23,9 @@ from ragstone.threads import PerLoop
 # a connection would only lose its time-out to it.
 _CALLS_PER_POOL = 32
 _LAST_BYTES_S = 0.2
+_SECRET_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
+# A shorter one would be found inside of words.
+_SHORTEST_SECRET = 4
 
 
 class StatusError(Exception):
@@ -57,7 +60,9 @@ class Endpoint:
                 if reply.status_code >= 400:
                     text = (await reply.aread()).decode("utf-8", "replace")
                     raise StatusError(
-                        reply.status_code, reply.headers.get("retry-after"), detail(text)
+                        reply.status_code,
+                        reply.headers.get("retry-after"),
+                        detail(hide_secrets(text, self.headers)),
                     )
                 async for line in reply.aiter_lines():
                     yield line
@@ -132,6 +137,15 @@ def decoded(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  the reply is wrong, not the caller
     return value
+
+
+def hide_secrets(text: str, headers: Mapping[str, str]) -> str:
+    """Take the keys that were sent out of a reply: some services repeat a wrong one."""
+    for name, value in headers.items():
+        secret = value.removeprefix("Bearer ")
+        if name in _SECRET_HEADERS and len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "********")
+    return text
 
 
 def detail(text: str) -> str:

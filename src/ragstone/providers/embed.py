@@ -20,7 +20,7 @@ from ragstone.errors import ProviderError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
 from ragstone.providers.chat import Failure, Policy, plain_failure, status_failure
-from ragstone.providers.http import decoded, detail
+from ragstone.providers.http import decoded, detail, hide_secrets
 from ragstone.settings import Settings
 
 
@@ -127,7 +127,8 @@ class RemoteEmbedder:
             reply = self._client.post(self._wire.path(self._model), json=body)
             if reply.status_code >= 400:
                 after = reply.headers.get("retry-after")
-                return None, status_failure(title, reply.status_code, after, detail(reply.text))
+                told = detail(hide_secrets(reply.text, self._headers))
+                return None, status_failure(title, reply.status_code, after, told)
             rows = self._wire.vectors(decoded(reply.text))
             if len(rows) != len(texts) or not all(rows):
                 raise ValueError("not one vector for every text")
