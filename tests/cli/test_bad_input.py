@@ -226,7 +226,7 @@ def test_a_variable_that_kubernetes_sets_is_a_warning(tmp_path: Path) -> None:
     done = run("settings", cwd=tmp_path, RAGSTONE_PORT=address, RAGSTONE_SERVER_PORT=address)
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"The variable {name} is ignored: Kubernetes sets it for a Service."
+        f"warning: The variable {name} is ignored: Kubernetes sets it for a Service."
         for name in ("RAGSTONE_PORT", "RAGSTONE_SERVER_PORT")
     ]
     assert "server.port\t8642\tdefault" in done.stdout

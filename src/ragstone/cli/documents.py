@@ -27,7 +27,7 @@ def documents(
 ) -> None:
     """List, show and delete documents. Without a subcommand they are listed.
 
-    Example:  ragstone documents --collection wiki
+    Example:  ragstone documents
     """
     if context.invoked_subcommand is None:
         list_documents(collection, json, data, config)

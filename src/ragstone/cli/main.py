@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,6 +70,10 @@ def main(
     ] = False,
 ) -> None:
     """Answers questions from your own documents, with citations that can be checked."""
+    # What the settings warn of looks like our errors; nothing else has set up logging yet.
+    warned = logging.StreamHandler()
+    warned.setFormatter(logging.Formatter("warning: %(message)s"))
+    logging.getLogger("ragstone.settings").addHandler(warned)
 
 
 @contextmanager
