@@ -243,7 +243,7 @@ def test_the_writers_place_is_free_after_a_kill(tmp_path: Path) -> None:
             from ragstone.files import writing
             with writing(pathlib.Path({str(tmp_path)!r}), timeout_s=1):
                 print("held", flush=True)
-                time.sleep(60)
+                time.sleep(3600)
         """)],
         stdout=subprocess.PIPE,
     )  # fmt: skip
