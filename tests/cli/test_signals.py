@@ -6,6 +6,7 @@ import json
 import signal
 import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -22,14 +23,20 @@ FILES = 600
 def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
     # Own process group: a Ctrl-C of the test must not reach the tests.
     return subprocess.Popen(
-        command(*arguments), cwd=cwd, env=environment(), text=True, process_group=0,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command(*arguments),
+        cwd=cwd,
+        env=environment(),
+        text=True,
+        process_group=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def stored(data: Path) -> int:
     try:
-        with sqlite3.connect(f"file:{data / 'catalog.db'}?mode=ro", uri=True) as connection:
+        address = f"file:{data / 'catalog.db'}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as connection:
             return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
@@ -46,7 +53,7 @@ def test_ctrl_c_during_ingest_leaves_a_store_that_opens_and_goes_on(tmp_path: Pa
     _, errors = process.communicate(timeout=LONG_S)
     assert "Traceback" not in errors
     assert process.returncode == 130
-    assert "the same command goes on from here" in errors
+    assert "run the same command to continue" in errors
 
     listed = json.loads(run("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
     assert 8 < len(listed) < FILES
