@@ -1,4 +1,4 @@
-"""Every benchmark at a size that fits two cores and twenty minutes; writes
+"""Run every benchmark at a size that fits two cores and twenty minutes, and write
 docs/reference/benchmarks.md with the date, the machine and the versions.
 
     make bench                                    # in .venv-bench, where the peers are
@@ -83,8 +83,8 @@ STEPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What became of a benchmark."""
+class Result:
+    """The result of a benchmark."""
 
     step: Step
     shown: str
@@ -94,42 +94,54 @@ class Done:
     trouble: str = ""
 
 
-def run(step: Step) -> Done:
+def run_step(step: Step) -> Result:
     slots = {
-        "data": DATA, "work": WORK, "out": HERE / "out", "python": sys.executable,
-        "cache": HERE / "cache", "folder": HERE / "cache" / "k8s",
-    }  # fmt: skip
+        "data": DATA,
+        "work": WORK,
+        "out": HERE / "out",
+        "python": sys.executable,
+        "cache": HERE / "cache",
+        "folder": HERE / "cache" / "k8s",
+    }
     script, *arguments = [part.format(**slots) for part in step.command]
     shown = "ragstone" if script == "ragstone" else f"python bench/{script}"
-    shown = relative(" ".join([shown, *arguments]))
+    shown = shorten_paths(" ".join([shown, *arguments]))
     missing = [name for name in step.needs if not (DATA / name).exists()]
     made = [Path(part) for part in arguments if part.startswith(str(HERE / "cache" / "store"))]
     missing += [f"bench/cache/{path.name}" for path in made if not path.exists()]
     if script != "ragstone" and not (HERE / script).is_file():
-        return Done(step, shown, "", 0.0, "not run: the script is not there")
+        return Result(step, shown, "", 0.0, "not run: the script is not there")
     if missing:
-        return Done(step, shown, "", 0.0, f"not run: {', '.join(missing)} is not there")
+        return Result(step, shown, "", 0.0, f"not run: {', '.join(missing)} is not there")
     if "{folder}" in step.command:
-        unpack(slots["folder"])
-    begin = [sys.executable, "-m", "ragstone"] if script == "ragstone" else (
-        [sys.executable, str(HERE / script)])  # fmt: skip
+        unpack_archive(slots["folder"])
+    begin = (
+        [sys.executable, "-m", "ragstone"]
+        if script == "ragstone"
+        else ([sys.executable, str(HERE / script)])
+    )
     begun = time.monotonic()
     trouble, output = "", ""
     try:
         done = subprocess.run(
-            [*begin, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}, check=False,
-        )  # fmt: skip
+            [*begin, *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+            check=False,
+        )
         output = done.stdout
         trouble = f"ended with exit code {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired as error:
         output = (error.stdout or b"").decode() if isinstance(error.stdout, bytes) else ""
         trouble = f"stopped after {LIMIT_S} s"
-    return Done(step, shown, relative(output), time.monotonic() - begun, trouble)
+    return Result(step, shown, shorten_paths(output), time.monotonic() - begun, trouble)
 
 
-def unpack(folder: Path) -> None:
-    """English pages of the Kubernetes documentation, as a folder."""
+def unpack_archive(folder: Path) -> None:
+    """Unpack the English pages of the Kubernetes documentation into a folder."""
     if folder.is_dir():
         return
     fresh = folder.with_name("k8s-unpacking")
@@ -140,15 +152,15 @@ def unpack(folder: Path) -> None:
     fresh.rename(folder)
 
 
-def relative(text: str) -> str:
-    """No page should know where this machine keeps things."""
+def shorten_paths(text: str) -> str:
+    """Remove the paths of this machine from a text."""
     for path, name in ((DATA, "../shared/data"), (sys.executable, "python"), (ROOT, ".")):
         text = text.replace(str(path), name)
     return text.replace(str(Path.home()), "~")
 
 
-def markdown(output: str) -> list[str]:
-    """Tables stay tables; tab-separated and other lines become blocks of text."""
+def render_markdown(output: str) -> list[str]:
+    """Keep Markdown tables; turn all other output into blocks of text."""
     lines: list[str] = []
     plain: list[str] = []
 
@@ -176,15 +188,19 @@ def markdown(output: str) -> list[str]:
     return lines
 
 
-def page(results: list[Done], seconds: float) -> str:
+def render_page(results: list[Result], seconds: float) -> str:
     when = datetime.now(UTC)
     lines = [
-        "# Benchmarks", "",
-        "<!-- Written by `make bench`; edit bench/all.py, not this page. -->", "",
-        f"`make bench` on {when.day} {when:%B %Y}, {machine()}, in {seconds / 60:.0f} minutes. The "
+        "# Benchmarks",
+        "",
+        "<!-- Written by `make bench`; edit bench/all.py, not this page. -->",
+        "",
+        f"`make bench` on {when.day} {when:%B %Y}, {describe_machine()}, in {seconds / 60:.0f} "
+        "minutes. The "
         "sizes are small, so that everything fits; each script runs larger ones. Times on a shared "
-        "machine are to be compared within a table. Versions: " + ", ".join(versions()) + ".", "",
-    ]  # fmt: skip
+        "machine are to be compared within a table. Versions: " + ", ".join(list_versions()) + ".",
+        "",
+    ]
     for one in results:
         lines += [f"## {one.step.title}", ""]
         if one.step.about:
@@ -192,7 +208,7 @@ def page(results: list[Done], seconds: float) -> str:
         lines += [f"`{one.shown}` ({one.seconds:.0f} s)", ""]
         if one.trouble:
             lines += [f"**{one.trouble[0].upper()}{one.trouble[1:]}.**", ""]
-        lines += [*markdown(one.output), ""]
+        lines += [*render_markdown(one.output), ""]
     left = [step.name for step in STEPS if step not in [one.step for one in results]]
     if left:
         lines += [f"Not run this time: {', '.join(left)}.", ""]
@@ -202,18 +218,21 @@ def page(results: list[Done], seconds: float) -> str:
     return text.rstrip() + "\n"
 
 
-def machine() -> str:
+def describe_machine() -> str:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines()
-                 if line.startswith("model name")]  # fmt: skip
+        names = [
+            line.partition(":")[2].strip()
+            for line in info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         model = names[0] if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cores} cores of {model}, Python {platform.python_version()}"
 
 
-def versions() -> list[str]:
+def list_versions() -> list[str]:
     found = []
     for package in PACKAGES:
         try:
@@ -238,9 +257,9 @@ def main() -> int:
     results = []
     for step in steps:
         print(f"{step.name} ...", file=sys.stderr, flush=True)
-        results.append(run(step))
+        results.append(run_step(step))
         print(f"{step.name}: {results[-1].seconds:.0f} s {results[-1].trouble}", file=sys.stderr)
-    text = page(results, time.monotonic() - begun)
+    text = render_page(results, time.monotonic() - begun)
     if options.only and not options.write:
         print(text)
     else:

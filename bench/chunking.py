@@ -1,4 +1,4 @@
-"""Which chunk size finds the most: the shipped pipeline on three sets, one configuration a line.
+"""Compare chunk sizes: run the shipped pipeline on three datasets, one configuration per line.
 
     python bench/chunking.py [--data DIR] [--sizes 128:32 200:32 …] [--sets chroma code docs]
     python bench/chunking.py --sizes window:3 parent:128:400
@@ -38,40 +38,46 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the spans of files that answer it; `any_piece`: a part of one is enough."""
+    """A question and the spans of files that answer it; with `any_piece` a part is enough."""
 
     text: str
     spans: tuple[tuple[str, int, int], ...]
     any_piece: bool
 
 
-def rows(path: Path) -> Iterator[dict]:  # type: ignore[type-arg]
+def read_rows(path: Path) -> Iterator[dict]:  # type: ignore[type-arg]
     with path.open(encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
 
 
-def chroma(data: Path, folder: Path) -> list[Question]:
+def load_chroma(data: Path, folder: Path) -> list[Question]:
     for corpus in (data / "chroma-chunking-eval/corpora").glob("*.md"):
         shutil.copy(corpus, folder / corpus.name)
     return [
         Question(
             row["question"],
-            tuple((f"{row['corpus_id']}.md", ref["start_index"], ref["end_index"])
-                  for ref in row["references"]),
+            tuple(
+                (f"{row['corpus_id']}.md", ref["start_index"], ref["end_index"])
+                for ref in row["references"]
+            ),
             any_piece=False,
         )
-        for row in rows(data / "chroma-chunking-eval/questions.jsonl")
-    ]  # fmt: skip
+        for row in read_rows(data / "chroma-chunking-eval/questions.jsonl")
+    ]
 
 
-def code(data: Path, folder: Path) -> list[Question]:
-    texts = {row["_id"]: row["text"] for row in rows(data / "codebase-contextual/documents.jsonl")}
+def load_code(data: Path, folder: Path) -> list[Question]:
+    texts = {
+        row["_id"]: row["text"] for row in read_rows(data / "codebase-contextual/documents.jsonl")
+    }
     for identity, text in texts.items():
         (folder / f"{identity[:16]}.rs").write_text(text, "utf-8")
-    passages = {row["_id"]: row["text"] for row in rows(data / "codebase-contextual/corpus.jsonl")}
+    passages = {
+        row["_id"]: row["text"] for row in read_rows(data / "codebase-contextual/corpus.jsonl")
+    }
     questions = []
-    for row in rows(data / "codebase-contextual/qa.jsonl"):
+    for row in read_rows(data / "codebase-contextual/qa.jsonl"):
         spans = []
         for identity, number in row["golden_chunk_uuids"]:
             passage = passages.get(f"{identity}:{number}", "")
@@ -83,9 +89,9 @@ def code(data: Path, folder: Path) -> list[Question]:
     return questions
 
 
-def docs(data: Path, folder: Path) -> list[Question]:
+def load_docs(data: Path, folder: Path) -> list[Question]:
     names = {}
-    for number, row in enumerate(rows(data / "anthropic-docs-rag/corpus.jsonl")):
+    for number, row in enumerate(read_rows(data / "anthropic-docs-rag/corpus.jsonl")):
         names[row["_id"]] = f"{number}.md"
         (folder / f"{number}.md").write_text(f"# {row['title']}\n\n{row['text']}", "utf-8")
     return [
@@ -94,15 +100,15 @@ def docs(data: Path, folder: Path) -> list[Question]:
             tuple((names[one], 0, 10**9) for one in row["correct_chunks"] if one in names),
             any_piece=True,
         )
-        for row in rows(data / "anthropic-docs-rag/qa.jsonl")
+        for row in read_rows(data / "anthropic-docs-rag/qa.jsonl")
     ]
 
 
-SETS = {"chroma": chroma, "code": code, "docs": docs}
+SETS = {"chroma": load_chroma, "code": load_code, "docs": load_docs}
 
 
-def covered(question: Question, shown: Sequence[Chunk]) -> float:
-    """The share of the answering characters that are shown; 0 or 1 where a piece is enough."""
+def measure_coverage(question: Question, shown: Sequence[Chunk]) -> float:
+    """Return the share of the answering characters found; 0 or 1 where a piece is enough."""
     total = hit = 0
     for name, start, end in question.spans:
         marks = bytearray(max(0, min(end, 10**7) - start))
@@ -118,7 +124,9 @@ def covered(question: Question, shown: Sequence[Chunk]) -> float:
     return hit / total if total else 0.0
 
 
-async def measure(engine: Engine, questions: Sequence[Question]) -> tuple[list[float], float]:
+async def measure_question(
+    engine: Engine, questions: Sequence[Question]
+) -> tuple[list[float], float]:
     scores, characters = [], 0
     for question in questions:
         hits = await engine.search(question.text, top_k=40)
@@ -129,16 +137,16 @@ async def measure(engine: Engine, questions: Sequence[Question]) -> tuple[list[f
                 break
             shown.append(hit.chunk)
         characters += sum(len(chunk.text) for chunk in shown)
-        scores.append(covered(question, shown))
+        scores.append(measure_coverage(question, shown))
     return scores, characters / len(questions)
 
 
-def average(values: Sequence[float]) -> float:
+def compute_average(values: Sequence[float]) -> float:
     return sum(values) / max(1, len(values))
 
 
-def chunking(size: str) -> dict[str, str]:
-    """The settings that a size stands for."""
+def chunking_settings(size: str) -> dict[str, str]:
+    """Return the settings of a chunk size."""
     first, *further = size.split(":")
     if first == "window":
         return {"ingest.chunking": "sentence_window", "ingest.window_sentences": further[0]}
@@ -152,20 +160,20 @@ def chunking(size: str) -> dict[str, str]:
     return {"ingest.chunk_tokens": first, "ingest.overlap_tokens": further[0]}
 
 
-def run(name: str, size: str, data: Path, embedder: OnnxEmbedder) -> None:
+def run_size(name: str, size: str, data: Path, embedder: OnnxEmbedder) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "documents")
         folder.mkdir()
         questions = SETS[name](data, folder)
-        flags = {"data.directory": Path(temporary, "data"), **chunking(size)}
+        flags = {"data.directory": Path(temporary, "data"), **chunking_settings(size)}
         engine = Engine(load_settings(flags=flags, environ={}).settings, embedder=embedder)
         begun = time.process_time()
         report = asyncio.run(engine.ingest([folder]))
-        scores, _ = asyncio.run(measure(engine, questions))
+        scores, _ = asyncio.run(measure_question(engine, questions))
         engine.close()
     print(
-        f"| {name} | {size} | {report.chunk_count} | {average(scores[::2]):.3f} "
-        f"| {average(scores[1::2]):.3f} | {time.process_time() - begun:.0f} |",
+        f"| {name} | {size} | {report.chunk_count} | {compute_average(scores[::2]):.3f} "
+        f"| {compute_average(scores[1::2]):.3f} | {time.process_time() - begun:.0f} |",
         flush=True,
     )
 
@@ -181,7 +189,7 @@ def main() -> None:
     embedder = OnnxEmbedder()
     for name in options.sets:
         for size in options.sizes:
-            run(name, size, options.data, embedder)
+            run_size(name, size, options.data, embedder)
 
 
 if __name__ == "__main__":

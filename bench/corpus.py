@@ -1,5 +1,5 @@
-"""A large collection with a real distribution: chunks of real documents, their vectors, and more
-of both by perturbation.
+"""Build a large collection with a real distribution: chunks of real documents, their vectors, and
+more of both by perturbation.
 
 `real_chunks` splits the Markdown files of `docs-k8s.tar.gz` with Ragstone's own splitter;
 `real_vectors` embeds them once (about 25 CPU ms each) and keeps the result in bench/cache.
@@ -31,28 +31,28 @@ CHUNKS_PER_DOCUMENT = 20
 BUCKETS = 1000
 
 
-def real_chunks(data: Path) -> list[str]:
-    """Texts as they are indexed: heading path, then text. The order is fixed."""
+def load_chunks(data: Path) -> list[str]:
+    """Return the texts as they are indexed, heading path first, in a fixed order."""
     path = CACHE / "k8s-chunks.jsonl.gz"
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
         part = path.with_suffix(".part")
         with gzip.open(part, "wt", encoding="utf-8", compresslevel=1) as file:
-            for text in _split_archive(data / "docs-k8s.tar.gz"):
+            for text in split_archive(data / "docs-k8s.tar.gz"):
                 file.write(json.dumps(text, ensure_ascii=False) + "\n")
         part.rename(path)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
-def _split_archive(archive: Path) -> Iterator[str]:
+def split_archive(archive: Path) -> Iterator[str]:
     from ragstone.blocks import LoadOptions
     from ragstone.errors import IngestError
     from ragstone.ingest.formats.text import MarkdownLoader
-    from ragstone.ingest.split import Chunking, SentenceSplitter
+    from ragstone.ingest.split import ChunkingOptions, SentenceSplitter
     from ragstone.models.embedder import OnnxEmbedder
 
-    splitter = SentenceSplitter(OnnxEmbedder(), Chunking(200, 32))
+    splitter = SentenceSplitter(OnnxEmbedder(), ChunkingOptions(200, 32))
     with tarfile.open(archive) as tar:  # in the archive's own order: going back unpacks it again
         pages = {
             member.name: file.read()
@@ -75,8 +75,8 @@ def _split_archive(archive: Path) -> Iterator[str]:
             return
 
 
-def real_vectors(texts: list[str], count: int = REAL) -> NDArray[np.float16]:
-    """The first `count`, which are embedded by themselves where the whole is not there."""
+def load_vectors(texts: list[str], count: int = REAL) -> NDArray[np.float16]:
+    """Return the first `count` vectors; embed only those if not all are stored."""
     path = CACHE / "k8s-vectors.npy"
     if count < REAL and not path.exists():
         path = CACHE / f"k8s-vectors-{count}.npy"
@@ -95,30 +95,30 @@ def real_vectors(texts: list[str], count: int = REAL) -> NDArray[np.float16]:
 
 
 def write_corpus(size: int, data: Path) -> Path:
-    """A folder with texts, vectors, questions and the exact answers, made once per size."""
+    """Write a folder with texts, vectors, questions and exact answers, once per size."""
     folder = CACHE / f"search-{size}"
     if (folder / "truth.npz").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    texts = real_chunks(data)
-    vectors = _grown_vectors(real_vectors(texts, min(size, REAL)), size)
+    texts = load_chunks(data)
+    vectors = _grow_vectors(load_vectors(texts, min(size, REAL)), size)
     np.save(folder / "vectors.npy", vectors)
     with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
-        for text in _grown_texts(texts[:REAL], size):
+        for text in _grow_texts(texts[:REAL], size):
             file.write(json.dumps(text, ensure_ascii=False) + "\n")
-    questions, asked = _questions(texts[REAL:])
+    questions, asked = _write_questions(texts[REAL:])
     (folder / "questions.json").write_text(json.dumps(questions, ensure_ascii=False), "utf-8")
     np.save(folder / "question-vectors.npy", asked)
     _write_truth(folder, vectors, asked)
     return folder
 
 
-def bucket(row: int) -> int:
-    """The value that filters ask for; all chunks of a document share it."""
+def compute_bucket(row: int) -> int:
+    """Return the value to filter by; all chunks of a document share it."""
     return (row // CHUNKS_PER_DOCUMENT * 7919) % BUCKETS
 
 
-def _grown_vectors(real: NDArray[np.float16], size: int) -> NDArray[np.float16]:
+def _grow_vectors(real: NDArray[np.float16], size: int) -> NDArray[np.float16]:
     random_ = np.random.default_rng(0)
     parts, count = [real[:size]], min(size, len(real))
     while count < size:
@@ -131,7 +131,7 @@ def _grown_vectors(real: NDArray[np.float16], size: int) -> NDArray[np.float16]:
     return np.concatenate(parts)
 
 
-def _grown_texts(real: list[str], size: int) -> Iterator[str]:
+def _grow_texts(real: list[str], size: int) -> Iterator[str]:
     for at in range(size):
         text = real[at % len(real)]
         if at < len(real):
@@ -141,15 +141,15 @@ def _grown_texts(real: list[str], size: int) -> Iterator[str]:
             yield " ".join(word for i, word in enumerate(words) if (i + skip) % 8)
 
 
-def _questions(texts: list[str]) -> tuple[list[str], NDArray[np.float32]]:
+def _write_questions(texts: list[str]) -> tuple[list[str], NDArray[np.float32]]:
     from ragstone.models.embedder import OnnxEmbedder
-    from ragstone.text import sentence_spans
+    from ragstone.text import find_sentence_spans
 
     random.Random(1).shuffle(texts)
     questions: list[str] = []
     for text in texts:
         body = text.split("\n", 1)[-1]
-        spans = [(a, b) for a, b in sentence_spans(body) if 40 < b - a < 200]
+        spans = [(a, b) for a, b in find_sentence_spans(body) if 40 < b - a < 200]
         if spans:
             start, end = spans[len(spans) // 2]
             questions.append(body[start:end])
@@ -159,12 +159,12 @@ def _questions(texts: list[str]) -> tuple[list[str], NDArray[np.float32]]:
 
 
 def _write_truth(folder: Path, vectors: NDArray[np.float16], asked: NDArray[np.float32]) -> None:
-    """The tenth best similarity of every question, for all chunks and for 1 % and 0.1 % of them.
+    """Write the tenth best similarity of every question: for all chunks, 1 % and 0.1 % of them.
 
     Recall counts results at least that similar: real collections hold copies of the same text,
     and any of them is right.
     """
-    buckets = np.array([bucket(row) for row in range(len(vectors))])
+    buckets = np.array([compute_bucket(row) for row in range(len(vectors))])
     tenth: dict[str, list[NDArray[np.float32]]] = {"all": [], "one": [], "tenth": []}
     masks = {"all": buckets >= 0, "one": buckets < 10, "tenth": buckets < 1}
     for begin in range(0, len(asked), 50):

@@ -1,4 +1,4 @@
-"""What one question costs, in CPU ms by stage: passages new, read before, and the question again.
+"""Measure the CPU ms of one question by stage: new passages, known passages, a repeated question.
 
 python bench/cost.py bench/cache/store-50k
 """

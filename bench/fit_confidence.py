@@ -1,4 +1,4 @@
-"""Fit the two constants that make a share of right answers of the sentence chooser's probability.
+"""Fit the two constants that calibrate the probability of the sentence chooser.
 
     python bench/fit_confidence.py [--write]
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fit_extractive import ROOT, fit_answering
-from grounding import DATA, Read
+from grounding import DATA, ReadQuestions
 
 WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 MISLEADING = 0.25
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3, help="of the squad questions")
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
     options = parser.parse_args()
-    read = Read(options.data, options.share)
+    read = ReadQuestions(options.data, options.share)
     fits = ~read.report
     p = np.clip(read.probability, 1e-6, 1 - 1e-6)
     logit = np.log(p / (1 - p))[:, None]

@@ -1,4 +1,4 @@
-"""Fit the weights of the extractive answerer and say how well they do on the other half.
+"""Fit the weights of the extractive answerer on one half and report on the other half.
 
     python bench/fit_extractive.py --data ../shared/data [--share 0.5] [--write]
 
@@ -23,20 +23,26 @@ import numpy as np
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.reading.choose import MOST_SENTENCES, OVERALL, answer_features, in_front, shares
+from ragstone.reading.choose import (
+    MAX_SENTENCES,
+    OVERALL,
+    compute_answer_features,
+    compute_shares,
+    select_front,
+)
 from ragstone.reading.features import (
     CHEAP,
     FEATURES,
-    candidates,
-    cheap_features,
-    meaning_features,
-    take_apart,
+    compute_cheap_features,
+    compute_meaning_features,
+    list_candidates,
+    parse_question,
 )
 from ragstone.settings import load_settings
 from ragstone.types import Hits, Source
 
 ROOT = Path(__file__).parent.parent
-WEIGHTS = ROOT / "src/ragstone/query/ground/choose/weights.toml"
+WEIGHTS = ROOT / "src/ragstone/reading/weights.toml"
 # More of the squad questions than of the others would only repeat what is learned.
 OTHER_SHARE = 0.4
 # An answer that is wrong costs more than none. On the fitted half a bar of 0.3, 0.35, 0.37, 0.4
@@ -51,8 +57,8 @@ SAYS_NOTHING = ("length", "very_short", "no_sentence", "row", "first", "points_b
 
 
 @dataclass
-class Asked:
-    """A question put to a corpus, and what was found."""
+class SearchedQuestion:
+    """A question about a corpus, and the hits of its search."""
 
     corpus: str
     question: str
@@ -73,58 +79,76 @@ class Asked:
         return self.passage in self.found
 
 
-def records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def squad(data: Path, folder: str, share: float) -> tuple[dict[str, tuple[str, str]], list[Asked]]:
-    passages = {row["_id"]: (row["title"], row["text"])
-                for row in records(data / folder / "corpus.jsonl")}  # fmt: skip
+def load_squad(
+    data: Path, folder: str, share: float
+) -> tuple[dict[str, tuple[str, str]], list[SearchedQuestion]]:
+    passages = {
+        row["_id"]: (row["title"], row["text"])
+        for row in read_records(data / folder / "corpus.jsonl")
+    }
     asked = [
-        Asked(folder, row["question"], row["answers"], row["passage_id"],
-              passages[row["passage_id"]][0])
-        for row in records(data / folder / "qa.jsonl")
+        SearchedQuestion(
+            folder,
+            row["question"],
+            row["answers"],
+            row["passage_id"],
+            passages[row["passage_id"]][0],
+        )
+        for row in read_records(data / folder / "qa.jsonl")
         if int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 1000 < share * 1000
-    ]  # fmt: skip
+    ]
     return passages, asked
 
 
-def clapnq(data: Path) -> tuple[dict[str, tuple[str, str]], list[Asked]]:
+def load_clapnq(data: Path) -> tuple[dict[str, tuple[str, str]], list[SearchedQuestion]]:
     passages, asked = {}, []
-    for row in records(data / "clapnq/qa.jsonl"):
+    for row in read_records(data / "clapnq/qa.jsonl"):
         passage = row["passages"][0]
         passages[row["id"]] = (passage["title"], passage["text"])
         answers = (row["output"][0].get("selected_sentences") or []) if row["output"] else []
-        asked.append(Asked("clapnq", row["input"], answers, row["id"], row["id"]))
+        asked.append(SearchedQuestion("clapnq", row["input"], answers, row["id"], row["id"]))
     return passages, asked
 
 
-def off_corpus(data: Path, corpus: str, folders: Sequence[str]) -> list[Asked]:
+def load_off_corpus(data: Path, corpus: str, folders: Sequence[str]) -> list[SearchedQuestion]:
     questions: list[str] = []
     for folder in folders:
         if folder == "clapnq":
-            questions += [row["input"] for row in records(data / "clapnq/qa.jsonl")]
+            questions += [row["input"] for row in read_records(data / "clapnq/qa.jsonl")]
         else:
             every = 8 if folder.startswith("squad") else 1
-            questions += [row["text"] for row in records(data / folder / "queries.jsonl")][::every]
-    return [Asked(corpus, question, [], "", question, off_corpus=True) for question in questions]
+            questions += [row["text"] for row in read_records(data / folder / "queries.jsonl")][
+                ::every
+            ]
+    return [
+        SearchedQuestion(corpus, question, [], "", question, off_corpus=True)
+        for question in questions
+    ]
 
 
-def sets(data: Path, share: float) -> Iterator[tuple[dict[str, tuple[str, str]], list[Asked]]]:
+def load_sets(
+    data: Path, share: float
+) -> Iterator[tuple[dict[str, tuple[str, str]], list[SearchedQuestion]]]:
     documents, code = "anthropic-docs-rag", "codebase-contextual"
-    passages, asked = squad(data, "squad2-dev-half", share)
-    yield passages, asked + off_corpus(data, "squad2-dev-half", [documents, "clapnq", code])
-    passages, asked = clapnq(data)
-    yield passages, asked + off_corpus(data, "clapnq", [documents, "squad2-dev-half"])
-    yield squad(data, "xquad/en", OTHER_SHARE)
-    yield squad(data, "xquad/de", OTHER_SHARE)
-    passages = {row["_id"]: (row["title"], row["text"])
-                for row in records(data / documents / "corpus.jsonl")}  # fmt: skip
-    yield passages, off_corpus(data, documents, ["squad2-dev-half", "clapnq"])
+    passages, asked = load_squad(data, "squad2-dev-half", share)
+    yield passages, asked + load_off_corpus(data, "squad2-dev-half", [documents, "clapnq", code])
+    passages, asked = load_clapnq(data)
+    yield passages, asked + load_off_corpus(data, "clapnq", [documents, "squad2-dev-half"])
+    yield load_squad(data, "xquad/en", OTHER_SHARE)
+    yield load_squad(data, "xquad/de", OTHER_SHARE)
+    passages = {
+        row["_id"]: (row["title"], row["text"])
+        for row in read_records(data / documents / "corpus.jsonl")
+    }
+    yield passages, load_off_corpus(data, documents, ["squad2-dev-half", "clapnq"])
 
 
-class Remembering(OnnxEmbedder):
-    """The shipped embedder with every vector it ever made, kept in a file."""
+class CachedEmbedder(OnnxEmbedder):
+    """The shipped embedder with a file cache of all its vectors."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -140,10 +164,13 @@ class Remembering(OnnxEmbedder):
         self._file.write_bytes(pickle.dumps(self._known))
 
 
-async def searched(
-    passages: dict[str, tuple[str, str]], asked: list[Asked], cache: Path, embedder: Remembering
-) -> list[Asked]:
-    """Ask the real engine for the evidence, once; the next run reads it from the cache."""
+async def search_questions(
+    passages: dict[str, tuple[str, str]],
+    asked: list[SearchedQuestion],
+    cache: Path,
+    embedder: CachedEmbedder,
+) -> list[SearchedQuestion]:
+    """Search with the real engine once; the next run reads the hits from the cache."""
     name = asked[0].corpus.replace("/", "-")
     kept = cache / f"{name}-{len(asked)}-hits.pickle"
     if kept.exists():
@@ -171,41 +198,45 @@ async def searched(
 class Row:
     """A question as numbers: features and labels of its sentences."""
 
-    asked: Asked
+    asked: SearchedQuestion
     cheap: Any
     right: Any
     front: Any = None
     features: Any = None
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def rows_of(asked: list[Asked], embedder: Remembering, cheap_weights: Any) -> Iterator[Row]:
-    """With the cheap features alone, or, once their weights are known, with all of them."""
+def build_rows(
+    asked: list[SearchedQuestion], embedder: CachedEmbedder, cheap_weights: Any
+) -> Iterator[Row]:
+    """Build rows with the cheap features, or with all once the weights are known."""
     for one in asked:
         sources = [Source(n, h, h.chunk.text) for n, h in enumerate(one.hits, 1)]
-        found = candidates(one.question, sources)
+        found = list_candidates(one.question, sources)
         if not found:
             continue
-        question = take_apart(one.question, found)
-        cheap = cheap_features(question, found)
-        right = np.array([
-            one.found[s.source.number - 1] == one.passage
-            and any(plain(answer) in plain(s.text) for answer in one.answers)
-            for s in found
-        ])  # fmt: skip
+        question = parse_question(one.question, found)
+        cheap = compute_cheap_features(question, found)
+        right = np.array(
+            [
+                one.found[s.source.number - 1] == one.passage
+                and any(normalize_text(answer) in normalize_text(s.text) for answer in one.answers)
+                for s in found
+            ]
+        )
         row = Row(one, cheap, right)
         if cheap_weights is not None:
-            front = in_front(cheap @ cheap_weights)
-            meaning = meaning_features(question, [found[i] for i in front], embedder)
+            front = select_front(cheap @ cheap_weights)
+            meaning = compute_meaning_features(question, [found[i] for i in front], embedder)
             row.front, row.features = front, np.hstack([cheap[front], meaning])
         yield row
 
 
-def adam(gradient: Any, size: int, *, steps: int) -> Any:
-    """Plain Adam: the problems are convex and small, and numpy is enough."""
+def minimize_adam(gradient: Any, size: int, *, steps: int) -> Any:
+    """Minimize with Adam: the problems are convex and small, so numpy is enough."""
     weights, first, second = np.zeros(size), np.zeros(size), np.zeros(size)
     for step in range(1, steps + 1):
         slope = gradient(weights)
@@ -216,7 +247,7 @@ def adam(gradient: Any, size: int, *, steps: int) -> Any:
 
 
 def fit_ranking(tables: Sequence[Any], rights: Sequence[Any], *, penalty: float) -> Any:
-    """Softmax regression: the sentences that hold the answer against the others of a question."""
+    """Fit a softmax regression: sentences with the answer against the others."""
     everything = np.concatenate(tables)
     scale = everything.std(axis=0) + 1e-6
     x = (everything - everything.mean(axis=0)) / scale
@@ -232,11 +263,11 @@ def fit_ranking(tables: Sequence[Any], rights: Sequence[Any], *, penalty: float)
         target = p * y / np.bincount(group, p * y)[group]
         return x.T @ (p - target) / len(tables) + penalty * weights
 
-    return adam(gradient, x.shape[1], steps=400) / scale
+    return minimize_adam(gradient, x.shape[1], steps=400) / scale
 
 
 def fit_answering(x: Any, y: Any, importance: Any, *, penalty: float = 2e-3) -> tuple[Any, float]:
-    """Logistic regression: does what was chosen hold the answer?"""
+    """Fit a logistic regression: does the chosen sentence contain the answer?"""
     middle, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
     z = np.column_stack([(x - middle) / scale, np.ones(len(x))])
     importance = importance / importance.sum()
@@ -245,24 +276,24 @@ def fit_answering(x: Any, y: Any, importance: Any, *, penalty: float = 2e-3) -> 
         p = 1 / (1 + np.exp(-z @ weights))
         return z.T @ ((p - y) * importance) + penalty * np.append(weights[:-1], 0.0)
 
-    weights = adam(gradient, z.shape[1], steps=1500)
+    weights = minimize_adam(gradient, z.shape[1], steps=1500)
     raw = weights[:-1] / scale
     return raw, float(weights[-1] - middle @ raw)
 
 
-def chosen(scores: Any) -> Any:
+def choose_best(scores: Any) -> Any:
     order = np.argsort(-scores, kind="stable")
-    held = np.cumsum(shares(scores)[order])
-    return order[: min(int(np.searchsorted(held, ENOUGH)) + 1, MOST_SENTENCES)]
+    held = np.cumsum(compute_shares(scores)[order])
+    return order[: min(int(np.searchsorted(held, ENOUGH)) + 1, MAX_SENTENCES)]
 
 
-def auroc(high: Any, low: Any) -> float:
-    """The chance that one of `high` is above one of `low`."""
+def compute_auroc(high: Any, low: Any) -> float:
+    """Return the probability that one of `high` is above one of `low`."""
     return float(np.mean((high[:, None] > low) + 0.5 * (high[:, None] == low)))
 
 
-def report(rows: Sequence[Row], probability: Any, right: Any) -> list[str]:
-    """The figures of the half that was not fitted on."""
+def print_report(rows: Sequence[Row], probability: Any, right: Any) -> list[str]:
+    """Print the figures of the half that was not used for fitting."""
     said = np.array([not row.asked.fits for row in rows])
     corpus = np.array([row.asked.corpus for row in rows])
     off = np.array([row.asked.off_corpus for row in rows])
@@ -273,36 +304,47 @@ def report(rows: Sequence[Row], probability: Any, right: Any) -> list[str]:
         here = said & (corpus == name)
         if (these := here & answerable & retrieved).any():
             held = np.mean(right[these] & (probability[these] >= THRESHOLD))
-            lines.append(f"{name}: {these.sum()} answerable with their passage retrieved: "
-                         f"answered {np.mean(probability[these] >= THRESHOLD):.3f}, "
-                         f"answer held {held:.3f}")  # fmt: skip
+            lines.append(
+                f"{name}: {these.sum()} answerable with their passage retrieved: "
+                f"answered {np.mean(probability[these] >= THRESHOLD):.3f}, "
+                f"answer held {held:.3f}"
+            )
         if (these := here & off).any():
             base = said & answerable & retrieved & (corpus == "squad2-dev-half")
-            lines.append(f"{name}: {these.sum()} off-corpus: AUROC "
-                         f"{auroc(probability[base], probability[these]):.3f}, "
-                         f"answered {np.mean(probability[these] >= THRESHOLD):.3f}")  # fmt: skip
+            lines.append(
+                f"{name}: {these.sum()} off-corpus: AUROC "
+                f"{compute_auroc(probability[base], probability[these]):.3f}, "
+                f"answered {np.mean(probability[these] >= THRESHOLD):.3f}"
+            )
         if (these := here & ~off & ~answerable).any():
             base = here & answerable & retrieved
-            lines.append(f"{name}: {these.sum()} unanswerable on the subject: AUROC "
-                         f"{auroc(probability[base], probability[these]):.3f}, "
-                         f"answered {np.mean(probability[these] >= THRESHOLD):.3f}")  # fmt: skip
+            lines.append(
+                f"{name}: {these.sum()} unanswerable on the subject: AUROC "
+                f"{compute_auroc(probability[base], probability[these]):.3f}, "
+                f"answered {np.mean(probability[these] >= THRESHOLD):.3f}"
+            )
     return lines
 
 
-def fit(asked: list[Asked], embedder: Remembering) -> tuple[str, list[str]]:
-    rows = list(rows_of([a for a in asked if a.fits], embedder, None))
+def fit_all(asked: list[SearchedQuestion], embedder: CachedEmbedder) -> tuple[str, list[str]]:
+    rows = list(build_rows([a for a in asked if a.fits], embedder, None))
     good = [row for row in rows if row.right.any()]
     cheap = fit_ranking([r.cheap for r in good], [r.right for r in good], penalty=1e-3)
-    rows = list(rows_of(asked, embedder, cheap))
+    rows = list(build_rows(asked, embedder, cheap))
     hold = [row for row in rows if row.right.any() and not row.asked.fits]
     among = np.mean([row.right[row.front].any() for row in hold])
     good = [row for row in rows if row.asked.fits and row.right[row.front].any()]
     rank = fit_ranking([r.features for r in good], [r.right[r.front] for r in good], penalty=3e-3)
     scores = [row.features @ rank for row in rows]
-    x = np.array([answer_features(row.features, s) for row, s in zip(rows, scores, strict=True)])
-    right = np.array([
-        bool(row.right[row.front][chosen(s)].any()) for row, s in zip(rows, scores, strict=True)
-    ])  # fmt: skip
+    x = np.array(
+        [compute_answer_features(row.features, s) for row, s in zip(rows, scores, strict=True)]
+    )
+    right = np.array(
+        [
+            bool(row.right[row.front][choose_best(s)].any())
+            for row, s in zip(rows, scores, strict=True)
+        ]
+    )
     fits = np.array([row.asked.fits for row in rows])
     off = np.array([row.asked.off_corpus for row in rows])
     answerable = np.array([bool(row.asked.answers) for row in rows])
@@ -317,25 +359,30 @@ def fit(asked: list[Asked], embedder: Remembering) -> tuple[str, list[str]]:
     answer, bias = fit_answering(x[use], right[use].astype(float), importance[use])
     probability = 1 / (1 + np.exp(-(x @ answer + bias)))
     embedded = np.mean([len(row.front) for row in rows])
-    lines = [f"{len(good)} questions fitted on; the answer is among the sentences that are "
-             f"embedded ({embedded:.1f} of {np.mean([len(r.right) for r in rows]):.1f}) for "
-             f"{among:.3f}"]  # fmt: skip
-    return _file(cheap, rank, answer, bias), lines + report(rows, probability, right)
+    lines = [
+        f"{len(good)} questions fitted on; the answer is among the sentences that are "
+        f"embedded ({embedded:.1f} of {np.mean([len(r.right) for r in rows]):.1f}) for "
+        f"{among:.3f}"
+    ]
+    return _write_weights(cheap, rank, answer, bias), lines + print_report(rows, probability, right)
 
 
-def _file(cheap: Any, rank: Any, answer: Any, bias: float) -> str:
+def _write_weights(cheap: Any, rank: Any, answer: Any, bias: float) -> str:
     def table(title: str, names: Sequence[str], weights: Any) -> str:
         values = "\n".join(f"{n} = {w:.5g}" for n, w in zip(names, weights, strict=True))
         return f"[{title}]\n{values}\n"
 
-    return "\n".join([
-        "# Written by bench/fit_extractive.py: do not edit. Fitted on one half of",
-        "# squad2-dev-half, clapnq and xquad (en, de), split by title, with questions of other",
-        "# sets as off-corpus ones; bench/grounding.py reports the other half.",
-        f"bias = {bias:.5g}\nthreshold = {THRESHOLD}\nenough = {ENOUGH}\n",
-        table("cheap", CHEAP, cheap), table("rank", FEATURES, rank),
-        table("answer", FEATURES + OVERALL, answer),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Written by bench/fit_extractive.py: do not edit. Fitted on one half of",
+            "# squad2-dev-half, clapnq and xquad (en, de), split by title, with questions of other",
+            "# sets as off-corpus ones; bench/grounding.py reports the other half.",
+            f"bias = {bias:.5g}\nthreshold = {THRESHOLD}\nenough = {ENOUGH}\n",
+            table("cheap", CHEAP, cheap),
+            table("rank", FEATURES, rank),
+            table("answer", FEATURES + OVERALL, answer),
+        ]
+    )
 
 
 def main() -> None:
@@ -346,11 +393,11 @@ def main() -> None:
     options = parser.parse_args()
     cache = ROOT / "bench/cache/extractive"
     cache.mkdir(parents=True, exist_ok=True)
-    embedder = Remembering(cache / "vectors.pickle")
-    asked: list[Asked] = []
-    for passages, questions in sets(options.data, options.share):
-        asked += asyncio.run(searched(passages, questions, cache, embedder))
-    text, lines = fit(asked, embedder)
+    embedder = CachedEmbedder(cache / "vectors.pickle")
+    asked: list[SearchedQuestion] = []
+    for passages, questions in load_sets(options.data, options.share):
+        asked += asyncio.run(search_questions(passages, questions, cache, embedder))
+    text, lines = fit_all(asked, embedder)
     embedder.save()
     print("\n".join(lines))
     if options.write:

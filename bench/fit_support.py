@@ -1,4 +1,4 @@
-"""Fit the weights of the support score and say how well it does on the other half.
+"""Fit the weights of the support score on one half and report on the other half.
 
     python bench/fit_support.py --data ../shared/data [--write]
 
@@ -19,62 +19,65 @@ from typing import Any
 
 import numpy as np
 
-from fit_extractive import Remembering, auroc, fit_answering
-from ragstone.query.check.support import FEATURES, support_features
-from ragstone.text import sentence_spans
+from fit_extractive import CachedEmbedder, compute_auroc, fit_answering
+from ragstone.query.check.support import FEATURES, compute_support_features
+from ragstone.text import find_sentence_spans
 
 ROOT = Path(__file__).parent.parent
 WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 
 
-def records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text)]
+def split_text(text: str) -> list[str]:
+    return [text[start:end] for start, end in find_sentence_spans(text)]
 
 
-def claims(data: Path) -> Iterator[tuple[str, str, list[str], bool]]:
-    """Set, claim, the text as sentences, and whether a reader found that it supports the claim."""
-    for row in records(data / "wice/claim.dev.jsonl"):
+def load_claims(data: Path) -> Iterator[tuple[str, str, list[str], bool]]:
+    """Yield dataset, claim, sentences of the text, and whether it supports the claim."""
+    for row in read_records(data / "wice/claim.dev.jsonl"):
         yield "wice", row["claim"], row["evidence"], row["label"] == "supported"
-    for row in records(data / "climate-fever/pairs.jsonl"):
+    for row in read_records(data / "climate-fever/pairs.jsonl"):
         if int(hashlib.sha256(row["claim"].encode()).hexdigest(), 16) % 4 < 2:
             supports = row["label"] == "SUPPORTS"
-            yield "climate-fever", row["claim"], sentences(row["evidence"]), supports
-    corpus = {row["_id"]: row["text"] for row in records(data / "scifact/corpus.jsonl")}
-    for row in records(data / "scifact/claims_with_evidence.jsonl"):
+            yield "climate-fever", row["claim"], split_text(row["evidence"]), supports
+    corpus = {row["_id"]: row["text"] for row in read_records(data / "scifact/corpus.jsonl")}
+    for row in read_records(data / "scifact/claims_with_evidence.jsonl"):
         labels = {found["doc_id"]: found["label"] for found in row["evidence"]}
         for document in row["cited_doc_ids"]:
             if document in corpus:
                 supports = labels.get(document) == "SUPPORT"
-                yield "scifact", row["text"], sentences(corpus[document]), supports
+                yield "scifact", row["text"], split_text(corpus[document]), supports
 
 
-def balanced_accuracy(score: Any, y: Any, threshold: float) -> float:
+def compute_balanced_accuracy(score: Any, y: Any, threshold: float) -> float:
     return float((np.mean(score[y] >= threshold) + np.mean(score[~y] < threshold)) / 2)
 
 
-def best_threshold(score: Any, y: Any) -> float:
-    """The bar with the best balanced accuracy, on the fitted half."""
-    return max(np.linspace(0.05, 0.95, 91), key=lambda bar: balanced_accuracy(score, y, bar))
+def find_best_threshold(score: Any, y: Any) -> float:
+    """Return the threshold with the best balanced accuracy on the fitted half."""
+    return max(
+        np.linspace(0.05, 0.95, 91), key=lambda bar: compute_balanced_accuracy(score, y, bar)
+    )
 
 
-def features(data: Path) -> tuple[Any, Any, Any, Any]:
-    """For every claim its set, its label, its features, and whether it is of the fitted half."""
+def compute_features(data: Path) -> tuple[Any, Any, Any, Any]:
+    """Return dataset, label, features and half of every claim."""
     cache = ROOT / "bench/cache/support"
     cache.mkdir(parents=True, exist_ok=True)
-    code = [ROOT / "src/ragstone/query/check" / f"{name}.py"
-            for name in ("facts", "overlap", "polarity", "support")]  # fmt: skip
+    code = [ROOT / "src/ragstone/query/check" / f"{name}.py" for name in ("facts", "support")]
     stamp = hashlib.sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12]
     kept = cache / f"features-{stamp}.pickle"
-    rows = [row for row in claims(data) if row[2]]
+    rows = [row for row in load_claims(data) if row[2]]
     if kept.is_file():
         x = pickle.loads(kept.read_bytes())
     else:
-        embedder = Remembering(cache / "vectors.pickle")
-        x = np.array([support_features(claim, text, embedder) for _, claim, text, _ in rows])
+        embedder = CachedEmbedder(cache / "vectors.pickle")
+        x = np.array(
+            [compute_support_features(claim, text, embedder) for _, claim, text, _ in rows]
+        )
         embedder.save()
         kept.write_bytes(pickle.dumps(x))
     y = np.array([supports for *_, supports in rows])
@@ -88,7 +91,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "../shared/data")
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
     options = parser.parse_args()
-    name, y, x, fits = features(options.data)
+    name, y, x, fits = compute_features(options.data)
     importance = np.zeros(len(name))
     for one in set(name):
         for label in (True, False):
@@ -99,23 +102,33 @@ def main() -> None:
     score = 1 / (1 + np.exp(-(x @ weights + bias)))
     for one in dict.fromkeys(name):
         here, tuned = ~fits & (name == one), fits & (name == one)
-        best = best_threshold(score[tuned], y[tuned])
+        best = find_best_threshold(score[tuned], y[tuned])
         signals = ", ".join(
-            f"{feature} {auroc(x[here & y, i], x[here & ~y, i]):.3f}"
+            f"{feature} {compute_auroc(x[here & y, i], x[here & ~y, i]):.3f}"
             for i, feature in enumerate(FEATURES)
         )
         print(
-            f"{one}: {here.sum()} claims; AUROC {auroc(score[here & y], score[here & ~y]):.3f}, "
-            f"balanced accuracy {balanced_accuracy(score[here], y[here], best):.3f}; {signals}"
+            f"{one}: {here.sum()} claims; "
+            f"AUROC {compute_auroc(score[here & y], score[here & ~y]):.3f}, balanced accuracy "
+            f"{compute_balanced_accuracy(score[here], y[here], best):.3f}; {signals}"
         )
     if options.write:
         lines = [f"{n} = {w:.5g}" for n, w in zip(FEATURES, weights, strict=True)]
         kept = WEIGHTS.read_text("utf-8").partition("[confidence]")
-        WEIGHTS.write_text("\n".join([
-            "# Written by bench/fit_support.py: do not edit. Fitted on one half of the claims of",
-            "# wice, climate-fever and scifact; bench/grounding.py reports the other.",
-            "[support]", f"bias = {bias:.5g}", *lines, "", "".join(kept[1:]),
-        ]), "utf-8")  # fmt: skip
+        WEIGHTS.write_text(
+            "\n".join(
+                [
+                    "# Written by bench/fit_support.py: do not edit. Fitted on half of the claims",
+                    "# of wice, climate-fever and scifact; bench/grounding.py reports the other.",
+                    "[support]",
+                    f"bias = {bias:.5g}",
+                    *lines,
+                    "",
+                    "".join(kept[1:]),
+                ]
+            ),
+            "utf-8",
+        )
 
 
 if __name__ == "__main__":

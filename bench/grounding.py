@@ -1,5 +1,5 @@
-"""How far answers can be trusted: claim support, perturbed claims, citations of bad-mannered
-models, the extractive answerer, abstention and confidence. One command, the same figures each time.
+"""Measure how far answers can be trusted: claim support, perturbed claims, badly citing models, the
+extractive answerer, abstention and confidence. The figures are the same in each run.
 
     python bench/grounding.py                   # everything; about 5 CPU minutes with warm caches
     python bench/grounding.py --only perturbed manners
@@ -18,6 +18,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +26,46 @@ import numpy as np
 
 import fit_extractive
 import fit_support
-from fit_extractive import Asked, Remembering, auroc, plain
-from manners import MANNERS, served
-from perturb import CHANGES, changed, shortened
-from plot import write_lines
+from fit_extractive import CachedEmbedder, SearchedQuestion, compute_auroc, normalize_text
+from manners import CITATION_STYLES, serve_model
+from perturb import CHANGES, make_pairs, shorten_sentence
+from plot import write_curves
 from ragstone.engine import Engine
+from ragstone.evidence import grade_evidence
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.conclude import calibrated
-from ragstone.query.check.review import review
-from ragstone.query.check.support import FEATURES, shipped_weights
-from ragstone.query.evidence import grade_evidence
+from ragstone.query.check.checker import calibrate_probability
+from ragstone.query.check.review import review_text
+from ragstone.query.check.support import FEATURES, load_support_weights
 from ragstone.query.ground.cite import Notation
 from ragstone.reading.choose import SentenceChooser
 from ragstone.settings import load_settings
-from ragstone.text import sentence_spans
+from ragstone.text import find_sentence_spans
 from ragstone.types import Chunk, Hit, Source
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
 DATA = HERE.parent.parent / "shared" / "data"
 SAMPLES = HERE.parent / "src/ragstone/samples"
-CHOOSING = HERE.parent / "src/ragstone/query/ground/choose"
+READING = HERE.parent / "src/ragstone/reading"
 PER_KIND = 150
 
 
-def one_source(text: str) -> Notation:
+def make_sources(text: str) -> Notation:
     return Notation((Source(1, Hit(Chunk("d", 0, text, 0, len(text)), 1.0, "hybrid"), text),))
 
 
-def perturbed(data: Path) -> list[str]:
-    """Sentences of squad passages (the half that nothing was fitted on), true and made false."""
-    passages = fit_extractive.records(data / "squad2-dev-half/corpus.jsonl")
-    report = [row["text"] for row in passages if not Asked("", "", [], "", row["title"]).fits]
-    where = {text[a:b]: text for text in report for a, b in sentence_spans(text) if b - a > 30}
+def measure_perturbed(data: Path) -> list[str]:
+    """Measure true and falsified sentences of the squad half that was not used for fitting."""
+    passages = fit_extractive.read_records(data / "squad2-dev-half/corpus.jsonl")
+    report = [
+        row["text"] for row in passages if not SearchedQuestion("", "", [], "", row["title"]).fits
+    ]
+    where = {text[a:b]: text for text in report for a, b in find_sentence_spans(text) if b - a > 30}
     sentences = sorted(where, key=lambda s: hashlib.sha256(s.encode()).digest())
-    embedder = Remembering(HERE / "cache" / "perturbed.pickle")
+    embedder = CachedEmbedder(HERE / "cache" / "perturbed.pickle")
 
     def verdict(claim: str, text: str) -> str:
-        claims = review(claim, one_source(text), embedder).claims
+        claims = review_text(claim, make_sources(text), embedder).claims
         return min((one.verdict for one in claims), key=ORDER.index, default="supported")
 
     lines = [
@@ -71,17 +74,21 @@ def perturbed(data: Path) -> list[str]:
     ]
     caught = total = 0
     for kind in CHANGES:
-        pairs = changed(sentences, kind, PER_KIND)
+        pairs = make_pairs(sentences, kind, PER_KIND)
         found = [verdict(false, where[true]) for true, false in pairs]
         bad = [one for one in found if one != "supported"]
         named = sum(one == "contradicted" for one in bad)
         caught, total = caught + len(bad), total + len(found)
-        lines.append(f"| {kind} | {len(found)} | {len(bad) / len(found):.3f} | "
-                     f"{named / max(len(bad), 1):.3f} |")  # fmt: skip
+        lines.append(
+            f"| {kind} | {len(found)} | {len(bad) / len(found):.3f} | "
+            f"{named / max(len(bad), 1):.3f} |"
+        )
     lines.append(f"| **all** | {total} | **{caught / total:.3f}** | |")
-    shorter = [(cut, where[s]) for s in sentences if (cut := shortened(s))][:PER_KIND]
-    for title, untouched in (("untouched sentences", [(s, where[s]) for s in sentences[:500]]),
-                             ("sentences without their last clause", shorter)):  # fmt: skip
+    shorter = [(cut, where[s]) for s in sentences if (cut := shorten_sentence(s))][:PER_KIND]
+    for title, untouched in (
+        ("untouched sentences", [(s, where[s]) for s in sentences[:500]]),
+        ("sentences without their last clause", shorter),
+    ):
         alarms = sum(verdict(claim, text) != "supported" for claim, text in untouched)
         lines.append(f"\n{title}: {len(untouched)}, false alarms {alarms / len(untouched):.3f}")
     embedder.save()
@@ -91,47 +98,55 @@ def perturbed(data: Path) -> list[str]:
 ORDER = ["contradicted", "unsupported", "partial", "misattributed", "supported"]
 
 
-def support(data: Path) -> list[str]:
-    """Claims with texts that readers judged: each signal, and all of them together."""
-    name, y, x, fits = fit_support.features(data)
-    weights, bias = shipped_weights()
+def measure_support(data: Path) -> list[str]:
+    """Measure claims that people judged: each signal, and all together."""
+    name, y, x, fits = fit_support.compute_features(data)
+    weights, bias = load_support_weights()
     score = 1 / (1 + np.exp(-(x @ weights + bias)))
-    lines = ["| set | claims | all together | best single signal | balanced accuracy |",
-             "|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| set | claims | all together | best single signal | balanced accuracy |",
+        "|---|---|---|---|---|",
+    ]
     curves: dict[str, list[tuple[float, float]]] = {}
     for one in dict.fromkeys(name):
         here, tuned = ~fits & (name == one), fits & (name == one)
-        whole = auroc(score[here & y], score[here & ~y])
-        single = [max(a, 1 - a) for a in (auroc(x[here & y, i], x[here & ~y, i])
-                                          for i in range(len(FEATURES)))]  # fmt: skip
+        whole = compute_auroc(score[here & y], score[here & ~y])
+        single = [
+            max(a, 1 - a)
+            for a in (compute_auroc(x[here & y, i], x[here & ~y, i]) for i in range(len(FEATURES)))
+        ]
         best = int(np.argmax(single))
-        bar = fit_support.best_threshold(score[tuned], y[tuned])
-        accuracy = fit_support.balanced_accuracy(score[here], y[here], bar)
-        lines.append(f"| {one} | {here.sum():,} | {whole:.3f} | {single[best]:.3f} "
-                     f"({FEATURES[best]}) | {accuracy:.3f} |")  # fmt: skip
+        bar = fit_support.find_best_threshold(score[tuned], y[tuned])
+        accuracy = fit_support.compute_balanced_accuracy(score[here], y[here], bar)
+        lines.append(
+            f"| {one} | {here.sum():,} | {whole:.3f} | {single[best]:.3f} "
+            f"({FEATURES[best]}) | {accuracy:.3f} |"
+        )
         bars = np.quantile(score[here], np.linspace(0, 1, 60))
         curves[f"{one} {whole:.3f}"] = [
             (float(np.mean(score[here & ~y] >= b)), float(np.mean(score[here & y] >= b)))
             for b in bars
         ]
-    write_lines(
+    write_curves(
         OUT / "grounding-support.svg", "Claim support", ("false positives", "found"), curves
     )
     return lines
 
 
-class Read:
-    """The questions of the half that was not fitted on, read with the shipped weights."""
+class ReadQuestions:
+    """The questions of the half not used for fitting, read with the shipped weights."""
 
     def __init__(self, data: Path, share: float) -> None:
         cache = HERE / "cache/extractive"
-        embedder = Remembering(cache / "vectors.pickle")
-        self.asked: list[Asked] = []
-        for passages, questions in fit_extractive.sets(data, share):
-            self.asked += asyncio.run(fit_extractive.searched(passages, questions, cache, embedder))
+        embedder = CachedEmbedder(cache / "vectors.pickle")
+        self.asked: list[SearchedQuestion] = []
+        for passages, questions in fit_extractive.load_sets(data, share):
+            self.asked += asyncio.run(
+                fit_extractive.search_questions(passages, questions, cache, embedder)
+            )
         chooser = SentenceChooser(embedder)
         self.threshold = chooser.weights.threshold
-        kept = cache / f"read-{len(self.asked)}-{stamp(CHOOSING)}.pickle"
+        kept = cache / f"read-{len(self.asked)}-{hash_folder(READING)}.pickle"
         if kept.is_file():
             probability, right = pickle.loads(kept.read_bytes())
         else:
@@ -153,7 +168,7 @@ class Read:
             choice = chooser.choose(one.question, sources)
             held = any(
                 one.found[s.source.number - 1] == one.passage
-                and any(plain(answer) in plain(s.text) for answer in one.answers)
+                and any(normalize_text(answer) in normalize_text(s.text) for answer in one.answers)
                 for s in choice.sentences
             )
             probability.append(choice.probability)
@@ -161,21 +176,25 @@ class Read:
         return probability, right
 
 
-def stamp(folder: Path) -> str:
-    """What the code and weights of a folder are, so that a cache is used with no others."""
+def hash_folder(folder: Path) -> str:
+    """Hash the code and weights of a folder, as the key of a cache."""
     files = sorted(file for file in folder.iterdir() if file.is_file())
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
-def extractive(read: Read) -> list[str]:
-    lines = ["| set | questions with their passage retrieved | answered | answer held |",
-             "|---|---|---|---|"]  # fmt: skip
+def measure_extractive(read: ReadQuestions) -> list[str]:
+    lines = [
+        "| set | questions with their passage retrieved | answered | answer held |",
+        "|---|---|---|---|",
+    ]
     p, bar = read.probability, read.threshold
     for name in dict.fromkeys(read.corpus):
         these = read.report & (read.corpus == name) & read.answerable & read.retrieved
         if these.any():
-            lines.append(f"| {name} | {these.sum()} | {np.mean(p[these] >= bar):.3f} | "
-                         f"{np.mean(read.right[these] & (p[these] >= bar)):.3f} |")  # fmt: skip
+            lines.append(
+                f"| {name} | {these.sum()} | {np.mean(p[these] >= bar):.3f} | "
+                f"{np.mean(read.right[these] & (p[these] >= bar)):.3f} |"
+            )
     lines += ["", "| grade of the evidence | questions | the answer was held |", "|---|---|---|"]
     grades = np.array([grade_evidence(one) for one in p])
     for grade in ("correct", "ambiguous", "incorrect"):
@@ -184,31 +203,39 @@ def extractive(read: Read) -> list[str]:
     return lines
 
 
-def abstention(read: Read) -> list[str]:
-    """Questions without an answer: told from answerable ones, and answered all the same."""
+def measure_abstention(read: ReadQuestions) -> list[str]:
+    """Measure unanswerable questions: how many are recognised, how many are answered."""
     p = read.probability
-    lines = ["| questions without an answer | questions | AUROC | answered all the same |",
-             "|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| questions without an answer | questions | AUROC | answered all the same |",
+        "|---|---|---|---|",
+    ]
     all_answerable = read.report & read.answerable & read.retrieved
     for name in dict.fromkeys(read.corpus):
         here = read.report & (read.corpus == name)
         base = here & read.answerable & read.retrieved
         base = base if base.any() else all_answerable & (read.corpus == "squad2-dev-half")
-        for what, these in (("off-corpus", here & read.off),
-                            ("on the subject", here & ~read.off & ~read.answerable)):  # fmt: skip
+        for what, these in (
+            ("off-corpus", here & read.off),
+            ("on the subject", here & ~read.off & ~read.answerable),
+        ):
             if these.any():
-                lines.append(f"| {what}, {name} | {these.sum()} | {auroc(p[base], p[these]):.3f} | "
-                             f"{np.mean(p[these] >= read.threshold):.3f} |")  # fmt: skip
+                lines.append(
+                    f"| {what}, {name} | {these.sum()} | {compute_auroc(p[base], p[these]):.3f} | "
+                    f"{np.mean(p[these] >= read.threshold):.3f} |"
+                )
     off = read.report & read.off
-    lines.append(f"| **off-corpus, all** | {off.sum()} | "
-                 f"**{auroc(p[all_answerable], p[off]):.3f}** | "
-                 f"{np.mean(p[off] >= read.threshold):.3f} |")  # fmt: skip
+    lines.append(
+        f"| **off-corpus, all** | {off.sum()} | "
+        f"**{compute_auroc(p[all_answerable], p[off]):.3f}** | "
+        f"{np.mean(p[off] >= read.threshold):.3f} |"
+    )
     return lines
 
 
-def confidence(read: Read) -> list[str]:
-    """Confidence against the share of right answers, and risk against coverage."""
-    value = np.array([calibrated(one) for one in read.probability])
+def measure_confidence(read: ReadQuestions) -> list[str]:
+    """Measure confidence against the share of right answers, and risk against coverage."""
+    value = np.array([calibrate_probability(one) for one in read.probability])
     misleading = (read.corpus == "squad2-dev-half") & ~read.off & ~read.answerable
     lines = [
         "| questions | count | right | mean confidence | ECE (10 bins) |",
@@ -216,27 +243,38 @@ def confidence(read: Read) -> list[str]:
     ]
     diagram: dict[str, list[tuple[float, float]]] = {}
     risk: dict[str, list[tuple[float, float]]] = {}
-    for title, these in (("without those made to mislead", read.report & ~misleading),
-                         ("all", read.report)):  # fmt: skip
+    for title, these in (
+        ("without those made to mislead", read.report & ~misleading),
+        ("all", read.report),
+    ):
         v, r = value[these], read.right[these]
-        points, error = reliability(v, r)
+        points, error = compute_reliability(v, r)
         diagram[f"{title}: ECE {error:.3f}"] = points
         lines.append(f"| {title} | {these.sum()} | {r.mean():.3f} | {v.mean():.3f} | {error:.3f} |")
         order = np.argsort(-v, kind="stable")
         wrong = np.cumsum(~r[order]) / np.arange(1, len(order) + 1)
-        risk[title] = [((i + 1) / len(order), float(wrong[i]))
-                       for i in range(9, len(order), max(len(order) // 80, 1))]  # fmt: skip
+        risk[title] = [
+            ((i + 1) / len(order), float(wrong[i]))
+            for i in range(9, len(order), max(len(order) // 80, 1))
+        ]
         covered = {share: wrong[int(share * len(order)) - 1] for share in (0.25, 0.5, 0.75)}
-        lines.append(f"| wrong among the most confident quarter, half, three quarters | | "
-                     f"{' / '.join(f'{one:.3f}' for one in covered.values())} | | |")  # fmt: skip
-    write_lines(OUT / "grounding-reliability.svg", "Reliability", ("confidence", "right"), diagram,
-                diagonal=True)  # fmt: skip
-    write_lines(OUT / "grounding-risk.svg", "Risk and coverage", ("answered", "wrong"), risk)
+        lines.append(
+            f"| wrong among the most confident quarter, half, three quarters | | "
+            f"{' / '.join(f'{one:.3f}' for one in covered.values())} | | |"
+        )
+    write_curves(
+        OUT / "grounding-reliability.svg",
+        "Reliability",
+        ("confidence", "right"),
+        diagram,
+        diagonal=True,
+    )
+    write_curves(OUT / "grounding-risk.svg", "Risk and coverage", ("answered", "wrong"), risk)
     return lines
 
 
-def reliability(value: Any, right: Any) -> tuple[list[tuple[float, float]], float]:
-    """Confidence and share of right ones per bin, and the expected calibration error."""
+def compute_reliability(value: Any, right: Any) -> tuple[list[tuple[float, float]], float]:
+    """Return confidence and share right per bin, and the expected calibration error."""
     points, error = [], 0.0
     bins = np.minimum((value * 10).astype(int), 9)
     for number in range(10):
@@ -248,14 +286,14 @@ def reliability(value: Any, right: Any) -> tuple[list[tuple[float, float]], floa
     return points, error
 
 
-def sample_questions() -> list[dict[str, Any]]:
+def load_sample_questions() -> list[dict[str, Any]]:
     text = (SAMPLES / "questions.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
-async def samples() -> list[str]:
-    """The sample questions with the extractive answerer, and what a question costs."""
-    rows = sample_questions()
+async def measure_samples() -> list[str]:
+    """Ask the sample questions with the extractive answerer, and measure the cost."""
+    rows = load_sample_questions()
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(flags={"data.directory": Path(folder)}, environ={}).settings
         async with Engine(settings, embedder=OnnxEmbedder()) as engine:
@@ -266,7 +304,7 @@ async def samples() -> list[str]:
             answers = [await engine.ask(row["question"]) for row in rows]
             spent = (time.process_time() - begun) * 1000 / len(rows)
     pairs = list(zip(rows, answers, strict=True))
-    held = [plain(row["answer"]) in plain(answer.text) for row, answer in pairs]
+    held = [normalize_text(row["answer"]) in normalize_text(answer.text) for row, answer in pairs]
     can = [row["answerable"] for row in rows]
     right = sum(h for h, c in zip(held, can, strict=True) if c)
     refused = sum(a.status == "abstained" for a, c in zip(answers, can, strict=True) if not c)
@@ -275,20 +313,20 @@ async def samples() -> list[str]:
     return [
         f"answerable: {sum(can)}, answered right {right}, not answered {lost}; "
         f"unanswerable: {len(rows) - sum(can)}, abstained {refused}; conflict notices {notices}; "
-        f"{spent:.0f} CPU ms per question",
+        f"{spent:.0f} CPU ms per question"
     ]
 
 
-async def manners() -> list[str]:
+async def measure_bad_citations() -> list[str]:
     """Models that know the answer but cite badly: is what ends in the answer right?
 
     A citation is right when its snippet overlaps the sentence that holds the answer, at its place
     in its document. Half of the sentences are said as they stand, half without their last clause.
     """
-    rows = [row for row in sample_questions() if row["answerable"]]
+    rows = [row for row in load_sample_questions() if row["answerable"]]
     sayings = {}
     for number, row in enumerate(rows):
-        cut = shortened(row["evidence"]) if number % 2 else None
+        cut = shorten_sentence(row["evidence"]) if number % 2 else None
         good = cut is not None and row["answer"] in cut
         sayings[row["question"]] = [cut if good and cut else " ".join(row["evidence"].split())]
     lines = [
@@ -297,19 +335,21 @@ async def manners() -> list[str]:
     ]
     with tempfile.TemporaryDirectory() as folder:
         base = {"data.directory": Path(folder), "provider.name": "openai"}
-        for manner in MANNERS:
-            with served(manner, sayings) as url:
+        for manner in CITATION_STYLES:
+            with serve_model(manner, sayings) as url:
                 flags = {**base, "provider.base_url": url}
                 settings = load_settings(flags=flags, environ={}).settings
                 async with Engine(settings, embedder=OnnxEmbedder()) as engine:
                     await engine.ingest([SAMPLES / "documents"])
-                    good, total, answered = await _cited(engine, rows)
-            lines.append(f"| {manner} | {total} | **{good / max(total, 1):.3f}** | "
-                         f"{answered / len(rows):.3f} |")  # fmt: skip
+                    good, total, answered = await _ask_model(engine, rows)
+            lines.append(
+                f"| {manner} | {total} | **{good / max(total, 1):.3f}** | "
+                f"{answered / len(rows):.3f} |"
+            )
     return lines
 
 
-async def _cited(engine: Engine, rows: list[dict[str, Any]]) -> tuple[int, int, int]:
+async def _ask_model(engine: Engine, rows: list[dict[str, Any]]) -> tuple[int, int, int]:
     good = total = answered = 0
     for row in rows:
         answer = await engine.ask(row["question"])
@@ -318,7 +358,10 @@ async def _cited(engine: Engine, rows: list[dict[str, Any]]) -> tuple[int, int, 
             text = engine.catalog.document(one.document_id).text
             assert text[one.start : one.end] == one.snippet
             same = one.document_name.endswith(row["document"].rsplit("/", 1)[-1])
-            wanted, said = set(plain(row["evidence"]).split()), set(plain(one.snippet).split())
+            wanted, said = (
+                set(normalize_text(row["evidence"]).split()),
+                set(normalize_text(one.snippet).split()),
+            )
             right += same and len(wanted & said) >= 0.5 * min(len(wanted), len(said))
         good, total, answered = good + right, total + len(answer.citations), answered + bool(right)
     return good, total, answered
@@ -330,21 +373,22 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3, help="of the squad questions")
     parser.add_argument("--only", nargs="*", help="only these parts")
     options = parser.parse_args()
-    read: list[Read] = []
 
-    def reading() -> Read:
-        if not read:
-            read.append(Read(options.data, options.share))
-        return read[0]
+    @cache
+    def read_questions() -> ReadQuestions:
+        return ReadQuestions(options.data, options.share)
 
     parts: dict[str, tuple[str, Callable[[], list[str]]]] = {
-        "perturbed": ("Perturbed claims", lambda: perturbed(options.data)),
-        "support": ("Claim support", lambda: support(options.data)),
-        "manners": ("Citations of models with bad manners", lambda: asyncio.run(manners())),
-        "samples": ("The sample questions", lambda: asyncio.run(samples())),
-        "extractive": ("The extractive answerer", lambda: extractive(reading())),
-        "abstention": ("Abstention", lambda: abstention(reading())),
-        "confidence": ("Confidence", lambda: confidence(reading())),
+        "perturbed": ("Perturbed claims", lambda: measure_perturbed(options.data)),
+        "support": ("Claim support", lambda: measure_support(options.data)),
+        "manners": (
+            "Citations of badly citing models",
+            lambda: asyncio.run(measure_bad_citations()),
+        ),
+        "samples": ("The sample questions", lambda: asyncio.run(measure_samples())),
+        "extractive": ("The extractive answerer", lambda: measure_extractive(read_questions())),
+        "abstention": ("Abstention", lambda: measure_abstention(read_questions())),
+        "confidence": ("Confidence", lambda: measure_confidence(read_questions())),
     }
     pages = []
     for key, (title, run) in parts.items():

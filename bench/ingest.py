@@ -1,4 +1,4 @@
-"""How fast a folder is ingested, against what the embedder alone could do, and against peers.
+"""Measure the speed of ingesting a folder, against the embedder alone and against peers.
 
     python bench/ingest.py --folder FOLDER [--files 300] [--peers PYTHON] [--no-model]
 
@@ -48,7 +48,7 @@ QUESTIONS = (
 
 
 class RandomEmbedder:
-    """Vectors that cost nothing, made from a text's hash."""
+    """An embedder without cost: vectors from the hash of a text."""
 
     name = "random"
     dimension = 384
@@ -63,52 +63,53 @@ class RandomEmbedder:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:  # type: ignore[type-arg]
         rows = [
-            np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]))
-            .standard_normal(self.dimension, dtype=np.float32)
+            np.random.default_rng(
+                int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+            ).standard_normal(self.dimension, dtype=np.float32)
             for text in texts
-        ]  # fmt: skip
+        ]
         vectors = np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
         norms: np.ndarray = np.linalg.norm(vectors, axis=1, keepdims=True)  # type: ignore[type-arg]
         return vectors / norms
 
 
 class Meter:
-    """Wall and CPU seconds of this process and its children, and their peak memory together."""
+    """Measures wall time, CPU time and peak memory of this process and its children."""
 
     def __enter__(self) -> Meter:
         self._stop = threading.Event()
         self.peak = 0
         self._watch = threading.Thread(target=self._look, daemon=True)
         self._watch.start()
-        self._wall, self._cpu = time.perf_counter(), _cpu_seconds()
+        self._wall, self._cpu = time.perf_counter(), _read_cpu_seconds()
         return self
 
     def _look(self) -> None:
         while not self._stop.wait(0.2):
-            self.peak = max(self.peak, sum(_resident(pid) for pid in _family()))
+            self.peak = max(self.peak, sum(_read_resident(pid) for pid in _list_family()))
 
     def __exit__(self, *_: object) -> None:
         self.wall = time.perf_counter() - self._wall
-        self.cpu = _cpu_seconds() - self._cpu
+        self.cpu = _read_cpu_seconds() - self._cpu
         self._stop.set()
         self._watch.join()
 
 
-def _family() -> list[int]:
+def _list_family() -> list[int]:
     children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     return [os.getpid(), *(int(pid) for file in children for pid in file.read_text().split())]
 
 
-def _resident(pid: int) -> int:
+def _read_resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
 
 
-def _cpu_seconds() -> float:
+def _read_cpu_seconds() -> float:
     total = 0.0
-    for pid in _family():
+    for pid in _list_family():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -117,8 +118,8 @@ def _cpu_seconds() -> float:
     return total
 
 
-def sample(folder: Path, count: int, target: Path) -> list[Path]:
-    """Every n-th file of a folder, copied; the same ones every time."""
+def copy_sample(folder: Path, count: int, target: Path) -> list[Path]:
+    """Copy every n-th file of a folder; the same files every time."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     chosen = files if count <= 0 else files[:: max(1, len(files) // count)][:count]
     copies = []
@@ -130,7 +131,7 @@ def sample(folder: Path, count: int, target: Path) -> list[Path]:
     return copies
 
 
-def line(what: str, meter: Meter, chunks: int, documents: int) -> None:
+def print_line(what: str, meter: Meter, chunks: int, documents: int) -> None:
     print(
         f"{what}: {documents} documents, {chunks} chunks in {meter.wall:.1f} s · "
         f"{documents / meter.wall:.1f} documents/s · {chunks / meter.wall:.1f} chunks/s · "
@@ -139,20 +140,20 @@ def line(what: str, meter: Meter, chunks: int, documents: int) -> None:
     )
 
 
-def ceiling(embedder: OnnxEmbedder, engine: Engine, part: int) -> Meter:
-    """The embedder alone on the texts of every `part`-th document, one thread per core."""
+def measure_ceiling(embedder: OnnxEmbedder, engine: Engine, part: int) -> Meter:
+    """Measure the embedder alone on every `part`-th document, one thread per core."""
     groups = [
-        list(engine.records.vectors_of(document.id)) for document in engine.documents()[::part]
+        list(engine.records.vectors_by_text(document.id)) for document in engine.documents()[::part]
     ]
     with Meter() as meter, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         list(threads.map(embedder.embed, groups))
     chunks = sum(map(len, groups))
-    line(f"embedder alone (every {part}. document)", meter, chunks, len(groups))
+    print_line(f"embedder alone (every {part}. document)", meter, chunks, len(groups))
     meter.chunks = chunks  # type: ignore[attr-defined]
     return meter
 
 
-async def latencies(engine: Engine, seconds: float) -> list[float]:
+async def summarise_latencies(engine: Engine, seconds: float) -> list[float]:
     took, end, at = [], time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
         begun = time.perf_counter()
@@ -163,12 +164,12 @@ async def latencies(engine: Engine, seconds: float) -> list[float]:
     return took
 
 
-async def questions_meanwhile(engine: Engine, folder: Path) -> None:
-    await latencies(engine, 1)
-    idle = await latencies(engine, 10)
+async def ask_meanwhile(engine: Engine, folder: Path) -> None:
+    await summarise_latencies(engine, 1)
+    idle = await summarise_latencies(engine, 10)
     task = asyncio.create_task(engine.ingest([folder], collection="second"))
     await asyncio.sleep(3)
-    busy = await latencies(engine, 20)
+    busy = await summarise_latencies(engine, 20)
     task.cancel()
     with_ingest = np.percentile(busy, [50, 95])
     alone = np.percentile(idle, [50, 95])
@@ -182,12 +183,12 @@ async def questions_meanwhile(engine: Engine, folder: Path) -> None:
         await task
 
 
-def ingest(engine: Engine, folder: Path) -> IngestReport:
+def run_ingest(engine: Engine, folder: Path) -> IngestReport:
     return asyncio.run(engine.ingest([folder]))
 
 
-def ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, float]:
-    """All of it for Ragstone; its kilobytes per second and per CPU second."""
+def measure_ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, float]:
+    """Measure Ragstone; return its kilobytes per second and per CPU second."""
     embedder = OnnxEmbedder() if model else RandomEmbedder()
     embedder.embed(["warm"])
     with tempfile.TemporaryDirectory() as data:
@@ -198,9 +199,9 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, fl
         (Path(data) / "warm.md").write_text("Nothing is counted that only happens once.\n" * 30)
         asyncio.run(engine.ingest([Path(data) / "warm.md"], collection="warm"))
         with Meter() as first:
-            report = ingest(engine, folder)
+            report = run_ingest(engine, folder)
         stored = len(report.of("added"))
-        line("ragstone", first, report.chunk_count, stored)
+        print_line("ragstone", first, report.chunk_count, stored)
         size = sum(path.stat().st_size for path in files)
         print(
             f"  {size / first.wall / 1000:.1f} kB/s · {first.cpu:.1f} CPU s · "
@@ -210,24 +211,24 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, fl
             print(f"  failed, e.g. {failed.name}: {failed.error}")
         print(f"  {len(report.of('failed'))} failed, {report.embedded_chunks} chunks embedded")
         with Meter() as second:
-            ingest(engine, folder)
+            run_ingest(engine, folder)
         print(f"unchanged: {second.wall:.2f} s, {second.wall / first.wall:.2%} of the first run")
         for path in files[:10]:
             path.write_text(path.read_text("utf-8") + "\n\nOne more line at its end.\n", "utf-8")
-        report = ingest(engine, folder)
+        report = run_ingest(engine, folder)
         print(
             f"10 files changed: {len(report.of('updated'))} updated with "
             f"{sum(file.chunk_count for file in report.of('updated'))} chunks, "
             f"{report.embedded_chunks} embedded, {report.seconds:.2f} s"
         )
         if isinstance(embedder, OnnxEmbedder):
-            alone = ceiling(embedder, engine, 3)
+            alone = measure_ceiling(embedder, engine, 3)
             rate = alone.chunks / alone.wall  # type: ignore[attr-defined]
             cpu = alone.cpu / alone.chunks  # type: ignore[attr-defined]
             print(
-                f"ragstone reaches {stored and first_rate(first, engine) / rate:.0%} of the "
+                f"ragstone reaches {stored and parse_rate(first, engine) / rate:.0%} of the "
                 f"embedder's ceiling in wall time; the embedder takes {cpu * 1000:.1f} of the "
-                f"{first.cpu / chunk_count(engine) * 1000:.1f} CPU ms per chunk"
+                f"{first.cpu / count_chunks(engine) * 1000:.1f} CPU ms per chunk"
             )
             engine.close()
             # As it is shipped: embedding steps back for questions.
@@ -235,17 +236,17 @@ def ragstone(folder: Path, files: list[Path], *, model: bool) -> tuple[float, fl
                 load_settings(flags={"data.directory": Path(data)}, environ={}).settings,
                 embedder=embedder,
             )
-            asyncio.run(questions_meanwhile(engine, folder))
+            asyncio.run(ask_meanwhile(engine, folder))
         engine.close()
     return size / first.wall / 1000, size / first.cpu / 1000
 
 
-def chunk_count(engine: Engine) -> int:
+def count_chunks(engine: Engine) -> int:
     return sum(document.chunk_count for document in engine.documents())
 
 
-def first_rate(meter: Meter, engine: Engine) -> float:
-    return chunk_count(engine) / meter.wall
+def parse_rate(meter: Meter, engine: Engine) -> float:
+    return count_chunks(engine) / meter.wall
 
 
 def main() -> None:
@@ -258,7 +259,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "documents")
-        files = sample(options.folder, options.files, folder)
+        files = copy_sample(options.folder, options.files, folder)
         size = sum(path.stat().st_size for path in files)
         print(
             f"{len(files)} files, {size / 1e6:.1f} MB, {len(os.sched_getaffinity(0))} cores",
@@ -274,7 +275,7 @@ def main() -> None:
                 )
                 print(done.stdout.strip() or f"{peer}: failed", flush=True)
                 peers |= {peer: rates} if (rates := _RATES.search(done.stdout)) else {}
-        ours = ragstone(folder, files, model=not options.no_model)
+        ours = measure_ragstone(folder, files, model=not options.no_model)
         for peer, rates in peers.items():
             clock, cpu = (float(rate) for rate in rates.groups())
             print(

@@ -1,4 +1,4 @@
-"""Other libraries reading, splitting, embedding and indexing the same folder; see ingest.py.
+"""Let other libraries read, split, embed and index the same folder; see ingest.py.
 
     PEERS_PYTHON bench/ingest_peers.py txtai|haystack|llamaindex FOLDER WEIGHTS
 
@@ -29,7 +29,7 @@ CHARS_PER_TOKEN = 3.4
 
 
 class Model:
-    """Mean pooling and unit length, as the model's card says."""
+    """The model with mean pooling and unit length, as its card says."""
 
     def __init__(self, weights: Path) -> None:
         self._tokenizer = AutoTokenizer.from_pretrained(weights)
@@ -57,15 +57,15 @@ class Model:
         return vectors
 
 
-def texts_of(folder: Path) -> list[str]:
+def read_texts(folder: Path) -> list[str]:
     return [path.read_text("utf-8") for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
-def txtai(folder: Path, model: Model) -> None:
+def ingest_txtai(folder: Path, model: Model) -> None:
     from txtai import Embeddings
 
     chunks: list[str] = []
-    for text in texts_of(folder):
+    for text in read_texts(folder):
         held = ""
         for paragraph in text.split("\n\n"):
             if held and len(held) + len(paragraph) > CHUNK_TOKENS * CHARS_PER_TOKEN:
@@ -81,7 +81,7 @@ def txtai(folder: Path, model: Model) -> None:
     index.index(list(enumerate(chunks)))
 
 
-def haystack(folder: Path, model: Model) -> None:
+def ingest_haystack(folder: Path, model: Model) -> None:
     from haystack import Document
     from haystack.components.preprocessors import DocumentSplitter
     from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -90,14 +90,14 @@ def haystack(folder: Path, model: Model) -> None:
     splitter = DocumentSplitter(split_by="word", split_length=133, split_overlap=21)
     if hasattr(splitter, "warm_up"):
         splitter.warm_up()
-    documents = splitter.run([Document(content=text) for text in texts_of(folder)])["documents"]
+    documents = splitter.run([Document(content=text) for text in read_texts(folder)])["documents"]
     vectors = model.encode([document.content or "" for document in documents])
     for document, vector in zip(documents, vectors, strict=True):
         document.embedding = vector.tolist()
     InMemoryDocumentStore().write_documents(documents)
 
 
-def llamaindex(folder: Path, model: Model) -> None:
+def ingest_llamaindex(folder: Path, model: Model) -> None:
     from llama_index.core import Document, VectorStoreIndex
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.node_parser import TokenTextSplitter
@@ -116,16 +116,16 @@ def llamaindex(folder: Path, model: Model) -> None:
             return self._get_text_embedding(query)
 
     VectorStoreIndex.from_documents(
-        [Document(text=text) for text in texts_of(folder)],
+        [Document(text=text) for text in read_texts(folder)],
         transformations=[TokenTextSplitter(chunk_size=CHUNK_TOKENS, chunk_overlap=OVERLAP_TOKENS)],
         embed_model=Embedding(embed_batch_size=32),
     )
 
 
 PEERS: dict[str, Callable[[Path, Model], None]] = {
-    "txtai": txtai,
-    "haystack": haystack,
-    "llamaindex": llamaindex,
+    "txtai": ingest_txtai,
+    "haystack": ingest_haystack,
+    "llamaindex": ingest_llamaindex,
 }
 
 

@@ -1,4 +1,4 @@
-"""One `ragstone ingest` of a whole archive or folder, as a user runs it, watched from outside.
+"""Run one `ragstone ingest` of a whole archive or folder and measure it from outside.
 
     python bench/ingest_whole.py PATH --data DIRECTORY [-- further options of ragstone ingest]
 
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 
-def tree(root: int) -> list[int]:
-    """A process and everything below it."""
+def list_processes(root: int) -> list[int]:
+    """List a process and all its descendants."""
     found, at = [root], 0
     while at < len(found):
         for children in Path(f"/proc/{found[at]}/task").glob("*/children"):
@@ -32,15 +32,15 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def resident(pid: int) -> int:
+def read_resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
 
 
-def idle_seconds() -> float:
-    """What all cores together spent doing nothing since the machine started."""
+def read_idle_seconds() -> float:
+    """Return the idle seconds of all cores since the machine started."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
@@ -53,14 +53,14 @@ def main() -> int:
     options = parser.parse_args()
     command = [sys.executable, "-m", "ragstone", "ingest", str(options.path), "--json"]
     command += ["--data", str(options.data)]
-    begun, idle, peak = time.monotonic(), idle_seconds(), 0
+    begun, idle, peak = time.monotonic(), read_idle_seconds(), 0
     reply = options.data.with_suffix(".report.json")
     with reply.open("wb") as output:
         process = subprocess.Popen([*command, *options.further], stdout=output)
         while process.poll() is None:
-            peak = max(peak, sum(map(resident, tree(process.pid))))
+            peak = max(peak, sum(map(read_resident, list_processes(process.pid))))
             time.sleep(0.5)
-    wall, idle = time.monotonic() - begun, idle_seconds() - idle
+    wall, idle = time.monotonic() - begun, read_idle_seconds() - idle
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime
     stored = [one for one in json.loads(reply.read_text("utf-8")) if one["outcome"] == "added"]

@@ -1,5 +1,5 @@
-"""What one search costs: CPU time of retrieval and refinement, the question's embedding included,
-for every preset over a large collection, through the engine as any door calls it.
+"""Measure the CPU time of one search for every preset over a large collection: embedding of the
+question, retrieval and refinement, through the engine as an endpoint calls it.
 
     python bench/latency.py --size 200000
     python bench/latency.py --size 200000 --careful MODELS    # with the cross-encoder
@@ -35,8 +35,8 @@ WARM = {"minimal": 100, "classic": 100, "balanced": 100, "careful": 5}
 REPORT = Path(__file__).parent / "out" / "latency.json"
 
 
-def store(size: int, data: Path) -> Path:
-    """The collection in a data directory, filled once."""
+def prepare_store(size: int, data: Path) -> Path:
+    """Fill a data directory with the collection, once."""
     from search_systems import build_ragstone
 
     folder = write_corpus(size, data)
@@ -52,12 +52,12 @@ def store(size: int, data: Path) -> Path:
 
 
 class BenchEmbedder(OnnxEmbedder):
-    """The shipped one, under the name that the collection was filled with."""
+    """The shipped embedder under the name that the collection was filled with."""
 
     name = "bench"
 
 
-async def measure(home: Path, preset: str, questions: list[str]) -> None:
+async def measure_preset(home: Path, preset: str, questions: list[str]) -> None:
     flags: dict[str, Any] = {"data.directory": home, "preset": preset}
     engine = Engine(load_settings(flags=flags, environ={}).settings, embedder=BenchEmbedder())
     spent: list[float] = []
@@ -91,14 +91,14 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    home = store(options.size, options.data)
+    home = prepare_store(options.size, options.data)
     if options.only:
         file = CACHE / f"search-{options.size}" / "questions.json"
         questions = json.loads(file.read_text("utf-8"))[: options.questions]
         if options.only == "careful":
             (home / "models").unlink(missing_ok=True)
             (home / "models").symlink_to(options.careful.resolve())
-        asyncio.run(measure(home, options.only, questions))
+        asyncio.run(measure_preset(home, options.only, questions))
         return
     print(f"{options.size:,} chunks, {os.cpu_count()} cores, CPU ms of one search", flush=True)
     print("| preset | p50 | p95 | p99 | mean | median of each stage |\n|---|---|---|---|---|---|")
@@ -106,10 +106,19 @@ def main() -> None:
         count = min(options.questions, 45) if preset == "careful" else options.questions
         further = ["--careful", str(options.careful)] if options.careful else []
         subprocess.run(
-            [sys.executable, __file__, "--only", preset, "--size", str(options.size),
-             "--questions", str(count), *further],
+            [
+                sys.executable,
+                __file__,
+                "--only",
+                preset,
+                "--size",
+                str(options.size),
+                "--questions",
+                str(count),
+                *further,
+            ],
             check=True,
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load over real connections: how many answers per second, how late, with how much memory.
+"""Measure a server under load over real connections: answers per second, latency and memory.
 
     python bench/load_store.py bench/cache/store-50k                     once
     python bench/load.py bench/cache/store-50k --seconds 300 --parts hello own new model streams
@@ -41,7 +41,7 @@ PARTS = ["hello", "own", "new", "model", "streams"]
 # ---- clients -------------------------------------------------------------------------------
 
 
-async def _request(reader: Any, writer: Any, head: bytes, body: bytes) -> tuple[int, bytes]:
+async def _build_request(reader: Any, writer: Any, head: bytes, body: bytes) -> tuple[int, bytes]:
     writer.write(head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
     answer = await reader.readuntil(b"\r\n\r\n")
     lower = answer.lower()
@@ -50,7 +50,7 @@ async def _request(reader: Any, writer: Any, head: bytes, body: bytes) -> tuple[
     return int(answer[9:12]), await reader.readexactly(length)
 
 
-async def _asking(port: int, path: str, questions: list[str], until: float, out: dict) -> None:
+async def _ask(port: int, path: str, questions: list[str], until: float, out: dict) -> None:
     method = "GET" if path == "/" else "POST"
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
@@ -69,7 +69,7 @@ async def _asking(port: int, path: str, questions: list[str], until: float, out:
         at += 1
         begun = time.perf_counter()
         try:
-            status, content = await _request(reader, writer, head, body)
+            status, content = await _build_request(reader, writer, head, body)
         except (OSError, EOFError, ValueError) as error:
             out["errors"].append(repr(error))
             return
@@ -81,7 +81,7 @@ async def _asking(port: int, path: str, questions: list[str], until: float, out:
     writer.close()
 
 
-async def _streaming(port: int, question: str, out: dict) -> None:
+async def _ask_streaming(port: int, question: str, out: dict) -> None:
     body = json.dumps({"query": question}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(
@@ -101,19 +101,23 @@ async def _streaming(port: int, question: str, out: dict) -> None:
     writer.close()
 
 
-def client(kind: str, port: int, questions: list[list[str]], until: float, pipe: Any) -> None:
-    """One process of clients; `questions` are those of each connection."""
+def run_client(kind: str, port: int, questions: list[list[str]], until: float, pipe: Any) -> None:
+    """Run the clients of one process; `questions` has one list per connection."""
     out: dict[str, Any] = {
-        "first_seconds": [], "seconds": [], "errors": [], "delays": [], "done": 0,
+        "first_seconds": [],
+        "seconds": [],
+        "errors": [],
+        "delays": [],
+        "done": 0,
         "degraded": [],
-    }  # fmt: skip
+    }
 
     async def run() -> None:
         if kind == "streams":
-            jobs = [_streaming(port, own[0], out) for own in questions]
+            jobs = [_ask_streaming(port, own[0], out) for own in questions]
         else:
             path = "/" if kind == "hello" else "/v1/query"
-            jobs = [_asking(port, path, own, until, out) for own in questions]
+            jobs = [_ask(port, path, own, until, out) for own in questions]
         results = await asyncio.gather(*jobs, return_exceptions=True)
         out["errors"] += [repr(r) for r in results if isinstance(r, BaseException)]
 
@@ -121,13 +125,13 @@ def client(kind: str, port: int, questions: list[list[str]], until: float, pipe:
     pipe.send(out)
 
 
-def drive(kind: str, port: int, questions: list[list[str]], until: float) -> dict:
-    """Two processes of clients, so that one core's worth of client is not the limit."""
+def run_clients(kind: str, port: int, questions: list[list[str]], until: float) -> dict:
+    """Run two processes of clients, so that one core of clients is not the limit."""
     parts = []
     for number in range(2):
         ours, theirs = multiprocessing.Pipe(duplex=False)
         given = (kind, port, questions[number::2], until, theirs)
-        process = multiprocessing.Process(target=client, args=given)
+        process = multiprocessing.Process(target=run_client, args=given)
         process.start()
         parts.append((process, ours))
     outs = []
@@ -139,8 +143,8 @@ def drive(kind: str, port: int, questions: list[list[str]], until: float) -> dic
     return found | {"done": sum(out["done"] for out in outs)}
 
 
-def shared_out(questions: list[str], connections: int, each: int) -> list[list[str]]:
-    """So many questions for each connection, no question for two of them."""
+def share_questions(questions: list[str], connections: int, each: int) -> list[list[str]]:
+    """Share the questions out to the connections, each question once."""
     each = min(each, len(questions) // connections)
     return [questions[at : at + each] for at in range(0, connections * each, each)]
 
@@ -148,7 +152,7 @@ def shared_out(questions: list[str], connections: int, each: int) -> list[list[s
 # ---- servers -------------------------------------------------------------------------------
 
 
-def hello() -> Any:
+def measure_hello() -> Any:
     from fastapi import FastAPI
 
     app = FastAPI()
@@ -160,8 +164,8 @@ def hello() -> Any:
     return app
 
 
-async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
-    """An OpenAI-compatible server: waits, then answers; or sends a token every 100 ms."""
+async def _build_model_app(reader: Any, writer: Any, *, streams: bool) -> None:
+    """Build an OpenAI-compatible server: it waits and answers, or sends a token every 100 ms."""
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             lower = head.lower()
@@ -194,31 +198,29 @@ async def _model(reader: Any, writer: Any, *, streams: bool) -> None:
 
 
 def _send(writer: Any, text: str, *, last: bool = False) -> None:
-    choice = {
-        "index": 0, "delta": {"content": text}, "finish_reason": "stop" if last else None,
-    }  # fmt: skip
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop" if last else None}
     body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     data = f"data: {json.dumps({**body, 'choices': [choice]})}\n\n".encode()
     writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-def model_process(port: int, streams: bool) -> None:
+def run_model(port: int, streams: bool) -> None:
     async def run() -> None:
         server = await asyncio.start_server(
-            lambda r, w: _model(r, w, streams=streams), "127.0.0.1", port, backlog=4096
+            lambda r, w: _build_model_app(r, w, streams=streams), "127.0.0.1", port, backlog=4096
         )
         await server.serve_forever()
 
     asyncio.run(run())
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 @contextmanager
-def process(command: list[str], port: int, path: str, log: Path) -> Any:
+def start_server(command: list[str], port: int, path: str, log: Path) -> Any:
     with log.open("wb") as out:
         running = subprocess.Popen(
             command, stderr=out, stdout=out, env=ENVIRONMENT, cwd=HERE, process_group=0
@@ -239,8 +241,8 @@ def process(command: list[str], port: int, path: str, log: Path) -> Any:
             running.wait(90)
 
 
-def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children."""
+def read_memory_mb(pid: int) -> float:
+    """Return the resident memory of a process and its children."""
     total, pids = 0.0, [pid]
     while pids:
         one = pids.pop()
@@ -258,7 +260,7 @@ def memory_mb(pid: int) -> float:
 # ---- the run -------------------------------------------------------------------------------
 
 
-def figures(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
+def summarise(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
     first, again = sorted(out["first_seconds"]), sorted(out["seconds"])
 
     def share(took: list[float], q: float) -> float | None:
@@ -280,71 +282,92 @@ def figures(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]:
     }
 
 
-def ragstone(store: Path, port: int, workers: int, *flags: str) -> list[str]:
+def ragstone_command(store: Path, port: int, workers: int, *flags: str) -> list[str]:
     common = [
-        "-d", str(store.resolve()), "--port", str(port), "--workers", str(workers),
-        "-s", "observe.log_level=warning",
-    ]  # fmt: skip
+        "-d",
+        str(store.resolve()),
+        "--port",
+        str(port),
+        "--workers",
+        str(workers),
+        "-s",
+        "observe.log_level=warning",
+    ]
     return [sys.executable, "-m", "ragstone", "serve", *common, *flags]
 
 
 def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> dict[str, Any]:
-    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="ragstone-load-"))
+    port, folder = find_free_port(), Path(tempfile.mkdtemp(prefix="ragstone-load-"))
     log = folder / "server.log"
     if kind == "hello":
         command = [
-            sys.executable, "-m", "uvicorn", "load:hello", "--factory", "--port", str(port),
-            "--workers", str(arguments.workers), "--log-level", "warning", "--no-access-log",
-            "--backlog", "4096",
-        ]  # fmt: skip
-        with process(command, port, "/", log):
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "load:hello",
+            "--factory",
+            "--port",
+            str(port),
+            "--workers",
+            str(arguments.workers),
+            "--log-level",
+            "warning",
+            "--no-access-log",
+            "--backlog",
+            "4096",
+        ]
+        with start_server(command, port, "/", log):
             seconds = min(arguments.seconds, 30)
-            out = drive("hello", port, [["x"]] * arguments.connections, time.time() + seconds)
-            return figures(out, seconds)
+            out = run_clients("hello", port, [["x"]] * arguments.connections, time.time() + seconds)
+            return summarise(out, seconds)
     flags: list[str] = list(arguments.flags)
     if kind in ("model", "streams"):
-        model_port = free_port()
+        model_port = find_free_port()
         model = multiprocessing.Process(
-            target=model_process, args=(model_port, kind == "streams"), daemon=True
+            target=run_model, args=(model_port, kind == "streams"), daemon=True
         )
         model.start()
         for name, value in {
-            "provider.name": "openai", "provider.base_url": f"http://127.0.0.1:{model_port}/v1",
-            "provider.openai_api_key": "none", "understand.expand": "off",
+            "provider.name": "openai",
+            "provider.base_url": f"http://127.0.0.1:{model_port}/v1",
+            "provider.openai_api_key": "none",
+            "understand.expand": "off",
             "check.max_iterations": "0",
-        }.items():  # fmt: skip
+        }.items():
             flags += ["-s", f"{name}={value}"]
-    with process(
-        ragstone(arguments.store, port, arguments.workers, *flags), port, "/readyz", log
+    with start_server(
+        ragstone_command(arguments.store, port, arguments.workers, *flags), port, "/readyz", log
     ) as running:
-        drive("warm", port, shared_out(questions[-64:], 16, 4), time.time() + 5)
+        run_clients("warm", port, share_questions(questions[-64:], 16, 4), time.time() + 5)
         if kind == "streams":
-            out = drive("streams", port, shared_out(questions, arguments.streams, 1), 0)
+            out = run_clients("streams", port, share_questions(questions, arguments.streams, 1), 0)
             delays = sorted(out["delays"])
             return {
-                "streams": out["done"], "tokens": len(delays), "errors": len(out["errors"]),
+                "streams": out["done"],
+                "tokens": len(delays),
+                "errors": len(out["errors"]),
                 "first_error": out["errors"][:1],
                 "delay_p50_ms": round(1000 * delays[len(delays) // 2], 1) if delays else None,
                 "delay_p95_ms": round(1000 * delays[int(len(delays) * 0.95)]) if delays else None,
                 "delay_max_ms": round(1000 * delays[-1], 1) if delays else None,
-            }  # fmt: skip
+            }
         each = len(questions) if kind == "new" else arguments.each
-        asked = shared_out(questions, arguments.connections, each)
+        asked = share_questions(questions, arguments.connections, each)
         memory = multiprocessing.Manager().list()
         watcher = multiprocessing.Process(target=_watch, args=(running.pid, memory), daemon=True)
         watcher.start()
         end = time.time() + arguments.seconds
-        out = drive(kind, port, asked, end)
+        out = run_clients(kind, port, asked, end)
         watcher.terminate()
         less = MODEL_SECONDS if kind == "model" else 0.0
-        found = figures(out, time.time() - (end - arguments.seconds), less=less)
+        found = summarise(out, time.time() - (end - arguments.seconds), less=less)
         found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 20)]]
         return found
 
 
 def _watch(pid: int, memory: Any) -> None:
     while True:
-        memory.append(memory_mb(pid))
+        memory.append(read_memory_mb(pid))
         time.sleep(2)
 
 

@@ -1,4 +1,4 @@
-"""The store that the load bench asks: 50,000 chunks of real documents, embedded once.
+"""Build the store of the load benchmark: 50,000 chunks of real documents, embedded once.
 
     python bench/load_store.py STORE
 
@@ -22,20 +22,20 @@ CACHE = HERE / "cache"
 CHUNKS, SPARE, PER_DOCUMENT = 50_000, 2_000, 20
 
 
-def texts(data: Path) -> list[str]:
+def load_texts(data: Path) -> list[str]:
     path = CACHE / "load-chunks.jsonl.gz"
     if not path.exists():
-        from corpus import _split_archive
+        from corpus import split_archive
 
         CACHE.mkdir(exist_ok=True)
-        wanted = itertools.islice(_split_archive(data / "docs-k8s.tar.gz"), CHUNKS + SPARE)
+        wanted = itertools.islice(split_archive(data / "docs-k8s.tar.gz"), CHUNKS + SPARE)
         with gzip.open(path, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in wanted)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
-def vectors(given: list[str]) -> np.ndarray:
+def load_vectors(given: list[str]) -> np.ndarray:
     path = CACHE / "load-vectors.npy"
     if not path.exists():
         from ragstone.models.embedder import OnnxEmbedder
@@ -49,14 +49,14 @@ def vectors(given: list[str]) -> np.ndarray:
     return np.load(path)
 
 
-def questions(given: list[str]) -> list[str]:
-    """Sentences from all over the collection, in a fixed order, each once."""
-    from ragstone.text import sentence_spans
+def load_questions(given: list[str]) -> list[str]:
+    """Return sentences of the whole collection, in a fixed order, each once."""
+    from ragstone.text import find_sentence_spans
 
     found: list[str] = []
     for text in random.Random(1).sample(given, len(given)):
         body = text.split("\n", 1)[-1]
-        spans = [(a, b) for a, b in sentence_spans(body) if 40 < b - a < 160]
+        spans = [(a, b) for a, b in find_sentence_spans(body) if 40 < b - a < 160]
         if spans:
             start, end = spans[len(spans) // 2]
             found.append(f"Is it true that {body[start:end].strip()}?")
@@ -65,14 +65,14 @@ def questions(given: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def fill(store: Path, data: Path) -> None:
+def fill_store(store: Path, data: Path) -> None:
     from ragstone.engine import Engine
     from ragstone.protocols import NewDocument
     from ragstone.settings import load_settings
     from ragstone.types import Chunk, Document
 
-    given = texts(data)
-    embedded = vectors(given)
+    given = load_texts(data)
+    embedded = load_vectors(given)
     loaded = load_settings(flags={"data.directory": store}, environ={})
     engine = Engine(loaded.settings)
     for begin in range(0, CHUNKS, 250 * PER_DOCUMENT):
@@ -85,17 +85,25 @@ def fill(store: Path, data: Path) -> None:
                 )
                 whole += text + "\n"
             document = Document(
-                id=name, collection="default", source=name, name=f"{name}.md",
-                media_type="text/markdown", sha256=name, text=whole, created_at=float(first),
-            )  # fmt: skip
+                id=name,
+                collection="default",
+                source=name,
+                name=f"{name}.md",
+                media_type="text/markdown",
+                sha256=name,
+                text=whole,
+                created_at=float(first),
+            )
             rows = embedded[first : first + PER_DOCUMENT].astype(np.float32)
             batch.append(NewDocument(document, tuple(chunks), rows))
         engine.catalog.add(batch, embedder=engine.embedder.name)
     engine.index.refresh("default")
     engine.close()
-    (store / "questions.json").write_text(json.dumps(questions(given), ensure_ascii=False), "utf-8")
+    (store / "questions.json").write_text(
+        json.dumps(load_questions(given), ensure_ascii=False), "utf-8"
+    )
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE))
-    fill(Path(sys.argv[1]), HERE.parent.parent / "shared" / "data")
+    fill_store(Path(sys.argv[1]), HERE.parent.parent / "shared" / "data")

@@ -1,4 +1,4 @@
-"""Three models with bad manners, behind a real HTTP server that speaks OpenAI's protocol.
+"""Serve three models that cite badly, over a real HTTP server with OpenAI's protocol.
 
 They know the answer to each sample question (the sentence that holds it) and say it; one never
 cites, one cites at random, one invents sources.
@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-MANNERS = ("never cites", "cites at random", "invents sources")
+CITATION_STYLES = ("never cites", "cites at random", "invents sources")
 
 
-def _marker(manner: str, chance: random.Random) -> str:
+def _build_marker(manner: str, chance: random.Random) -> str:
     if manner == "cites at random":
         return f" [Source {chance.randint(1, 10)}]"
     return f" [Source {chance.randint(40, 900)}]" if manner == "invents sources" else ""
 
 
 @contextmanager
-def served(manner: str, sayings: Mapping[str, list[str]]) -> Iterator[str]:
-    """The address of a model that says `sayings[question]`, sentence by sentence."""
+def serve_model(manner: str, sayings: Mapping[str, list[str]]) -> Iterator[str]:
+    """Serve a model that answers `sayings[question]`, sentence by sentence; yield its address."""
     chance = random.Random(11)
 
     class Model(BaseHTTPRequestHandler):
@@ -36,7 +36,7 @@ def served(manner: str, sayings: Mapping[str, list[str]]) -> Iterator[str]:
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             for sentence in said:
-                self._event({"content": f"{sentence}{_marker(manner, chance)} "})
+                self._event({"content": f"{sentence}{_build_marker(manner, chance)} "})
             self._event({}, "stop")
             self.wfile.write(b"data: [DONE]\n\n")
 

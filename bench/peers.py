@@ -1,4 +1,4 @@
-"""The hybrid searches of other libraries over the same texts and the same vectors.
+"""Run the hybrid searches of other libraries over the same texts and the same vectors.
 
 Runs where peers-requirements.txt is installed (`.venv-bench`, by `make bench`) and knows nothing of
 Ragstone: a folder with documents, questions and vectors in → one ranking per question out.
@@ -26,7 +26,7 @@ DEPTH = 50
 
 
 class Task:
-    """What every peer gets."""
+    """The input of every peer."""
 
     def __init__(self, folder: Path) -> None:
         given = json.loads((folder / "task.json").read_text("utf-8"))
@@ -38,8 +38,8 @@ class Task:
         self.vector_of.update(zip(self.queries, self.query_vectors, strict=True))
 
 
-def txtai(task: Task) -> Iterator[list[int]]:
-    """Convex fusion, equal weights: its own default."""
+def search_txtai(task: Task) -> Iterator[list[int]]:
+    """Search with convex fusion and equal weights, its default."""
     from txtai import Embeddings
 
     def transform(texts: list[str]) -> np.ndarray:
@@ -51,8 +51,8 @@ def txtai(task: Task) -> Iterator[list[int]]:
         yield [int(found) for found, _ in index.search(query, DEPTH)]
 
 
-def haystack(task: Task) -> Iterator[list[int]]:
-    """Its in-memory store, BM25 and embedding retrievers, joined by reciprocal rank."""
+def search_haystack(task: Task) -> Iterator[list[int]]:
+    """Search its in-memory store with BM25 and embeddings, joined by reciprocal rank."""
     from haystack import Document
     from haystack.components.joiners import DocumentJoiner
     from haystack.components.retrievers.in_memory import (
@@ -79,8 +79,8 @@ def haystack(task: Task) -> Iterator[list[int]]:
         yield [int(found.id) for found in joiner.run(documents=lists)["documents"]]
 
 
-def llama_index(task: Task) -> Iterator[list[int]]:
-    """Vector index and BM25 retriever under the query fusion retriever, reciprocal rank."""
+def search_llama_index(task: Task) -> Iterator[list[int]]:
+    """Search vector index and BM25 with the query fusion retriever, by reciprocal rank."""
     from llama_index.core import VectorStoreIndex
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.llms import MockLLM
@@ -119,8 +119,8 @@ def llama_index(task: Task) -> Iterator[list[int]]:
         yield [int(found.node.node_id) for found in fusion.retrieve(query)]
 
 
-def langchain(task: Task) -> Iterator[list[int]]:
-    """Ensemble of the BM25 and the in-memory vector retriever, equal weights."""
+def search_langchain(task: Task) -> Iterator[list[int]]:
+    """Search with the ensemble of BM25 and in-memory vectors, equal weights."""
     from langchain_classic.retrievers import EnsembleRetriever
     from langchain_community.retrievers import BM25Retriever
     from langchain_core.documents import Document
@@ -148,8 +148,8 @@ def langchain(task: Task) -> Iterator[list[int]]:
         yield [found.metadata["at"] for found in ensemble.invoke(query)][:DEPTH]
 
 
-def lancedb(task: Task) -> Iterator[list[int]]:
-    """Hybrid search of its vector and full-text index, with its default reranker (RRF)."""
+def search_lancedb(task: Task) -> Iterator[list[int]]:
+    """Search its vector and full-text index, with its default reranker (RRF)."""
     import lancedb as library
 
     with tempfile.TemporaryDirectory() as folder:
@@ -165,11 +165,11 @@ def lancedb(task: Task) -> Iterator[list[int]]:
 
 
 PEERS: dict[str, Callable[[Task], Iterator[list[int]]]] = {
-    "txtai": txtai,
-    "haystack": haystack,
-    "llama-index": llama_index,
-    "langchain": langchain,
-    "lancedb": lancedb,
+    "txtai": search_txtai,
+    "haystack": search_haystack,
+    "llama-index": search_llama_index,
+    "langchain": search_langchain,
+    "lancedb": search_lancedb,
 }
 
 

@@ -1,4 +1,4 @@
-"""True sentences made false in one point: a number, a unit, a date, a name, a negation.
+"""Make true sentences false in one point: a number, a unit, a date, a name, a negation.
 
 The rules are not those of the check: they know nothing of what it can compare. A sentence that a
 rule cannot change gives None.
@@ -12,8 +12,20 @@ from collections.abc import Callable, Sequence
 
 _NUMBER = re.compile(r"(?<![\w.,$€£-])\d{1,3}(?:,\d{3})*(?:\.\d+)?(?![\w,%-]|\.\d)")
 _YEAR = re.compile(r"\b(1[0-9]\d\d|20[0-2]\d)\b(?!s)")
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
-           "October", "November", "December")  # fmt: skip
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})\b(?= \d)")
 _UNITS = {
     "km": "miles", "kilometres": "miles", "kilometers": "miles", "miles": "kilometres",
@@ -29,11 +41,21 @@ _UNIT = re.compile(
 _NAME = re.compile(r"(?<=[a-z,] )([A-Z][a-z]{3,})(?![\w'’])")
 _VERB = re.compile(r"\b(is|was|are|were|has been|have been|can|will|could|must|should)\b (?!not\b)")
 _NOT = re.compile(r"\b(is|was|are|were|can|will|could|must|should|do|does|did) not\b")
-_NAMES = ("Meredith", "Castellan", "Vilnius", "Okonkwo", "Harrow", "Brandenburg", "Tanaka",
-          "Delacroix", "Ottawa", "Lindqvist")  # fmt: skip
+_NAMES = (
+    "Meredith",
+    "Castellan",
+    "Vilnius",
+    "Okonkwo",
+    "Harrow",
+    "Brandenburg",
+    "Tanaka",
+    "Delacroix",
+    "Ottawa",
+    "Lindqvist",
+)
 
 
-def _number(sentence: str, chance: random.Random) -> str | None:
+def _change_number(sentence: str, chance: random.Random) -> str | None:
     found = [m for m in _NUMBER.finditer(sentence) if not _YEAR.fullmatch(m[0])]
     if not found:
         return None
@@ -44,7 +66,7 @@ def _number(sentence: str, chance: random.Random) -> str | None:
     return sentence[: match.start()] + shown + sentence[match.end() :]
 
 
-def _unit(sentence: str, chance: random.Random) -> str | None:
+def _change_unit(sentence: str, chance: random.Random) -> str | None:
     found = list(_UNIT.finditer(sentence))
     if not found:
         return None
@@ -52,7 +74,7 @@ def _unit(sentence: str, chance: random.Random) -> str | None:
     return sentence[: match.start()] + match[1] + _UNITS[match[2]] + sentence[match.end() :]
 
 
-def _date(sentence: str, chance: random.Random) -> str | None:
+def _change_date(sentence: str, chance: random.Random) -> str | None:
     found = [*_YEAR.finditer(sentence), *_MONTH.finditer(sentence)]
     if not found:
         return None
@@ -64,7 +86,7 @@ def _date(sentence: str, chance: random.Random) -> str | None:
     return sentence[: match.start()] + other + sentence[match.end() :]
 
 
-def _name(sentence: str, chance: random.Random) -> str | None:
+def _change_name(sentence: str, chance: random.Random) -> str | None:
     found = [m for m in _NAME.finditer(sentence) if m[0] not in _MONTHS]
     if not found:
         return None
@@ -72,7 +94,7 @@ def _name(sentence: str, chance: random.Random) -> str | None:
     return sentence[: match.start()] + chance.choice(_NAMES) + sentence[match.end() :]
 
 
-def _negation(sentence: str, chance: random.Random) -> str | None:
+def _negate(sentence: str, chance: random.Random) -> str | None:
     if match := _NOT.search(sentence):
         return sentence[: match.start()] + match[1] + sentence[match.end() :]
     match = _VERB.search(sentence)
@@ -80,26 +102,32 @@ def _negation(sentence: str, chance: random.Random) -> str | None:
 
 
 CHANGES: dict[str, Callable[[str, random.Random], str | None]] = {
-    "number": _number, "unit": _unit, "date": _date, "name": _name, "negation": _negation,
-}  # fmt: skip
+    "number": _change_number,
+    "unit": _change_unit,
+    "date": _change_date,
+    "name": _change_name,
+    "negation": _negate,
+}
 
 
-def shortened(sentence: str) -> str | None:
-    """The sentence without what stands after its last comma: still true, no longer verbatim."""
+def shorten_sentence(sentence: str) -> str | None:
+    """Cut a sentence at its last comma: still true, no longer verbatim."""
     head, comma, tail = sentence.rpartition(", ")
     if not comma or len(head.split()) < 6 or len(tail.split()) < 3:
         return None
     return f"{head}."
 
 
-def changed(sentences: Sequence[str], kind: str, most: int, seed: int = 7) -> list[tuple[str, str]]:
-    """At most `most` pairs of a sentence and its false twin."""
+def make_pairs(
+    sentences: Sequence[str], kind: str, max_pairs: int, seed: int = 7
+) -> list[tuple[str, str]]:
+    """Return at max_pairs `max_pairs` pairs of a sentence and its false version."""
     chance = random.Random(seed)
     found = []
     for sentence in sentences:
         other = CHANGES[kind](sentence, chance)
         if other is not None and other != sentence:
             found.append((sentence, other))
-        if len(found) == most:
+        if len(found) == max_pairs:
             break
     return found

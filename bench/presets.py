@@ -1,4 +1,4 @@
-"""One table of the presets: what each switches on, how well it finds, what it costs.
+"""Print a table of the presets: what each switches on, its quality and its cost.
 
 python bench/latency.py --careful MODELS           # writes bench/out/latency.json
 python bench/quality.py --careful MODELS           # writes bench/out/quality-report.json
@@ -17,8 +17,8 @@ OUT = Path(__file__).parent / "out"
 PRESETS = ("minimal", "classic", "balanced", "careful")
 
 
-def switched_on(settings: Settings) -> dict[str, str]:
-    """The settings that presets differ in, in words."""
+def describe_preset(settings: Settings) -> dict[str, str]:
+    """Describe the settings in which the presets differ."""
     understand, retrieve, refine = settings.understand, settings.retrieve, settings.refine
     fusion = f"RRF {retrieve.rrf_k}" if retrieve.fusion == "rrf" else retrieve.fusion
     weighted = refine.reranker_enabled and refine.reranker == "cross_encoder"
@@ -41,16 +41,16 @@ def switched_on(settings: Settings) -> dict[str, str]:
     }
 
 
-def read(name: str) -> dict[str, Any]:
+def read_results(name: str) -> dict[str, Any]:
     file = OUT / name
     return json.loads(file.read_text("utf-8")) if file.is_file() else {}
 
 
-def table() -> str:
-    quality, latency = read("quality-report.json"), read("latency.json")
+def render_table() -> str:
+    quality, latency = read_results("quality-report.json"), read_results("latency.json")
     columns = {}
     for preset in PRESETS:
-        rows = switched_on(load_settings(flags={"preset": preset}, environ={}).settings)
+        rows = describe_preset(load_settings(flags={"preset": preset}, environ={}).settings)
         for metric in ("ndcg@10", "recall@10", "mrr@10"):
             value = quality.get(preset, {}).get(metric)
             rows[f"{metric}, mean of the sets"] = "–" if value is None else f"{value:.4f}"
@@ -68,4 +68,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    print(render_table())

@@ -1,5 +1,5 @@
-"""Retrieval quality on every set: each method, fusion and preset, and the peers, on the half of
-the questions that nothing was tuned on.
+"""Measure retrieval quality on every dataset: each method, fusion and preset, and the peers, on the
+half of the questions that was not used for tuning.
 
     python bench/quality.py                   # Ragstone alone
     .venv-bench/bin/python bench/quality.py --peers    # where the peers are: make bench
@@ -28,8 +28,8 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import NewDocument, Vectors
 from ragstone.settings import load_settings
 from ragstone.types import Chunk, Document
-from ranking import METRICS, measure
-from sets import CACHE, DEFAULT_DATA, HERE, Half, RetrievalSet, available, contextual, load
+from ranking import METRICS, measure_ranking
+from sets import CACHE, DEFAULT_DATA, HERE, Half, RetrievalSet, add_title, list_sets, load_set
 
 DEPTH = 50
 PEERS = ("txtai", "haystack", "llama-index", "langchain", "lancedb")
@@ -60,7 +60,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 class KnownEmbedder(OnnxEmbedder):
-    """The shipped embedder, with the vectors of the set's questions looked up."""
+    """The shipped embedder with the known vectors of the questions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class KnownEmbedder(OnnxEmbedder):
         return super().embed(texts)
 
 
-def engine_for(one: RetrievalSet, embedder: OnnxEmbedder, **flags: Any) -> Engine:
-    """An engine over the set's documents, each of them one chunk; built once, then kept."""
+def open_engine(one: RetrievalSet, embedder: OnnxEmbedder, **flags: Any) -> Engine:
+    """Open an engine over the documents, each one chunk; fill its store once."""
     stamp = hashlib.sha256(one.document_vectors.tobytes()).hexdigest()[:12]
     directory = CACHE / "engines" / f"{one.name.replace('/', '-')}-{stamp}"
     # Two sets have questions of more than a thousand characters.
@@ -83,30 +83,41 @@ def engine_for(one: RetrievalSet, embedder: OnnxEmbedder, **flags: Any) -> Engin
         shutil.rmtree(directory, ignore_errors=True)
     engine = Engine(load_settings(flags=flags, environ={}).settings, embedder=embedder)
     if fresh:
-        _fill(engine, one)
+        _fill_catalog(engine, one)
         (directory / "complete").touch()
     return engine
 
 
-def _fill(engine: Engine, one: RetrievalSet) -> None:
+def _fill_catalog(engine: Engine, one: RetrievalSet) -> None:
     batch = []
     for at, (title, text) in enumerate(zip(one.titles, one.texts, strict=True)):
         name = f"d{at}"
         document = Document(
-            id=name, collection="default", source=name, name=name, media_type="text/plain",
-            sha256=hashlib.sha256(f"{at}\0{text}".encode()).hexdigest(), text=text, chunk_count=1,
-        )  # fmt: skip
+            id=name,
+            collection="default",
+            source=name,
+            name=name,
+            media_type="text/plain",
+            sha256=hashlib.sha256(f"{at}\0{text}".encode()).hexdigest(),
+            text=text,
+            chunk_count=1,
+        )
         chunk = Chunk(
-            document_id=name, index=0, text=text, start=0, end=len(text), document_name=name,
+            document_id=name,
+            index=0,
+            text=text,
+            start=0,
+            end=len(text),
+            document_name=name,
             heading_path=(title,) if title else (),
-        )  # fmt: skip
+        )
         batch.append(NewDocument(document, (chunk,), one.document_vectors[at : at + 1]))
     engine.catalog.add(batch, embedder=engine.embedder.name)
     engine.index.refresh("default")
 
 
-def with_models(engine: Engine, models: Path, embedder: OnnxEmbedder) -> Engine:
-    """The same engine, opened again with the pulled models in its directory."""
+def open_with_models(engine: Engine, models: Path, embedder: OnnxEmbedder) -> Engine:
+    """Open the same engine again with the pulled models in its directory."""
     link = engine.settings.data.directory / "models"
     link.unlink(missing_ok=True)
     link.symlink_to(models.resolve())
@@ -114,35 +125,35 @@ def with_models(engine: Engine, models: Path, embedder: OnnxEmbedder) -> Engine:
     return Engine(engine.settings, embedder=embedder)
 
 
-async def run(
+async def run_questions(
     one: RetrievalSet, embedder: KnownEmbedder, places: list[int], system: dict[str, Any]
 ) -> tuple[Scores, float]:
-    """The metrics of every question, and the CPU milliseconds of one search, without embedding."""
+    """Return the metrics of every question, and the CPU ms of one search without embedding."""
     flags = {name: value for name, value in system.items() if name not in ("method", "models")}
-    engine = engine_for(one, embedder, **flags)
+    engine = open_engine(one, embedder, **flags)
     if "models" in system:
-        engine = with_models(engine, system["models"], embedder)
+        engine = open_with_models(engine, system["models"], embedder)
     embedder.known = dict(zip(one.queries, one.query_vectors, strict=True))
     rows = []
     begun = time.process_time()
     for at in places:
         hits = await engine.search(one.queries[at], method=system.get("method"), top_k=DEPTH)
         ranking = [int(hit.chunk.document_id[1:]) for hit in hits]
-        rows.append(measure(ranking, one.judgements[one.query_ids[at]]))
+        rows.append(measure_ranking(ranking, one.judgements[one.query_ids[at]]))
     spent = (time.process_time() - begun) * 1000 / len(places)
     engine.close()
     return np.array(rows), spent
 
 
 def run_peers(one: RetrievalSet, places: list[int], half: Half) -> dict[str, Scores]:
-    """The peers' rankings, made in a process of their own and kept."""
+    """Return the rankings of the peers, made once in a separate process."""
     folder = CACHE / "peers" / f"{one.name.replace('/', '-')}-{half}-{len(places)}"
     if not (folder / "task.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "documents.npy", one.document_vectors)
         np.save(folder / "queries.npy", one.query_vectors[places])
         task = {
-            "texts": contextual(one.titles, one.texts),
+            "texts": add_title(one.titles, one.texts),
             "queries": [one.queries[at] for at in places],
         }
         (folder / "task.json").write_text(json.dumps(task))
@@ -152,15 +163,15 @@ def run_peers(one: RetrievalSet, places: list[int], half: Half) -> dict[str, Sco
         rankings = json.loads((folder / f"{peer}.json").read_text())
         scores[peer] = np.array(
             [
-                measure(ranking, one.judgements[one.query_ids[at]])
+                measure_ranking(ranking, one.judgements[one.query_ids[at]])
                 for at, ranking in zip(places, rankings, strict=True)
             ]
         )
     return scores
 
 
-def report(results: dict[str, dict[str, Scores]], cost: dict[str, float]) -> str:
-    """Tables in Markdown: nDCG@10 by set, all metrics on average, and balanced against each."""
+def render_report(results: dict[str, dict[str, Scores]], cost: dict[str, float]) -> str:
+    """Render Markdown tables: nDCG@10 by dataset, mean metrics, and balanced against each."""
     names = list(results)
     systems = list(next(iter(results.values())))
     lines = [f"| nDCG@10 | {' | '.join(names)} | mean |", f"|---|{'---|' * (len(names) + 1)}"]
@@ -174,10 +185,10 @@ def report(results: dict[str, dict[str, Scores]], cost: dict[str, float]) -> str
         milliseconds = f"{cost[system]:.1f}" if system in cost else ""
         cells = " | ".join(f"{mean:.4f}" for mean in means)
         lines.append(f"| {system} | {cells} | {milliseconds} |")
-    return "\n".join([*lines, "", *_comparison(results, systems)])
+    return "\n".join([*lines, "", *_compare(results, systems)])
 
 
-def _comparison(results: dict[str, dict[str, Scores]], systems: list[str]) -> list[str]:
+def _compare(results: dict[str, dict[str, Scores]], systems: list[str]) -> list[str]:
     lines = [
         "| balanced against | difference | 95 % interval | worse on (significantly) |",
         "|---|---|---|---|",
@@ -202,7 +213,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA)
     parser.add_argument("--half", choices=["tune", "report"], default="report")
-    parser.add_argument("--queries", type=int, default=300, help="most questions of a set")
+    parser.add_argument("--queries", type=int, default=300, help="maximum questions per dataset")
     parser.add_argument("--sets", nargs="*", help="only these sets")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument(
@@ -215,18 +226,18 @@ async def main() -> None:
         systems["careful"] = {"preset": "careful", "models": options.careful}
     results: dict[str, dict[str, Scores]] = {}
     spent: dict[str, list[float]] = {}
-    for name in options.sets or available(options.data):
-        one = load(name, options.data, embedder)
-        places = one.half(options.half, most=options.queries)
+    for name in options.sets or list_sets(options.data):
+        one = load_set(name, options.data, embedder)
+        places = one.take_half(options.half, max_questions=options.queries)
         results[name] = {}
         for system, flags in systems.items():
-            results[name][system], milliseconds = await run(one, embedder, places, flags)
+            results[name][system], milliseconds = await run_questions(one, embedder, places, flags)
             spent.setdefault(system, []).append(milliseconds)
         if options.peers:
             results[name].update(run_peers(one, places, options.half))
         best = {system: f"{scores[:, 0].mean():.3f}" for system, scores in results[name].items()}
         print(f"{name}: {len(places)} questions, {best}", flush=True)
-    table = report(results, {system: float(np.mean(cost)) for system, cost in spent.items()})
+    table = render_report(results, {system: float(np.mean(cost)) for system, cost in spent.items()})
     print(f"\n{table}")
     out = HERE / "out"
     out.mkdir(exist_ok=True)

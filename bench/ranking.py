@@ -1,4 +1,4 @@
-"""How good a ranking is: the measures of one question, fast enough for large sweeps.
+"""Measure the ranking of one question, fast enough for large sweeps.
 
 `ragstone.evaluate.metrics` has the same and more from ir-measures, a thousand times slower when it
 is asked question by question; bench/reference.py compares the two.
@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 METRICS = ("ndcg@10", "recall@10", "recall@50", "mrr@10")
 
 
-def measure(ranking: Sequence[int], relevant: AbstractSet[int]) -> list[float]:
-    """The METRICS of one question's ranking, best document first."""
+def measure_ranking(ranking: Sequence[int], relevant: AbstractSet[int]) -> list[float]:
+    """Return the METRICS of a ranking, best document first."""
     gains = [1 / math.log2(rank + 1) for rank, at in enumerate(ranking[:10], 1) if at in relevant]
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(10, len(relevant)) + 1))
     first = next((rank for rank, at in enumerate(ranking[:10], 1) if at in relevant), None)

@@ -1,5 +1,5 @@
-"""Our figures against other people's code: BM25 alone against bm25s, dense alone against numpy,
-over the same documents, questions and vectors, measured by the same measures.
+"""Compare our figures with other code: BM25 alone with bm25s, dense alone with numpy, over the same
+documents, questions and vectors, with the same measures.
 
     python bench/reference.py                       # scifact: minutes at first, seconds afterwards
     python bench/reference.py --sets cranfield
@@ -16,28 +16,29 @@ import numpy as np
 import Stemmer
 
 from ragstone.evaluate.datasets import Dataset, load_dataset
-from ragstone.evaluate.metrics import ranking_measures
+from ragstone.evaluate.metrics import measure_rankings
 from ragstone.evaluate.run import SEARCH_ALONE, Options, run_questions
-from ragstone.evaluate.workbench import Workbench, changed
-from ragstone.index.analyze import query_terms, terms
+from ragstone.evaluate.workbench import Workbench, change_settings
+from ragstone.index.analyze import extract_query_terms, extract_terms
 from ragstone.settings import load_settings
 from sets import CACHE, DEFAULT_DATA
 
 DEPTH = 100
 
 
-def by_bm25s(dataset: Dataset, k1: float, b: float, *, own_words: bool) -> dict[str, list[str]]:
-    """`own_words`: cut into words by bm25s itself, with its stop words and an English stemmer."""
+def rank_by_bm25s(
+    dataset: Dataset, k1: float, b: float, *, own_words: bool
+) -> dict[str, list[str]]:
+    """Rank with bm25s; with `own_words` by its own tokenizer, stop words and stemmer."""
     texts = [one.contextual_text for one in dataset.passages]
     asked = [one.text for one in dataset.questions]
     if own_words:
         stemmer = Stemmer.Stemmer("english")
-        cut = {"stopwords": "en", "stemmer": stemmer, "show_progress": False,
-               "return_ids": False}  # fmt: skip
+        cut = {"stopwords": "en", "stemmer": stemmer, "show_progress": False, "return_ids": False}
         documents, questions = bm25s.tokenize(texts, **cut), bm25s.tokenize(asked, **cut)
     else:
-        documents = [list(terms(text)) for text in texts]
-        questions = [list(query_terms(text)) for text in asked]
+        documents = [list(extract_terms(text)) for text in texts]
+        questions = [list(extract_query_terms(text)) for text in asked]
     index = bm25s.BM25(method="lucene", k1=k1, b=b)
     index.index(documents, show_progress=False)
     found = {}
@@ -48,14 +49,14 @@ def by_bm25s(dataset: Dataset, k1: float, b: float, *, own_words: bool) -> dict[
     return found
 
 
-def by_numpy(bench: Workbench) -> dict[str, list[str]]:
-    """Every vector against every question, nothing else."""
+def rank_by_numpy(bench: Workbench) -> dict[str, list[str]]:
+    """Rank by comparing every vector with every question."""
     dataset = bench.dataset
-    engine = bench.engine(bench.settings)
+    engine = bench.open_engine(bench.settings)
     last = engine.catalog.counts("default").last_change
     changes = engine.catalog.changes("default", after=0, limit=last)
-    chunks, vectors = engine.catalog.indexable([c.keys for c in changes], dimension=384)
-    bench.learn_questions(dataset.questions)
+    chunks, vectors = engine.catalog.chunks_with_vectors([c.keys for c in changes], dimension=384)
+    bench.embed_questions(dataset.questions)
     asked = bench.embedder.embed([one.text for one in dataset.questions])
     engine.close()
     orders = np.argsort(-(asked @ vectors.T), axis=1, kind="stable")[:, :DEPTH]
@@ -65,16 +66,16 @@ def by_numpy(bench: Workbench) -> dict[str, list[str]]:
     }
 
 
-def mean(dataset: Dataset, rankings: dict[str, list[str]]) -> float:
+def compute_mean(dataset: Dataset, rankings: dict[str, list[str]]) -> float:
     grades = {one.id: one.grades for one in dataset.questions}
-    return float(np.mean(list(ranking_measures(grades, rankings)["ndcg@10"].values())))
+    return float(np.mean(list(measure_rankings(grades, rankings)["ndcg@10"].values())))
 
 
-async def ours(bench: Workbench, method: str) -> float:
-    settings = changed(bench.settings, SEARCH_ALONE)
+async def measure_ours(bench: Workbench, method: str) -> float:
+    settings = change_settings(bench.settings, SEARCH_ALONE)
     options = Options(method=method)  # type: ignore[arg-type]
     run = await run_questions(bench, settings, options, name=method)
-    return mean(bench.dataset, {one.id: list(one.ranking) for one in run.outcomes})
+    return compute_mean(bench.dataset, {one.id: list(one.ranking) for one in run.outcomes})
 
 
 def main() -> None:
@@ -90,10 +91,10 @@ def main() -> None:
         bench = Workbench(load_dataset(options.data / name), settings)
         bench.prepare()
         k1, b = settings.retrieve.bm25_k1, settings.retrieve.bm25_b
-        keyword, dense = (asyncio.run(ours(bench, one)) for one in ("keyword", "semantic"))
-        same = mean(bench.dataset, by_bm25s(bench.dataset, k1, b, own_words=False))
-        other = mean(bench.dataset, by_bm25s(bench.dataset, k1, b, own_words=True))
-        exact = mean(bench.dataset, by_numpy(bench))
+        keyword, dense = (asyncio.run(measure_ours(bench, one)) for one in ("keyword", "semantic"))
+        same = compute_mean(bench.dataset, rank_by_bm25s(bench.dataset, k1, b, own_words=False))
+        other = compute_mean(bench.dataset, rank_by_bm25s(bench.dataset, k1, b, own_words=True))
+        exact = compute_mean(bench.dataset, rank_by_numpy(bench))
         for search, figure, label, theirs in (
             (f"BM25 alone, k1 {k1}, b {b}", keyword, "bm25s, our words", same),
             (f"BM25 alone, k1 {k1}, b {b}", keyword, "bm25s, its own words", other),

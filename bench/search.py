@@ -1,4 +1,4 @@
-"""The search core against its peers: CPU time per query, recall, build, memory, disk, opening.
+"""Compare the search core with its peers: CPU time per query, recall, build, memory, disk, opening.
 
     python bench/search.py --sizes 10000 200000 --peers .venv-bench/bin/python
 
@@ -22,9 +22,14 @@ OUT = HERE / "out"
 OURS = ("ragstone", "numpy exact", "IVF-SQ8", "tantivy alone")
 PEERS = ("bm25s", "lancedb", "chroma", "txtai")
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS",
-    "LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS", "NUMBA_NUM_THREADS",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "LANCE_CPU_THREADS",
+    "TOKIO_WORKER_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 COLUMNS = {
     "dense_ms": "dense ms", "recall": "recall@10", "keyword_ms": "keyword ms",
     "hybrid_ms": "hybrid ms", "hybrid_p95_ms": "p95", "filter_1_ms": "1 % ms",
@@ -34,7 +39,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    arguments = _arguments()
+    arguments = _parse_arguments()
     sys.path.insert(0, str(HERE))
     from corpus import write_corpus
 
@@ -46,19 +51,19 @@ def main() -> None:
             if system in PEERS and (size > arguments.peers_up_to or arguments.peers is None):
                 continue
             python = arguments.peers if system in PEERS else Path(sys.executable)
-            result = _run(python, system, folder)
+            result = _run_system(python, system, folder)
             results.setdefault(str(size), {})[system] = result
             tuned = {k.removeprefix("tuned_"): v for k, v in result.items() if k[:6] == "tuned_"}
             if tuned:
                 results[str(size)][f"{system}, tuned"] = tuned
-            print(f"{size:>9,}  {system:<14} {_brief(result)}", flush=True)
-    report = {"machine": _machine(), "results": results}
+            print(f"{size:>9,}  {system:<14} {_shorten(result)}", flush=True)
+    report = {"machine": _describe_machine(), "results": results}
     (OUT / "search.json").write_text(json.dumps(report, indent=2))
-    print("\n" + table(results))
-    _plot(results)
+    print("\n" + render_table(results))
+    _draw_plot(results)
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 200_000])
     parser.add_argument("--systems", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
@@ -68,7 +73,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(python: Path, system: str, folder: Path) -> dict[str, Any]:
+def _run_system(python: Path, system: str, folder: Path) -> dict[str, Any]:
     command = [str(python), str(HERE / "search_systems.py"), system, str(folder)]
     done = subprocess.run(
         command,
@@ -83,13 +88,13 @@ def _run(python: Path, system: str, folder: Path) -> dict[str, Any]:
     return result
 
 
-def _brief(result: dict[str, Any]) -> str:
+def _shorten(result: dict[str, Any]) -> str:
     if "error" in result:
         return str(result["error"])
     return "  ".join(f"{COLUMNS[key]} {result[key]}" for key in COLUMNS if key in result)
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
+def render_table(results: dict[str, dict[str, Any]]) -> str:
     lines = []
     for size, systems in results.items():
         lines += [f"**{int(size):,} chunks**", "", "| | " + " | ".join(COLUMNS.values()) + " |"]
@@ -101,16 +106,19 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _machine() -> dict[str, Any]:
+def _describe_machine() -> dict[str, Any]:
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-         if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         platform.processor(),
-    )  # fmt: skip
+    )
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
-def _plot(results: dict[str, dict[str, Any]]) -> None:
+def _draw_plot(results: dict[str, dict[str, Any]]) -> None:
     try:
         import matplotlib as mpl
     except ImportError:

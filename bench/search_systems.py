@@ -1,4 +1,4 @@
-"""One system on one corpus: built, opened again, queried; one line of JSON out.
+"""Build, open and query one system on one corpus; print one line of JSON.
 
 Run by bench/search.py in a process of its own, with Ragstone's Python or the peers'.
 """
@@ -21,7 +21,7 @@ CHUNKS_PER_DOCUMENT = 20
 
 
 class Corpus:
-    """What bench/corpus.py wrote."""
+    """The corpus that bench/corpus.py wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Corpus:
                 yield json.loads(line)
 
     def recall(self, name: str, found: list[list[int]]) -> float:
-        """The share of ten results that are as similar as the exact tenth."""
+        """Return the share of ten results that are as similar as the exact tenth."""
         shares = []
         for rows, vector, tenth in zip(found, self.asked, self.truth[name], strict=False):
             scores = self.vectors[sorted(rows[:10])].astype(np.float32) @ vector
@@ -44,8 +44,8 @@ class Corpus:
         return round(float(np.mean(shares)), 4)
 
 
-def cpu_ms(run: Callable[[int], Any], count: int) -> tuple[list[Any], float, float]:
-    """Results, median and 95th percentile of CPU milliseconds over `count` questions."""
+def measure_cpu_ms(run: Callable[[int], Any], count: int) -> tuple[list[Any], float, float]:
+    """Return results, and median and p95 of CPU milliseconds over `count` questions."""
     for at in range(count):  # once before, so that files are mapped and caches warm
         run(at)
     results, times = [], []
@@ -57,13 +57,13 @@ def cpu_ms(run: Callable[[int], Any], count: int) -> tuple[list[Any], float, flo
     return results, round(float(median), 3), round(float(high), 3)
 
 
-def rss_mb() -> int:
+def read_rss_mb() -> int:
     with Path("/proc/self/status").open() as file:
         line = next(line for line in file if line.startswith("VmRSS"))
     return int(line.split()[1]) // 1024
 
 
-def disk_mb(folder: Path) -> int:
+def measure_disk_mb(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) // 1_000_000
 
 
@@ -76,8 +76,8 @@ def _ragstone_parts(home: Path) -> tuple[Any, Any]:
 
 
 def build_ragstone(folder: Path, home: Path) -> None:
-    """Fill a catalog and its index; in a process of its own, whose memory goes with it."""
-    from corpus import bucket
+    """Fill a catalog and its index, in a separate process that frees its memory."""
+    from corpus import compute_bucket
     from ragstone.protocols import NewDocument
     from ragstone.types import Chunk, Document
 
@@ -88,15 +88,21 @@ def build_ragstone(folder: Path, home: Path) -> None:
         name = f"d{first:08}"
         chunks = tuple(Chunk(name, i, text, 0, len(text), name) for i, text in enumerate(texts))
         noun = Document(
-            id=name, collection="bench", source=name, name=name, media_type="text/plain",
-            sha256=name, metadata={"bucket": bucket(first)}, created_at=float(first),
-        )  # fmt: skip
+            id=name,
+            collection="bench",
+            source=name,
+            name=name,
+            media_type="text/plain",
+            sha256=name,
+            metadata={"bucket": compute_bucket(first)},
+            created_at=float(first),
+        )
         return NewDocument(noun, chunks, corpus.vectors[first : first + len(texts)])
 
     begun = time.process_time()
-    for first, texts in grouped(corpus.texts(), 250 * CHUNKS_PER_DOCUMENT):
+    for first, texts in group_texts(corpus.texts(), 250 * CHUNKS_PER_DOCUMENT):
         catalog.add(
-            [document(first + at, part) for at, part in grouped(texts, CHUNKS_PER_DOCUMENT)],
+            [document(first + at, part) for at, part in group_texts(texts, CHUNKS_PER_DOCUMENT)],
             embedder="bench",
         )
     stored = time.process_time() - begun
@@ -109,8 +115,8 @@ def build_ragstone(folder: Path, home: Path) -> None:
     (home / "built.json").write_text(json.dumps(figures))
 
 
-def grouped(texts: Iterable[str], size: int) -> Iterator[tuple[int, list[str]]]:
-    """Runs of texts with the number of their first."""
+def group_texts(texts: Iterable[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield groups of texts with the number of their first."""
     group: list[str] = []
     for row, text in enumerate(texts):
         group.append(text)
@@ -126,7 +132,7 @@ def ragstone(corpus: Corpus, home: Path) -> dict[str, Any]:
 
     from ragstone.filters import Condition
     from ragstone.models.embedder import OnnxEmbedder
-    from ragstone.query.retrieve.fuse import convex_fusion, normalised
+    from ragstone.query.retrieve.fuse import convex_fusion, normalise_scores
     from ragstone.types import Query
 
     builder = multiprocessing.get_context("spawn").Process(
@@ -140,57 +146,64 @@ def ragstone(corpus: Corpus, home: Path) -> dict[str, Any]:
     embedder.embed(["loaded, so that its memory counts"])
     begun = time.perf_counter()
     catalog, index = _ragstone_parts(home)
-    index.dense("bench", corpus.asked[0], limit=10)
-    index.keyword("bench", "kubernetes", limit=10, k1=1.2, b=0.75)
+    index.search_dense("bench", corpus.asked[0], limit=10)
+    index.search_keyword("bench", "kubernetes", limit=10, k1=1.2, b=0.75)
     open_s = time.perf_counter() - begun
 
     def dense(at: int, within: Any = None) -> list[int]:
-        return [f.key - 1 for f in index.dense("bench", corpus.asked[at], limit=50, within=within)]
+        return [
+            f.key - 1 for f in index.search_dense("bench", corpus.asked[at], limit=50, scope=within)
+        ]
 
     def keyword(at: int) -> list[int]:
-        found = index.keyword("bench", corpus.questions[at], limit=50, k1=1.2, b=0.75)
+        found = index.search_keyword("bench", corpus.questions[at], limit=50, k1=1.2, b=0.75)
         return [f.key - 1 for f in found]
 
     def hybrid(at: int) -> list[int]:
-        near = index.dense("bench", corpus.asked[at], limit=50)
-        match = index.keyword("bench", corpus.questions[at], limit=50, k1=1.2, b=0.75)
+        near = index.search_dense("bench", corpus.asked[at], limit=50)
+        match = index.search_keyword("bench", corpus.questions[at], limit=50, k1=1.2, b=0.75)
         cosine = {f.key: f.score for f in near}
         keys = [f.key for f in match if f.key not in cosine]
         missing = index.vectors("bench", keys) @ corpus.asked[at]
         cosine.update(zip(keys, missing.tolist(), strict=True))
         fused = convex_fusion(
             [
-                normalised(cosine, "theoretical", bounded=True),
-                normalised({f.key: f.score for f in match}, "theoretical"),
+                normalise_scores(cosine, "theoretical", bounded=True),
+                normalise_scores({f.key: f.score for f in match}, "theoretical"),
             ],
             weights=[0.5, 0.5],
-        )  # fmt: skip
+        )
         return sorted(fused, key=lambda key: (-fused[key], key))[:50]
 
     count = len(corpus.questions)
-    found, dense_ms, _ = cpu_ms(dense, count)
-    _, keyword_ms, _ = cpu_ms(keyword, count)
-    _, hybrid_ms, hybrid_p95 = cpu_ms(hybrid, count)
+    found, dense_ms, _ = measure_cpu_ms(dense, count)
+    _, keyword_ms, _ = measure_cpu_ms(keyword, count)
+    _, hybrid_ms, hybrid_p95 = measure_cpu_ms(hybrid, count)
     result = {
-        "dense_ms": dense_ms, "recall": corpus.recall("all", found), "keyword_ms": keyword_ms,
-        "hybrid_ms": hybrid_ms, "hybrid_p95_ms": hybrid_p95, "open_s": round(open_s, 3), **figures,
-    }  # fmt: skip
+        "dense_ms": dense_ms,
+        "recall": corpus.recall("all", found),
+        "keyword_ms": keyword_ms,
+        "hybrid_ms": hybrid_ms,
+        "hybrid_p95_ms": hybrid_p95,
+        "open_s": round(open_s, 3),
+        **figures,
+    }
     for name, truth, limit in (("filter_1", "one", 10), ("filter_01", "tenth", 1)):
         query = Query("q", "q", "bench", filter=Condition("bucket", "lt", limit))
         begun = time.process_time()
-        within = catalog.keys_within(query)
+        within = catalog.resolve_scope(query)
         result[f"{name}_resolve_ms"] = round((time.process_time() - begun) * 1000, 1)
-        found, median, _ = cpu_ms(lambda at, within=within: dense(at, within), 100)
+        found, median, _ = measure_cpu_ms(lambda at, within=within: dense(at, within), 100)
         result[f"{name}_ms"] = median
         result[f"{name}_recall"] = corpus.recall(truth, found)
-        _, median, _ = cpu_ms(
-            lambda at, within=within: index.keyword(
-                "bench", corpus.questions[at], limit=50, k1=1.2, b=0.75, within=within
+        _, median, _ = measure_cpu_ms(
+            lambda at, within=within: index.search_keyword(
+                "bench", corpus.questions[at], limit=50, k1=1.2, b=0.75, scope=within
             ),
             100,
         )
         result[f"{name}_keyword_ms"] = median
-    result |= {"rss_mb": rss_mb(), "disk_mb": disk_mb(home / "index")}
+    result |= {"rss_mb": read_rss_mb(), "disk_mb": measure_disk_mb(home / "index")}
     return result
 
 
@@ -202,8 +215,8 @@ def numpy_exact(corpus: Corpus, home: Path) -> dict[str, Any]:
         best = np.argpartition(scores, -50)[-50:]
         return best[np.argsort(-scores[best])].tolist()
 
-    found, median, _ = cpu_ms(dense, 50)
-    return {"dense_ms": median, "recall": corpus.recall("all", found), "rss_mb": rss_mb()}
+    found, median, _ = measure_cpu_ms(dense, 50)
+    return {"dense_ms": median, "recall": corpus.recall("all", found), "rss_mb": read_rss_mb()}
 
 
 def ivf_sq8(corpus: Corpus, home: Path) -> dict[str, Any]:
@@ -226,14 +239,14 @@ def ivf_sq8(corpus: Corpus, home: Path) -> dict[str, Any]:
         scores = stored[rows].astype(np.float32) @ corpus.asked[at]
         return rows[np.argsort(-scores)].tolist()
 
-    found, median, _ = cpu_ms(dense, len(corpus.questions))
+    found, median, _ = measure_cpu_ms(dense, len(corpus.questions))
     return {"dense_ms": median, "recall": corpus.recall("all", found), "build_s": round(built, 1)}
 
 
 def tantivy_alone(corpus: Corpus, home: Path) -> dict[str, Any]:
     import tantivy
 
-    from ragstone.index.analyze import query_terms, terms
+    from ragstone.index.analyze import extract_query_terms, extract_terms
 
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("terms", tokenizer_name="whitespace", index_option="freq")
@@ -244,7 +257,7 @@ def tantivy_alone(corpus: Corpus, home: Path) -> dict[str, Any]:
     begun = time.process_time()
     for row, text in enumerate(corpus.texts()):
         document = tantivy.Document()
-        document.add_text("terms", " ".join(terms(text)))
+        document.add_text("terms", " ".join(extract_terms(text)))
         document.add_unsigned("key", row)
         writer.add_document(document)
     writer.commit()
@@ -252,18 +265,20 @@ def tantivy_alone(corpus: Corpus, home: Path) -> dict[str, Any]:
     built = time.process_time() - begun
     index.reload()
     searcher = index.searcher()
-    asked = [query_terms(question) for question in corpus.questions]
+    asked = [extract_query_terms(question) for question in corpus.questions]
 
     def keyword(at: int) -> list[Any]:
         query = tantivy.Query.boolean_query(
-            [(tantivy.Occur.Should, tantivy.Query.term_query(schema, "terms", term))
-             for term in asked[at]]
-        )  # fmt: skip
+            [
+                (tantivy.Occur.Should, tantivy.Query.term_query(schema, "terms", term))
+                for term in asked[at]
+            ]
+        )
         hits = searcher.search(query, limit=50, count=False).hits
         return searcher.fast_field_values("key", [address for _, address in hits])
 
-    _, median, _ = cpu_ms(keyword, len(asked))
-    return {"keyword_ms": median, "build_s": round(built, 1), "disk_mb": disk_mb(home)}
+    _, median, _ = measure_cpu_ms(keyword, len(asked))
+    return {"keyword_ms": median, "build_s": round(built, 1), "disk_mb": measure_disk_mb(home)}
 
 
 def bm25s_(corpus: Corpus, home: Path) -> dict[str, Any]:
@@ -281,8 +296,8 @@ def bm25s_(corpus: Corpus, home: Path) -> dict[str, Any]:
         asked = bm25s.tokenize([corpus.questions[at]], stemmer=stemmer, show_progress=False)
         return retriever.retrieve(asked, k=50, show_progress=False, n_threads=1)
 
-    _, median, _ = cpu_ms(keyword, len(corpus.questions))
-    return {"keyword_ms": median, "build_s": round(built, 1), "rss_mb": rss_mb()}
+    _, median, _ = measure_cpu_ms(keyword, len(corpus.questions))
+    return {"keyword_ms": median, "build_s": round(built, 1), "rss_mb": read_rss_mb()}
 
 
 def lancedb_(corpus: Corpus, home: Path) -> dict[str, Any]:
@@ -309,11 +324,13 @@ def lancedb_(corpus: Corpus, home: Path) -> dict[str, Any]:
     def keyword(at: int) -> Any:
         return table.search(corpus.questions[at], query_type="fts").limit(50).to_list()
 
-    _, keyword_ms, _ = cpu_ms(keyword, 100)
+    _, keyword_ms, _ = measure_cpu_ms(keyword, 100)
     figures = {
-        "keyword_ms": keyword_ms, "build_s": round(built, 1), "rss_mb": rss_mb(),
-        "disk_mb": disk_mb(home),
-    }  # fmt: skip
+        "keyword_ms": keyword_ms,
+        "build_s": round(built, 1),
+        "rss_mb": read_rss_mb(),
+        "disk_mb": measure_disk_mb(home),
+    }
     # As it comes, and set so that it finds what is there.
     for prefix, options in (("", {}), ("tuned_", {"nprobes": 64, "refine_factor": 10})):
 
@@ -331,12 +348,14 @@ def lancedb_(corpus: Corpus, home: Path) -> dict[str, Any]:
             query = with_options(query.text(corpus.questions[at]))
             return query.limit(50).rerank(RRFReranker()).to_list()
 
-        found, dense_ms, _ = cpu_ms(dense, 100)
-        _, hybrid_ms, high = cpu_ms(hybrid, 100)
+        found, dense_ms, _ = measure_cpu_ms(dense, 100)
+        _, hybrid_ms, high = measure_cpu_ms(hybrid, 100)
         figures |= {
-            f"{prefix}dense_ms": dense_ms, f"{prefix}recall": corpus.recall("all", found),
-            f"{prefix}hybrid_ms": hybrid_ms, f"{prefix}hybrid_p95_ms": high,
-        }  # fmt: skip
+            f"{prefix}dense_ms": dense_ms,
+            f"{prefix}recall": corpus.recall("all", found),
+            f"{prefix}hybrid_ms": hybrid_ms,
+            f"{prefix}hybrid_p95_ms": high,
+        }
     return figures
 
 
@@ -360,12 +379,15 @@ def chroma(corpus: Corpus, home: Path) -> dict[str, Any]:
         reply = collection.query(query_embeddings=[corpus.asked[at]], n_results=50, include=[])
         return [int(row) for row in reply["ids"][0]]
 
-    found, median, _ = cpu_ms(dense, 100)
+    found, median, _ = measure_cpu_ms(dense, 100)
     # It has no keyword search of its own, and so nothing to compare a hybrid search with.
     return {
-        "dense_ms": median, "recall": corpus.recall("all", found), "build_s": round(built, 1),
-        "rss_mb": rss_mb(), "disk_mb": disk_mb(home),
-    }  # fmt: skip
+        "dense_ms": median,
+        "recall": corpus.recall("all", found),
+        "build_s": round(built, 1),
+        "rss_mb": read_rss_mb(),
+        "disk_mb": measure_disk_mb(home),
+    }
 
 
 def txtai_(corpus: Corpus, home: Path) -> dict[str, Any]:
@@ -375,10 +397,14 @@ def txtai_(corpus: Corpus, home: Path) -> dict[str, Any]:
     at_row = iter(range(len(corpus.vectors)))
 
     def transform(texts: list[str]) -> Any:
-        return np.array([
-            known[text] if text in known else np.asarray(corpus.vectors[next(at_row)], np.float32)
-            for text in texts
-        ])  # fmt: skip
+        return np.array(
+            [
+                known[text]
+                if text in known
+                else np.asarray(corpus.vectors[next(at_row)], np.float32)
+                for text in texts
+            ]
+        )
 
     def embeddings(**more: Any) -> Any:
         return Embeddings({"method": "external", "transform": transform, "content": False, **more})
@@ -394,12 +420,16 @@ def txtai_(corpus: Corpus, home: Path) -> dict[str, Any]:
     def dense(at: int) -> list[int]:
         return [row for row, _ in both.search(corpus.questions[at], 50, weights=1.0)]
 
-    found, dense_ms, _ = cpu_ms(dense, 100)
-    _, hybrid_ms, high = cpu_ms(hybrid, 100)
+    found, dense_ms, _ = measure_cpu_ms(dense, 100)
+    _, hybrid_ms, high = measure_cpu_ms(hybrid, 100)
     return {
-        "dense_ms": dense_ms, "recall": corpus.recall("all", found), "hybrid_ms": hybrid_ms,
-        "hybrid_p95_ms": high, "build_s": round(built, 1), "rss_mb": rss_mb(),
-    }  # fmt: skip
+        "dense_ms": dense_ms,
+        "recall": corpus.recall("all", found),
+        "hybrid_ms": hybrid_ms,
+        "hybrid_p95_ms": high,
+        "build_s": round(built, 1),
+        "rss_mb": read_rss_mb(),
+    }
 
 
 SYSTEMS: dict[str, Callable[[Corpus, Path], dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""The retrieval sets that quality is measured on, and their vectors, computed once.
+"""Load the retrieval datasets of the quality benchmark, and their vectors, computed once.
 
 A folder in BEIR layout in → documents, questions in two halves, judgements and vectors out. A set
 is read from `../shared/data`; one that is not there is left out.
@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from ragstone.evaluate.datasets import load_dataset, stable_number
+from ragstone.evaluate.datasets import hash_text, load_dataset
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
 
@@ -43,19 +43,19 @@ class RetrievalSet:
     document_vectors: Vectors
     query_vectors: Vectors
 
-    def half(self, which: Half, *, most: int) -> list[int]:
+    def take_half(self, which: Half, *, max_questions: int) -> list[int]:
         """Positions of the questions of one half. A question's own hash decides, so that the
-        halves never change; the first `most` in the order of that hash."""
-        hashed = sorted((stable_number(query_id), at) for at, query_id in enumerate(self.query_ids))
+        halves never change; the first `max_questions` in the order of that hash."""
+        hashed = sorted((hash_text(query_id), at) for at, query_id in enumerate(self.query_ids))
         wanted = 0 if which == "tune" else 1
-        return [at for digest, at in hashed if digest % 2 == wanted][:most]
+        return [at for digest, at in hashed if digest % 2 == wanted][:max_questions]
 
 
-def available(data: Path) -> list[str]:
+def list_sets(data: Path) -> list[str]:
     return [name for name in NAMES if (data / name / "corpus.jsonl").is_file()]
 
 
-def load(name: str, data: Path, embedder: OnnxEmbedder) -> RetrievalSet:
+def load_set(name: str, data: Path, embedder: OnnxEmbedder) -> RetrievalSet:
     dataset = load_dataset(data / name)
     places = {passage.id: at for at, passage in enumerate(dataset.passages)}
     judged = [question for question in dataset.questions if question.grades]
@@ -70,19 +70,19 @@ def load(name: str, data: Path, embedder: OnnxEmbedder) -> RetrievalSet:
         query_ids=tuple(question.id for question in judged),
         queries=questions,
         judgements={one.id: frozenset(places[label] for label in one.grades) for one in judged},
-        document_vectors=_vectors(name, "documents", contextual(titles, texts), embedder),
-        query_vectors=_vectors(name, "queries", questions, embedder),
+        document_vectors=_load_vectors(name, "documents", add_title(titles, texts), embedder),
+        query_vectors=_load_vectors(name, "queries", questions, embedder),
     )
 
 
-def contextual(titles: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
-    """A document as it is embedded and indexed: its title as a heading, then its text."""
+def add_title(titles: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a document as it is embedded and indexed: title, then text."""
     return tuple(
         f"{title}\n{text}" if title else text for title, text in zip(titles, texts, strict=True)
     )
 
 
-def _vectors(name: str, what: str, texts: tuple[str, ...], embedder: OnnxEmbedder) -> Vectors:
+def _load_vectors(name: str, what: str, texts: tuple[str, ...], embedder: OnnxEmbedder) -> Vectors:
     digest = hashlib.sha256("\0".join((embedder.name, *texts)).encode()).hexdigest()[:16]
     path = CACHE / f"{name.replace('/', '-')}.{what}.{digest}.npy"
     if not path.is_file():

@@ -1,5 +1,5 @@
-"""The sweeps behind the defaults, on the half of the questions that is for tuning: the analyzer,
-BM25's k1 and b, and fusion with its normalisation, weight and depth.
+"""Run the sweeps behind the defaults, on the tuning half of the questions: the analyzer, BM25's k1
+and b, and fusion with its normalisation, weight and depth.
 
     python bench/tune.py                     # about ten minutes on one core
     python bench/tune.py --sets cranfield    # one set
@@ -18,32 +18,32 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from ragstone.index.analyze import STOP_WORDS, query_terms, terms
+from ragstone.index.analyze import STOP_WORDS, extract_query_terms, extract_terms
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.retrieve.fuse import Normalisation, normalised
-from ranking import measure
-from sets import DEFAULT_DATA, RetrievalSet, available, contextual, load
+from ragstone.query.retrieve.fuse import Normalisation, normalise_scores
+from ranking import measure_ranking
+from sets import DEFAULT_DATA, RetrievalSet, add_title, list_sets, load_set
 
 Analyzer = Callable[[str], Sequence[str]]
 Scores = NDArray[np.float64]
 _english = Stemmer.Stemmer("english")
 
 
-def words(text: str) -> list[str]:
-    """Words in lower case, nothing else done."""
+def split_words(text: str) -> list[str]:
+    """Split into words in lower case."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(char if char.isalnum() else " " for char in plain).split()
 
 
-def english(text: str) -> list[str]:
-    """English stop words and stemming, whatever the language."""
-    return [str(_english.stemWord(word)) for word in words(text) if word not in STOP_WORDS]
+def stem_english(text: str) -> list[str]:
+    """Drop English stop words and stem, whatever the language."""
+    return [str(_english.stemWord(word)) for word in split_words(text) if word not in STOP_WORDS]
 
 
 ANALYZERS: dict[str, tuple[Analyzer, Analyzer]] = {
-    "words": (words, words),
-    "English stems": (english, english),
-    "in use": (terms, query_terms),
+    "words": (split_words, split_words),
+    "English stems": (stem_english, stem_english),
+    "in use": (extract_terms, extract_query_terms),
 }
 GRID = [(k1, b) for k1 in (0.9, 1.2, 1.6, 2.0) for b in (0.5, 0.75, 0.9)]
 NORMALISATIONS: tuple[Normalisation, ...] = ("theoretical", "minmax", "zscore")
@@ -52,7 +52,7 @@ DEPTHS = (50, 100, 200)
 
 
 class Bm25:
-    """All documents scored at once: exact, and fast enough for sets of this size."""
+    """Scores all documents at once: exact, and fast enough for datasets of this size."""
 
     def __init__(self, documents: Sequence[Sequence[str]]) -> None:
         self.lengths = np.array([len(document) for document in documents], dtype=np.float64)
@@ -75,13 +75,13 @@ class Bm25:
         return found
 
 
-def quality(scores: Scores, relevant: frozenset[int]) -> float:
+def compute_ndcg(scores: Scores, relevant: frozenset[int]) -> float:
     best = [int(at) for at in np.argsort(-scores, kind="stable")[:50] if scores[at] > 0]
-    return measure(best, relevant)[0]
+    return measure_ranking(best, relevant)[0]
 
 
-def fused(dense: Scores, keyword: Scores, how: str, weight: float, depth: int) -> Scores:
-    """The score of every document that either list holds; 0 for the others."""
+def fuse_scores(dense: Scores, keyword: Scores, how: str, weight: float, depth: int) -> Scores:
+    """Return the fused score of every document of either list; 0 for the others."""
     first = np.argsort(-dense, kind="stable")[:depth]
     second = np.argsort(-keyword, kind="stable")[:depth]
     second = second[keyword[second] > 0]
@@ -94,19 +94,19 @@ def fused(dense: Scores, keyword: Scores, how: str, weight: float, depth: int) -
     cosines = {int(at): float(dense[at]) for at in listed}
     matches = {int(at): float(keyword[at]) for at in second}
     for scores, share in (
-        (normalised(cosines, how, bounded=True), weight),  # type: ignore[arg-type]
-        (normalised(matches, how), 1 - weight),  # type: ignore[arg-type]
+        (normalise_scores(cosines, how, bounded=True), weight),  # type: ignore[arg-type]
+        (normalise_scores(matches, how), 1 - weight),  # type: ignore[arg-type]
     ):
         for at, score in scores.items():
             result[at] += share * score + 1e-9
     return result
 
 
-def sweep(one: RetrievalSet, most: int) -> dict[str, float]:
-    """The mean nDCG@10 of every variant on one set."""
-    places = one.half("tune", most=most)
+def sweep_set(one: RetrievalSet, max_questions: int) -> dict[str, float]:
+    """Return the mean nDCG@10 of every variant on one dataset."""
+    places = one.take_half("tune", max_questions=max_questions)
     relevant = {at: one.judgements[one.query_ids[at]] for at in places}
-    texts = contextual(one.titles, one.texts)
+    texts = add_title(one.titles, one.texts)
     found: dict[str, list[float]] = defaultdict(list)
     for name, (for_documents, for_questions) in ANALYZERS.items():
         index = Bm25([for_documents(text) for text in texts])
@@ -114,7 +114,7 @@ def sweep(one: RetrievalSet, most: int) -> dict[str, float]:
             wanted = for_questions(one.queries[at])
             for k1, b in GRID if name == "in use" else [(1.2, 0.75)]:
                 scores = index.scores(wanted, k1=k1, b=b)
-                found[f"BM25, {name}, k1 {k1}, b {b}"].append(quality(scores, relevant[at]))
+                found[f"BM25, {name}, k1 {k1}, b {b}"].append(compute_ndcg(scores, relevant[at]))
             if name != "in use":
                 continue
             keyword = index.scores(wanted, k1=1.2, b=0.75)
@@ -122,22 +122,24 @@ def sweep(one: RetrievalSet, most: int) -> dict[str, float]:
             for how in ("rrf", *NORMALISATIONS):
                 for weight in WEIGHTS:
                     for depth in DEPTHS:
-                        scores = fused(dense, keyword, how, weight, depth)
+                        scores = fuse_scores(dense, keyword, how, weight, depth)
                         label = f"{how}, weight {weight}, depth {depth}"
-                        found[label].append(quality(scores, relevant[at]))
+                        found[label].append(compute_ndcg(scores, relevant[at]))
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA)
-    parser.add_argument("--queries", type=int, default=100, help="most questions of a set")
+    parser.add_argument("--queries", type=int, default=100, help="maximum questions per dataset")
     parser.add_argument("--sets", nargs="*", help="only these sets")
     options = parser.parse_args()
     embedder = OnnxEmbedder()
     means: dict[str, list[float]] = defaultdict(list)
-    for name in options.sets or available(options.data):
-        for variant, mean in sweep(load(name, options.data, embedder), options.queries).items():
+    for name in options.sets or list_sets(options.data):
+        for variant, mean in sweep_set(
+            load_set(name, options.data, embedder), options.queries
+        ).items():
             means[variant].append(mean)
         print(f"{name} done", flush=True)
     ranked = sorted(means, key=lambda variant: -float(np.mean(means[variant])))

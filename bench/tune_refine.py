@@ -1,4 +1,4 @@
-"""The sweeps behind the refine steps and what is left of fusion, on the half for tuning: similarity
+"""Run the sweeps behind the refine steps and the rest of fusion, on the tuning half: similarity
 filter, near-duplicates, λ of MMR, the share of an embedder that does not know the script, and with
 `--rerank` the weight of the cross-encoder over the first 20 hits.
 
@@ -26,14 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.evaluate.metrics import stratified_bootstrap
-from ragstone.index.analyze import query_terms, terms
+from ragstone.index.analyze import extract_query_terms, extract_terms
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.models.reranker import CrossEncoder
-from ragstone.query.refine.select import first_of_each, maximal_marginal_relevance
-from ragstone.query.understand.intent import knows_script
-from ranking import measure
-from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, available, contextual, load
-from tune import Bm25, Scores, fused
+from ragstone.query.refine.select import find_distinct, maximal_marginal_relevance
+from ragstone.query.understand.intent import is_known_script
+from ranking import measure_ranking
+from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, add_title, list_sets, load_set
+from tune import Bm25, Scores, fuse_scores
 
 DENSE_WEIGHT, FOREIGN_WEIGHT, DEPTH, FLOOR = 0.65, 0.3, 100, 2
 MIN_SIMILARITIES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -49,7 +49,7 @@ _HYPHENATED = re.compile(r"\w+(?:[-.']\w+)+")
 
 @dataclass(frozen=True)
 class Question:
-    """A question with the scores of every document, and the fused list that refining begins at."""
+    """A question with the scores of every document, and the fused list to refine."""
 
     text: str
     relevant: frozenset[int]
@@ -60,45 +60,50 @@ class Question:
     def ranked(self, weight: float | None = None) -> tuple[NDArray[np.int64], Scores]:
         if weight is None:
             weight = DENSE_WEIGHT if self.known_script else FOREIGN_WEIGHT
-        scores = fused(self.dense, self.keyword, "theoretical", weight, DEPTH)
+        scores = fuse_scores(self.dense, self.keyword, "theoretical", weight, DEPTH)
         order = np.argsort(-scores, kind="stable")[:DEPTH]
         order = order[scores[order] > 0]
         return order, scores[order]
 
 
-def whole_too(analyze: Callable[[str], Sequence[str]]) -> Callable[[str], list[str]]:
-    """An analyzer that also keeps `time-sharing` as one term."""
+def keep_compounds(analyze: Callable[[str], Sequence[str]]) -> Callable[[str], list[str]]:
+    """Extract terms, and keep `time-sharing` as one term too."""
     return lambda text: [*analyze(text), *_HYPHENATED.findall(text.casefold())]
 
 
-def questions(
-    one: RetrievalSet, half: Half, most: int, embedder: OnnxEmbedder, *, hyphens: bool = False
+def load_questions(
+    one: RetrievalSet,
+    half: Half,
+    max_questions: int,
+    embedder: OnnxEmbedder,
+    *,
+    hyphens: bool = False,
 ) -> list[Question]:
-    for_documents = whole_too(terms) if hyphens else terms
-    for_questions = whole_too(query_terms) if hyphens else query_terms
-    index = Bm25([for_documents(text) for text in contextual(one.titles, one.texts)])
+    for_documents = keep_compounds(extract_terms) if hyphens else extract_terms
+    for_questions = keep_compounds(extract_query_terms) if hyphens else extract_query_terms
+    index = Bm25([for_documents(text) for text in add_title(one.titles, one.texts)])
     return [
         Question(
             one.queries[at],
             one.judgements[one.query_ids[at]],
             (one.document_vectors @ one.query_vectors[at]).astype(np.float64),
             index.scores(for_questions(one.queries[at]), k1=1.2, b=0.75),
-            knows_script(embedder, one.queries[at]),
+            is_known_script(embedder, one.queries[at]),
         )
-        for at in one.half(half, most=most)
+        for at in one.take_half(half, max_questions=max_questions)
     ]
 
 
-def ndcg(ranking: Sequence[int], relevant: frozenset[int]) -> float:
-    return measure([int(at) for at in ranking], relevant)[0]
+def compute_ndcg(ranking: Sequence[int], relevant: frozenset[int]) -> float:
+    return measure_ranking([int(at) for at in ranking], relevant)[0]
 
 
-def recall(ranking: Sequence[int], relevant: frozenset[int]) -> float:
-    return measure([int(at) for at in ranking], relevant)[1]
+def compute_recall(ranking: Sequence[int], relevant: frozenset[int]) -> float:
+    return measure_ranking([int(at) for at in ranking], relevant)[1]
 
 
-def sweep(one: RetrievalSet, asked: Sequence[Question]) -> dict[str, float]:
-    """The mean of every variant on one set."""
+def sweep_set(one: RetrievalSet, asked: Sequence[Question]) -> dict[str, float]:
+    """Return the mean of every variant on one dataset."""
     found: dict[str, list[float]] = defaultdict(list)
     for question in asked:
         relevant = question.relevant
@@ -107,11 +112,11 @@ def sweep(one: RetrievalSet, asked: Sequence[Question]) -> dict[str, float]:
         for least in MIN_SIMILARITIES:
             kept = order[question.dense[order] >= least]
             kept = kept if len(kept) >= FLOOR else order[:FLOOR]
-            found[f"similarity at least {least}, nDCG@10"].append(ndcg(kept, relevant))
+            found[f"similarity at least {least}, nDCG@10"].append(compute_ndcg(kept, relevant))
             found[f"similarity at least {least}, hits left"].append(len(kept))
-        for most in DUPLICATES:
-            kept = order[first_of_each(vectors, threshold=most)] if most < 1 else order
-            found[f"duplicates from {most}, nDCG@10"].append(ndcg(kept, relevant))
+        for threshold in DUPLICATES:
+            kept = order[find_distinct(vectors, threshold=threshold)] if threshold < 1 else order
+            found[f"duplicates from {threshold}, nDCG@10"].append(compute_ndcg(kept, relevant))
         spread = (scores - scores.min()) / ((scores.max() - scores.min()) or 1.0)
         for share in LAMBDAS:
             chosen = order[
@@ -119,20 +124,20 @@ def sweep(one: RetrievalSet, asked: Sequence[Question]) -> dict[str, float]:
                     spread.astype(np.float32), vectors, diversity_lambda=share, limit=10
                 )
             ]
-            found[f"λ {share}, nDCG@10"].append(ndcg(chosen, relevant))
-            found[f"λ {share}, recall@10"].append(recall(chosen, relevant))
+            found[f"λ {share}, nDCG@10"].append(compute_ndcg(chosen, relevant))
+            found[f"λ {share}, recall@10"].append(compute_recall(chosen, relevant))
         if not question.known_script:
             for weight in FOREIGN_WEIGHTS:
                 listed = question.ranked(weight)[0]
-                found[f"foreign weight {weight}, nDCG@10"].append(ndcg(listed, relevant))
-        own = fused_own_lists(question)
-        found["each list's own similarities only, nDCG@10"].append(ndcg(own, relevant))
-        found["similarities completed, nDCG@10"].append(ndcg(order, relevant))
+                found[f"foreign weight {weight}, nDCG@10"].append(compute_ndcg(listed, relevant))
+        own = fuse_own_lists(question)
+        found["each list's own similarities only, nDCG@10"].append(compute_ndcg(own, relevant))
+        found["similarities completed, nDCG@10"].append(compute_ndcg(order, relevant))
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def fused_own_lists(question: Question) -> NDArray[np.int64]:
-    """Convex fusion in which a hit that only keywords found counts as not similar at all."""
+def fuse_own_lists(question: Question) -> NDArray[np.int64]:
+    """Fuse so that a hit of keywords alone has similarity 0."""
     weight = DENSE_WEIGHT if question.known_script else FOREIGN_WEIGHT
     first = np.argsort(-question.dense, kind="stable")[:DEPTH]
     second = np.argsort(-question.keyword, kind="stable")[:DEPTH]
@@ -143,7 +148,7 @@ def fused_own_lists(question: Question) -> NDArray[np.int64]:
 
 
 class PairScores:
-    """The cross-encoder's logits, computed once per pair and kept."""
+    """The logits of the cross-encoder, computed once per pair."""
 
     def __init__(self, models: Path) -> None:
         self._encoder = CrossEncoder(models)
@@ -166,41 +171,41 @@ class PairScores:
         return np.array([self._known[name] for name in names])
 
 
-def squashed(logits: NDArray[np.float64], shape: str) -> NDArray[np.float64]:
-    """Logits on a scale of 0 to 1: each by itself (a sigmoid, of some width), or by the list."""
+def scale_logits(logits: NDArray[np.float64], shape: str) -> NDArray[np.float64]:
+    """Scale logits to 0 to 1: each by a sigmoid of some width, or by the list."""
     if shape == "min-max":
         spread = float(logits.max() - logits.min()) or 1.0
         return (logits - logits.min()) / spread
     return np.array([1 / (1 + math.exp(-logit / SHAPES[shape])) for logit in logits])
 
 
-def reranked(
-    question: Question, logits: NDArray[np.float64], weight: float, shape: str
-) -> list[int]:
+def rerank(question: Question, logits: NDArray[np.float64], weight: float, shape: str) -> list[int]:
     order, scores = question.ranked()
-    head = (1 - weight) * scores[:RERANK_DEPTH] + weight * squashed(logits, shape)
+    head = (1 - weight) * scores[:RERANK_DEPTH] + weight * scale_logits(logits, shape)
     first = order[:RERANK_DEPTH][np.argsort(-head, kind="stable")]
     return [*map(int, first), *map(int, order[RERANK_DEPTH:])]
 
 
-def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: OnnxEmbedder) -> None:
+def render_rerank_table(
+    names: Sequence[str], options: argparse.Namespace, embedder: OnnxEmbedder
+) -> None:
     pairs = PairScores(options.rerank)
     rows: dict[tuple[str, float], list[NDArray[np.float64]]] = {
         (shape, weight): [] for shape in SHAPES for weight in options.weights
     }
     plain: list[NDArray[np.float64]] = []
     for name in names:
-        one = load(name, options.data, embedder)
-        texts = contextual(one.titles, one.texts)
-        asked = questions(one, options.half, options.queries, embedder)
+        one = load_set(name, options.data, embedder)
+        texts = add_title(one.titles, one.texts)
+        asked = load_questions(one, options.half, options.queries, embedder)
         logits = [
             pairs.of(question.text, [texts[at] for at in question.ranked()[0][:RERANK_DEPTH]])
             for question in asked
         ]
-        plain.append(np.array([ndcg(q.ranked()[0].tolist(), q.relevant) for q in asked]))
+        plain.append(np.array([compute_ndcg(q.ranked()[0].tolist(), q.relevant) for q in asked]))
         for (shape, weight), found in rows.items():
             values = [
-                ndcg(reranked(q, scores, weight, shape), q.relevant)
+                compute_ndcg(rerank(q, scores, weight, shape), q.relevant)
                 for q, scores in zip(asked, logits, strict=True)
             ]
             found.append(np.array(values))
@@ -219,25 +224,27 @@ def rerank_table(names: Sequence[str], options: argparse.Namespace, embedder: On
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA)
-    parser.add_argument("--queries", type=int, default=100, help="most questions of a set")
+    parser.add_argument("--queries", type=int, default=100, help="maximum questions per dataset")
     parser.add_argument("--sets", nargs="*", help="only these sets")
     parser.add_argument("--half", choices=["tune", "report"], default="tune")
     parser.add_argument("--rerank", type=Path, metavar="MODELS")
     parser.add_argument("--weights", type=float, nargs="+", default=RERANK_WEIGHTS)
     options = parser.parse_args()
     embedder = OnnxEmbedder()
-    names = options.sets or available(options.data)
+    names = options.sets or list_sets(options.data)
     if options.rerank:
-        rerank_table(names, options, embedder)
+        render_rerank_table(names, options, embedder)
         return
     means: dict[str, list[float]] = defaultdict(list)
     for name in names:
-        one = load(name, options.data, embedder)
-        asked = questions(one, options.half, options.queries, embedder)
-        found = sweep(one, asked)
-        whole = questions(one, options.half, options.queries, embedder, hyphens=True)
+        one = load_set(name, options.data, embedder)
+        asked = load_questions(one, options.half, options.queries, embedder)
+        found = sweep_set(one, asked)
+        whole = load_questions(one, options.half, options.queries, embedder, hyphens=True)
         for label, given in (("split", asked), ("kept whole too", whole)):
-            values = [ndcg(np.argsort(-q.keyword, kind="stable")[:50], q.relevant) for q in given]
+            values = [
+                compute_ndcg(np.argsort(-q.keyword, kind="stable")[:50], q.relevant) for q in given
+            ]
             found[f"BM25, hyphenated words {label}, nDCG@10"] = float(np.mean(values))
         for variant, mean in found.items():
             means[variant].append(mean)

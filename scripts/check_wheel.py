@@ -32,9 +32,13 @@ def run(*command: str | Path, cwd: Path) -> str:
     environment = {name: os.environ[name] for name in known if name in os.environ}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, check=False, capture_output=True, text=True,
+        [str(part) for part in command],
+        cwd=cwd,
+        check=False,
+        capture_output=True,
+        text=True,
         env={**environment, "NO_COLOR": "1"},
-    )  # fmt: skip
+    )
     if done.returncode:
         sys.exit(
             f"error: {' '.join(map(str, command))} ended with exit code {done.returncode}.\n"
@@ -83,7 +87,7 @@ def find_answers(printed: str) -> str:
     return re.sub(r"\d+ ms", "… ms", printed[begin:end]).strip()
 
 
-def without_network() -> tuple[str, ...]:
+def find_network_blocker() -> tuple[str, ...]:
     """Name the command that takes the network away, where the system has it."""
     wrapped = ("unshare", "--map-root-user", "--net")
     try:
@@ -100,8 +104,10 @@ def run_demo(python: Path, folder: Path) -> str:
     if Path(home).is_relative_to(ROOT):
         sys.exit(f"error: {python} runs the checkout, {home}.")
     begun = time.monotonic()
-    printed = run(*without_network(), python, "-m", "ragstone", "demo", "-d", "data", cwd=folder)
-    network = "without a network" if without_network() else "with the network"
+    printed = run(
+        *find_network_blocker(), python, "-m", "ragstone", "demo", "-d", "data", cwd=folder
+    )
+    network = "without a network" if find_network_blocker() else "with the network"
     print(f"  demo {network}: {time.monotonic() - begun:.0f} s")
     return find_answers(printed)
 

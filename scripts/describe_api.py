@@ -15,15 +15,15 @@ from typing import Any
 
 import ragstone
 
-MADE = "<!-- Written by `make reference`; edit the source, not this page. -->"
+GENERATED_NOTE = "<!-- Written by `make reference`; edit the source, not this page. -->"
 Body = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Every public name once, in the order in which a reader needs it.
 SECTIONS = {
     "The engine": ("Engine",),
-    "What can be said with a call": ("QueryOptions", "IngestOptions", "Message"),
+    "Options of a call": ("QueryOptions", "IngestOptions", "Message"),
     "Events of a stream": ("Event", "SourcesFound", "Token", "Finished"),
-    "What comes back": (
+    "Results": (
         "Answer", "Citation", "Claim", "Source", "Hit", "Scores", "Chunk", "Document",
         "Comparison", "Grounding", "IngestReport", "IngestedFile",
     ),
@@ -37,16 +37,19 @@ SECTIONS = {
 }  # fmt: skip
 
 
-def api_page() -> str:
+def render_api_page() -> str:
     """Write the whole page; a public name that no section lists is an error."""
     listed = [name for names in SECTIONS.values() for name in names]
     missing = set(ragstone.__all__) - set(listed) - {"__version__"}
     if missing or len(set(listed)) != len(listed):
         raise SystemExit(f"scripts/describe_api.py must list each name once: {sorted(missing)}")
     lines = [
-        "# Python", "", MADE, "",
+        "# Python",
+        "",
+        GENERATED_NOTE,
+        "",
         "Everything here is imported from `ragstone`. Other modules may change without notice.",
-    ]  # fmt: skip
+    ]
     for title, names in SECTIONS.items():
         lines += ["", f"## {title}"]
         if title == "Errors":
@@ -96,7 +99,7 @@ def describe_class(found: type[Any]) -> Iterator[str]:
 
 
 def owners_of(module: str, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
-    """The classes of a module that a class takes fields from, and then the class itself."""
+    """Yield the bases of a class in its module, and then the class itself."""
     # Not from `__bases__`, of which a TypedDict keeps none.
     for base in node.bases:
         if isinstance(base, ast.Name) and hasattr(sys.modules[module], base.id):
@@ -109,15 +112,15 @@ def owners_of(module: str, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
 
 
 def fields_of(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """The name, type and description of each field; the description is the string after it."""
+    """Yield name, type and description of each field; the description is the string after it."""
     for at, one in enumerate(node.body):
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             follows = node.body[at + 1] if at + 1 < len(node.body) else None
-            told = ""
+            text = ""
             if isinstance(follows, ast.Expr) and isinstance(follows.value, ast.Constant):
-                told = " ".join(str(follows.value.value).split())
+                text = " ".join(str(follows.value.value).split())
             kind = ast.unparse(one.annotation).replace("|", "\\|")
-            yield one.target.id, kind, told.replace("|", "\\|")
+            yield one.target.id, kind, text.replace("|", "\\|")
 
 
 def node_of(module: str, name: str) -> ast.ClassDef | Body:
@@ -133,7 +136,7 @@ def is_property(method: Body) -> bool:
 
 
 def signature(node: Body, name: str) -> str:
-    """A call as it is written, one argument a line where it would be long."""
+    """Format a call, with one argument per line if it is long."""
     arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
     arguments = re.sub(r"(: [^,=]+)=", r"\1 = ", arguments)
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
@@ -148,7 +151,7 @@ def signature(node: Body, name: str) -> str:
 
 
 def text_of(node: ast.ClassDef | Body) -> Iterator[str]:
-    """A docstring as Markdown: what follows `Example:` becomes a block of Python."""
+    """Render a docstring as Markdown; its `Example:` becomes a block of Python."""
     prose, _, example = (ast.get_docstring(node) or "").partition("\nExample:\n")
     yield from prose.strip().splitlines()
     if example:
@@ -157,9 +160,9 @@ def text_of(node: ast.ClassDef | Body) -> Iterator[str]:
 
 def error_tree(name: str, depth: int = 0) -> Iterator[str]:
     found = getattr(ragstone, name)
-    told = (inspect.getdoc(found) or "").splitlines()[0]
+    text = (inspect.getdoc(found) or "").splitlines()[0]
     head = f"{'    ' * depth}{name}"
-    yield head if depth == 0 else f"{head:<34}{told}"
+    yield head if depth == 0 else f"{head:<34}{text}"
     for one in found.__subclasses__():
         if one.__name__ in ragstone.__all__:
             yield from error_tree(one.__name__, depth + 1)

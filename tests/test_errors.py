@@ -1,4 +1,4 @@
-"""Every family of failures is a sentence with a hint, and is drawn at the top of the module."""
+"""Test that every error has a message and a hint, and is listed in the module's tree."""
 
 from __future__ import annotations
 

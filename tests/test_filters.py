@@ -1,4 +1,4 @@
-"""Filters: their JSON, their command-line form, and that settling them early changes nothing."""
+"""Test the JSON and command-line forms of filters, and their evaluation in two steps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ragstone.filters import (
     Filter,
     Not,
     Or,
-    all_of,
-    decide,
+    combine_filters,
     parse_condition,
     parse_filter,
-    timestamp,
+    parse_timestamp,
+    reduce_filter,
 )
 
 DOCUMENT = {"document_id": "d1", "year": 2020, "tags": ["a", "b"], "nested": {"deep": {"x": 1}}}
@@ -46,7 +46,7 @@ DOCUMENT = {"document_id": "d1", "year": 2020, "tags": ["a", "b"], "nested": {"d
     ],
 )
 def test_a_filter_asks_the_fields_of_a_document(written: dict[str, Any], fits: bool) -> None:
-    assert decide(parse_filter(written), DOCUMENT) is fits
+    assert reduce_filter(parse_filter(written), DOCUMENT) is fits
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_a_typed_condition_needs_a_comparison() -> None:
 
 
 def test_dates_compare_with_moments() -> None:
-    assert timestamp("1970-01-02") == 86400
-    assert timestamp("1970-01-01T01:00:00+01:00") == 0
-    assert timestamp("soon") is None
-    assert decide(Condition("created_at", "lt", "1970-01-02"), {"created_at": 5.0}) is True
+    assert parse_timestamp("1970-01-02") == 86400
+    assert parse_timestamp("1970-01-01T01:00:00+01:00") == 0
+    assert parse_timestamp("soon") is None
+    assert reduce_filter(Condition("created_at", "lt", "1970-01-02"), {"created_at": 5.0}) is True
 
 
 def test_no_limits_together_are_none() -> None:
-    assert all_of(None, None) is None
+    assert combine_filters(None, None) is None
     one = Condition("a", "eq", 1)
-    assert all_of(None, one) == one
-    assert all_of(one, one) == And((one, one))
+    assert combine_filters(None, one) == one
+    assert combine_filters(one, one) == And((one, one))
 
 
 conditions = st.one_of(
@@ -126,10 +126,10 @@ def test_settling_the_document_first_changes_nothing(
     part: Filter, year: int, page: int, kind: str
 ) -> None:
     chunk = {"page": page, "content_type": kind}
-    at_once = decide(part, {"year": year, **chunk})
-    first = decide(part, {"year": year})
+    at_once = reduce_filter(part, {"year": year, **chunk})
+    first = reduce_filter(part, {"year": year})
     assert isinstance(at_once, bool)
-    assert (first if isinstance(first, bool) else decide(first, chunk)) is at_once
+    assert (first if isinstance(first, bool) else reduce_filter(first, chunk)) is at_once
 
 
 @pytest.mark.parametrize(

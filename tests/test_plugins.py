@@ -34,28 +34,28 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_built_in_parts_are_registered() -> None:
-    assert "extractive" in plugins.available("provider")
-    assert "noop" in plugins.available("reranker")
-    assert {"text", "markdown", "pdf"} <= set(plugins.available("loader"))
+    assert "extractive" in plugins.list_parts("provider")
+    assert "noop" in plugins.list_parts("reranker")
+    assert {"text", "markdown", "pdf"} <= set(plugins.list_parts("loader"))
 
 
 def test_every_registered_part_can_be_imported() -> None:
     for slot in ("reranker", "loader"):
-        for name in plugins.available(slot):
-            assert callable(plugins.find(slot, name))
+        for name in plugins.list_parts(slot):
+            assert callable(plugins.find_part(slot, name))
 
 
 def test_a_strangers_part_is_found_by_its_name(stranger: Path) -> None:
-    assert plugins.find("provider", "mine")(None) == "built"
+    assert plugins.find_part("provider", "mine")(None) == "built"
 
 
 def test_a_strangers_part_replaces_a_built_in_of_the_same_name(stranger: Path) -> None:
-    assert plugins.find("reranker", "noop")(None) == "built"
+    assert plugins.find_part("reranker", "noop")(None) == "built"
 
 
 def test_a_package_that_a_plug_in_lacks_is_named_with_the_plug_in(stranger: Path) -> None:
     with pytest.raises(SettingsError, match="a_package_that_is_not_there") as refused:
-        plugins.find("provider", "broken")
+        plugins.find_part("provider", "broken")
     assert "'stranger'" in refused.value.hint
     assert "pip install 'a_package_that_is_not_there'" in refused.value.hint
     assert "ragstone[" not in refused.value.hint
@@ -64,7 +64,7 @@ def test_a_package_that_a_plug_in_lacks_is_named_with_the_plug_in(stranger: Path
 OURS = [
     (slot, name)
     for slot in plugins.GROUPS
-    for name, point in plugins.available(slot).items()
+    for name, point in plugins.list_parts(slot).items()
     if point.dist and point.dist.name == "ragstone"
 ]
 
@@ -78,9 +78,9 @@ def test_the_hint_for_a_part_of_ours_names_an_extra_only_if_it_exists(
 
     monkeypatch.setattr(EntryPoint, "load", fail)
     with pytest.raises(SettingsError, match="'lost'") as refused:
-        plugins.find(slot, name)
+        plugins.find_part(slot, name)
     named = EXTRA.findall(refused.value.hint)
-    assert named == ([name] if name in plugins.extras() else [])
+    assert named == ([name] if name in plugins.list_extras() else [])
     assert named or "--force-reinstall ragstone" in refused.value.hint
 
 
@@ -95,17 +95,17 @@ def test_every_extra_that_a_message_or_a_page_names_exists() -> None:
         if "{" not in extra  # `plugins.py` itself: its names are walked above
     }
     assert len(named) > 10
-    assert not {(extra, file) for extra, file in named if extra not in plugins.extras()}
+    assert not {(extra, file) for extra, file in named if extra not in plugins.list_extras()}
 
 
 def test_every_extra_is_one_that_somebody_is_told_of() -> None:
     """An extra that no page and no message names would be found by nobody."""
     page = (ROOT / "docs" / "reference" / "dependencies.md").read_text("utf-8")
-    for extra in plugins.extras():
+    for extra in plugins.list_extras():
         assert f"`{extra}`" in page, f"docs/reference/dependencies.md lacks the extra {extra}"
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="No provider named 'nobody'") as refused:
-        plugins.find("provider", "nobody")
+        plugins.find_part("provider", "nobody")
     assert "extractive" in refused.value.hint

@@ -150,11 +150,11 @@ print(path.exists())
 
 
 def test_memory_is_also_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    known, peak = system.resident_bytes(os.getpid()), system.peak_bytes(os.getpid())
+    known, peak = system.measure_resident_bytes(os.getpid()), system.measure_peak_bytes(os.getpid())
     monkeypatch.setattr(system, "_PROC", Path("/no/such/folder"))
-    assert system.resident_bytes(os.getpid()) == pytest.approx(known, rel=0.2)
-    assert system.peak_bytes(os.getpid()) == pytest.approx(peak, rel=0.2)
-    assert system.memory_check_interval_s() == 1.0
+    assert system.measure_resident_bytes(os.getpid()) == pytest.approx(known, rel=0.2)
+    assert system.measure_peak_bytes(os.getpid()) == pytest.approx(peak, rel=0.2)
+    assert system.get_memory_check_interval_s() == 1.0
     system.limit_address_space(0)  # without /proc it must not limit anything
 
 
@@ -173,9 +173,9 @@ def test_a_file_that_takes_too_much_memory_is_also_stopped_without_proc(
 def test_memory_of_a_process_that_has_ended_is_nothing() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert system.resident_bytes(process.pid) == 0
-    assert system.peak_bytes(process.pid) == 0
-    assert system._ask_ps(process.pid, "rss") == 0
+    assert system.measure_resident_bytes(process.pid) == 0
+    assert system.measure_peak_bytes(process.pid) == 0
+    assert system._read_resident_from_ps(process.pid) == 0
 
 
 @pytest.mark.parametrize("is_windows", [False, True])

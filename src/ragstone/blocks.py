@@ -1,6 +1,6 @@
-"""Reading documents: what a loader is given, what it gives, and the verbs of it.
+"""Define what a loader takes and returns: bytes → `LoadedDocument` → chunks.
 
-bytes → `Loaded` (one text, and its structure as offsets into that text) → chunks.
+A loaded document is one text, and its structure as offsets into that text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ragstone.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a document: its level from 1, its title, and where its line begins."""
+    """Locate a heading: its level from 1, its title, and the start of its line."""
 
     level: int
     title: str
@@ -23,7 +23,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A span that should not be cut: a table, a code listing."""
+    """Mark a span that should stay whole: a table, a code listing."""
 
     content_type: str
     start: int
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class LineBox:
-    """A line on a page: its span of the text, and its box in points from the lower left corner."""
+    """Locate a line: its span of the text, and its box in points from the lower left corner."""
 
     page: int
     start: int
@@ -44,8 +44,8 @@ class LineBox:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a loader read: one text, and the structure found in it as offsets into that text."""
+class LoadedDocument:
+    """Hold one text, and the structure found in it as offsets into that text."""
 
     text: str
     media_type: str
@@ -57,8 +57,23 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class ParsedPart:
+    """Hold one document of a file, or the error that stopped its parsing.
+
+    `member` is its path inside an archive or a mail; empty for the file itself.
+    """
+
+    member: str
+    sha256: str
+    loaded: LoadedDocument | None = None
+    chunks: tuple[Chunk, ...] | None = None
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
-    """A file inside a file. Its name is shown to people and never used as a path."""
+    """Hold a file from inside another file. Its name is only shown, never used as a path."""
 
     name: str
     content: bytes
@@ -66,7 +81,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What a loader may be told, and the bounds that it keeps."""
+    """Set the password and the limits of a loader."""
 
     name: str = ""
     password: str | None = None
@@ -78,24 +93,18 @@ class LoadOptions:
 
 
 class Loader(Protocol):
-    """The bytes of one format to text with structure."""
+    """Turn the bytes of one format into text with structure."""
 
     media_type: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded: ...
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument: ...
 
 
 class Unpacker(Protocol):
-    """The bytes of an archive or a mail to the files inside, one at a time."""
+    """Yield the files inside an archive or a mail, one at a time."""
 
     media_type: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
 
     def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]: ...
-
-
-class Splitter(Protocol):
-    """A loaded document to chunks whose offsets point into its text."""
-
-    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]: ...

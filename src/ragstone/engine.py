@@ -12,23 +12,17 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ragstone.catalog import journal
-from ragstone.catalog.collections import CollectionInfo, SqlCollections
-from ragstone.catalog.database import Database
-from ragstone.catalog.documents import SqlCatalog, refuse_other_embedder
-from ragstone.catalog.history import History
-from ragstone.catalog.journal import JournalWriter
-from ragstone.catalog.originals import Originals
+from ragstone.catalog.collections import CollectionInfo
+from ragstone.catalog.documents import refuse_other_embedder
 from ragstone.events import Event, Finished, SideEvent, SideName
-from ragstone.files import prepare
-from ragstone.ingest.intake import IngestOptions, Intake, Upload, UploadOptions
-from ragstone.models.cache import QuestionBatcher, RememberedVectors, remembered
-from ragstone.plugins import IndexContext, PartContext, find
+from ragstone.files import check_collection
+from ragstone.ingest.intake import IngestOptions, UploadOptions
+from ragstone.ingest.uploads import Upload
+from ragstone.parts import EngineParts
 from ragstone.protocols import (
     Answerer,
     Catalog,
@@ -36,7 +30,6 @@ from ragstone.protocols import (
     ContextBuilder,
     Embedder,
     Index,
-    IntakeRecords,
     Moderator,
     Provider,
     Refiner,
@@ -44,20 +37,17 @@ from ragstone.protocols import (
     Splitter,
     Understander,
 )
-from ragstone.query.answer import Pipeline
-from ragstone.query.build import GivenParts, Wrapped, build_moderator, build_pipeline, wrap_pipeline
-from ragstone.query.check.review import grounding
-from ragstone.query.conversation import Conversation
+from ragstone.query.build import (
+    GivenParts,
+)
+from ragstone.query.check.review import check_against_facts
 from ragstone.query.explain import Explainer, Explanation
-from ragstone.query.fallback import Fallbacks
 from ragstone.query.middleware import (
     EventStream,
-    RecordHistory,
-    UseConversation,
     merge_streams,
 )
-from ragstone.query.request import QueryOptions, build_query, check_collection
-from ragstone.settings import Settings, load_settings
+from ragstone.query.request import QueryOptions, build_query
+from ragstone.settings import Settings
 from ragstone.threads import background_loop, run_in_thread_if_blocking
 from ragstone.trace import QueryRun, Trace
 from ragstone.types import (
@@ -77,7 +67,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 
-class Engine:
+class Engine(EngineParts):
     """Answer questions from documents. Any part can be given ready-made.
 
     Making an engine does no I/O. Its parts are opened at first use, or all at once by `open`.
@@ -117,132 +107,30 @@ class Engine:
         answerer: Answerer | None = None,
         checker: Checker | None = None,
     ) -> None:
-        self._given_settings = settings
-        self._given_embedder = embedder
-        self._given_catalog = catalog
-        self._given_index = index
-        self._given_provider = provider
-        self._given_moderator = moderator
-        self._splitter = splitter
-        self._given = GivenParts(
-            understander, retriever, refiners, reranker, context, answerer, checker
+        given = GivenParts(
+            embedder=embedder,
+            catalog=catalog,
+            index=index,
+            provider=provider,
+            moderator=moderator,
+            splitter=splitter,
+            understander=understander,
+            retriever=retriever,
+            refiners=refiners,
+            reranker=reranker,
+            context=context,
+            answerer=answerer,
+            checker=checker,
         )
+        super().__init__(settings, given)
         self._used_background_loop = False
-        self.fallbacks = Fallbacks()
 
     def open(self) -> Self:
         """Open every part, and remove what has expired. Raise an error if one cannot be opened."""
         _ = self.moderator, self._wrapped
-        self.intake.recover()
-        self.history.expire()
+        self.intake.fail_interrupted_uploads()
+        self.history.delete_expired()
         return self
-
-    @cached_property
-    def settings(self) -> Settings:
-        return self._given_settings or load_settings().settings
-
-    @cached_property
-    def embedder(self) -> Embedder:
-        built: Embedder = self._given_embedder or find("embedder", self.settings.embed.name)(
-            self.settings
-        )
-        return built
-
-    @cached_property
-    def catalog(self) -> Catalog:
-        return self._given_catalog or open_catalog(self.settings, self._directory)
-
-    @cached_property
-    def index(self) -> Index:
-        built: Index = self._given_index or find("index", self.settings.index.kind)(
-            IndexContext(self.settings, self.catalog, self.embedder)
-        )
-        return built
-
-    @cached_property
-    def intake(self) -> Intake:
-        return Intake(
-            self.catalog, self.index, self.embedder, self.settings.ingest, self._directory,
-            self._splitter,
-        )  # fmt: skip
-
-    @property
-    def records(self) -> IntakeRecords:
-        return self.intake.records
-
-    @property
-    def collections(self) -> SqlCollections:
-        return self.intake.collections
-
-    @property
-    def originals(self) -> Originals:
-        return self.intake.originals
-
-    @cached_property
-    def history(self) -> History:
-        return History(self.catalog, self.settings.journal)
-
-    @cached_property
-    def provider(self) -> Provider:
-        built: Provider = self._given_provider or find("provider", self.settings.provider.name)(
-            self._base_context
-        )
-        return built
-
-    @cached_property
-    def moderator(self) -> Moderator | None:
-        return self._given_moderator or build_moderator(self._context)
-
-    @property
-    def conversation(self) -> Conversation:
-        return self._wrapped.conversation.conversation
-
-    @cached_property
-    def _directory(self) -> Path:
-        return prepare(self.settings.data.directory)
-
-    @cached_property
-    def _vectors(self) -> RememberedVectors:
-        return remembered(self.embedder)
-
-    @cached_property
-    def _base_context(self) -> PartContext:
-        """Hold what the provider may be built from."""
-        reader: RememberedVectors | None = None
-        if self._given_embedder is None and self.settings.embed.name != "builtin":
-            # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader = remembered(find("embedder", "builtin")(self.settings))
-        return PartContext(
-            self.settings, self._vectors, self.index, self.catalog, self.fallbacks,
-            QuestionBatcher(self._vectors), reader=reader,
-        )  # fmt: skip
-
-    @cached_property
-    def _context(self) -> PartContext:
-        """Hold what every other part may be built from."""
-        base, provider = self._base_context, self.provider
-        is_quoting = provider.name == "extractive"
-        quoting = provider if is_quoting else find("provider", "extractive")(base)
-        return replace(base, provider=provider, quoting=quoting)
-
-    @cached_property
-    def pipeline(self) -> Pipeline:
-        return build_pipeline(self._context, self._given)
-
-    @cached_property
-    def _wrapped(self) -> Wrapped:
-        conversation = Conversation(
-            self.history.sessions, self.embedder, self.settings.memory, self._context.chat,
-            self.fallbacks,
-        )  # fmt: skip
-        history = RecordHistory(self._record)
-        return wrap_pipeline(
-            self.pipeline, self._context, self.moderator, history, UseConversation(conversation)
-        )
-
-    @cached_property
-    def _journal(self) -> JournalWriter:
-        return JournalWriter(self.catalog)
 
     async def ask(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
         """Return the whole answer to a question."""
@@ -307,7 +195,7 @@ class Engine:
         """Yield the events of both answers. The enhanced one is the answer that `stream` gives."""
         query, run = await self._begin(question, options)
         wrapped = self._wrapped
-        await wrapped.moderation.check_question(query.said, run)
+        await wrapped.moderation.check_question(query.messages, run)
         query = await wrapped.conversation.with_history(query, run)
         start = await self.pipeline.begin(query, run)
         sides: dict[str, EventStream] = {}
@@ -340,9 +228,14 @@ class Engine:
         question = next((one.content for one in reversed(messages) if one.role == "user"), "")
         default = self.settings.ground.temperature
         query = Query(
-            uuid.uuid4().hex, question, collection="", history=tuple(messages), mode="plain",
-            temperature=default if temperature is None else temperature, model=model or "",
-        )  # fmt: skip
+            uuid.uuid4().hex,
+            question,
+            collection="",
+            history=tuple(messages),
+            mode="plain",
+            temperature=default if temperature is None else temperature,
+            model=model or "",
+        )
         run = QueryRun(request_id or uuid.uuid4().hex)
         moderation = self._wrapped.moderation
         await moderation.check_question(messages, run)
@@ -366,17 +259,6 @@ class Engine:
         )
         return query, run
 
-    async def _record(self, answer: Answer, run: QueryRun, upload_id: str | None) -> None:
-        """Write an answer into the journal, as far as QUERY_LOG allows."""
-        query_log = self.settings.journal.query_log
-        if query_log != "off":
-            await self._journal.write(
-                journal.entry(
-                    answer, query_log=query_log, owner=run.owner, session_id=run.session_id,
-                    upload_id=upload_id,
-                )
-            )  # fmt: skip
-
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """Return the evidence alone, without an answer; the question is searched as it stands."""
         return (await self.search_traced(question, **options))[0]
@@ -386,7 +268,7 @@ class Engine:
     ) -> tuple[Hits, QueryRun]:
         """Run `search` and return the record of how its hits came about as well."""
         query, run = await self._begin(question, options)
-        await self._wrapped.moderation.check_question(query.said, run)
+        await self._wrapped.moderation.check_question(query.messages, run)
         return (await self.pipeline.search(query, run)).hits, run
 
     async def explain(
@@ -410,8 +292,10 @@ class Engine:
     async def check(
         self, answer: str, facts: Sequence[str], *, threshold: float = 0.6
     ) -> Grounding:
-        """Say, claim by claim, whether `facts` support an answer that anybody wrote."""
-        return await asyncio.to_thread(grounding, answer, facts, self.embedder, threshold=threshold)
+        """Check, claim by claim, whether `facts` support an answer from any source."""
+        return await asyncio.to_thread(
+            check_against_facts, answer, facts, self.embedder, threshold=threshold
+        )
 
     async def ingest(
         self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
@@ -430,15 +314,15 @@ class Engine:
 
     def upload(self, upload_id: str) -> dict[str, Any]:
         """Return the progress of an upload and the outcome of its files."""
-        return self.intake.upload(upload_id)
+        return self.intake.get_upload(upload_id)
 
     def original(self, document: Document) -> Path:
         """Return the file that a document was read from, as it came."""
-        return self.intake.original(document)
+        return self.intake.find_original(document)
 
     async def delete(self, document_id: str) -> None:
         """Delete a document completely: text, vectors, terms, and the file as it came."""
-        await asyncio.to_thread(self.intake.delete, document_id)
+        await asyncio.to_thread(self.intake.delete_document, document_id)
 
     def documents(
         self, collection: str = DEFAULT_COLLECTION, *, skip: int = 0, limit: int | None = None
@@ -485,8 +369,3 @@ class Engine:
     ) -> None:
         await self.close_connections()
         self.close()
-
-
-def open_catalog(settings: Settings, directory: Path) -> Catalog:
-    url = settings.data.database_url.get_secret_value()
-    return SqlCatalog(Database.at_url(url) if url else Database.in_directory(directory))

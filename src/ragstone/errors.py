@@ -1,20 +1,20 @@
-"""The error tree: every failure a person can meet, as a sentence with a hint.
+"""Define the error tree: every error has a message and a hint.
 
     RagstoneError              message, hint, retryable
-    ├── SettingsError          a value, file or flag is wrong; nothing was started
-    ├── InputError             the question or request itself cannot be used
-    │   └── RefusedError       a moderator will not have it
-    ├── UnauthorizedError      no key, or one that opens nothing
-    ├── ForbiddenError         a key that does not open this
-    ├── LimitError             too much at once; `retry_after_s` says when to come back
-    │   ├── TooManyRequestsError   from this key or address
-    │   ├── OverloadedError        from everybody together
-    │   └── DeadlineError          it took too long
+    ├── SettingsError          a setting, file or flag is invalid; nothing was started
+    ├── InputError             the question or request is invalid
+    │   └── RefusedError       a moderator refused the question
+    ├── UnauthorizedError      the API key is missing, unknown, expired or revoked
+    ├── ForbiddenError         the API key does not allow this
+    ├── LimitError             a limit was reached; retry after `retry_after_s`
+    │   ├── TooManyRequestsError   the limit of one key or address
+    │   ├── OverloadedError        the limit of the whole server
+    │   └── DeadlineError          the time limit of a request
     ├── IngestError            one document could not be read
     ├── StoreError             the data directory, catalog or index cannot be used
     │   └── StoreBusyError     another process is writing; try again
     ├── ProviderError          a model or service did not answer
-    │   └── UnusableReplyError it answered, but not in the form that was asked for
+    │   └── UnusableReplyError the reply does not have the requested form
     └── NotFoundError          nothing has that id
 
 "No evidence" and "ungrounded" are answers, not errors.
@@ -24,9 +24,9 @@ from __future__ import annotations
 
 
 class RagstoneError(Exception):
-    """A failure that is explained: `message` says what happened, `hint` what to do about it.
+    """Explain a failure: `message` says what happened, `hint` what to do about it.
 
-    `retryable` is true where the same call may succeed later.
+    `retryable` is true if the same call may succeed later.
 
     Example:
 
@@ -36,7 +36,7 @@ class RagstoneError(Exception):
         try:
             engine.ask_sync("?")
         except InputError as error:
-            print("cannot be asked:", error.message)
+            print("invalid question:", error.message)
         except RagstoneError as error:
             print(error.message, error.hint, error.retryable)
         engine.close()
@@ -54,27 +54,27 @@ class RagstoneError(Exception):
 
 
 class SettingsError(RagstoneError):
-    """A setting, preset, plug-in name or flag that cannot be used."""
+    """Report an invalid setting, preset, plug-in name or flag."""
 
 
 class InputError(RagstoneError):
-    """A question or request that is refused before any work is done."""
+    """Report an invalid question or request, before any work is done."""
 
 
 class RefusedError(InputError):
-    """A question that a moderator refuses; the message gives its reason."""
+    """Report a question that a moderator refused; the message gives its reason."""
 
 
 class UnauthorizedError(RagstoneError):
-    """No key was sent, or it is unknown, expired or revoked."""
+    """Report an API key that is missing, unknown, expired or revoked."""
 
 
 class ForbiddenError(RagstoneError):
-    """A key that is good, but not for this."""
+    """Report a valid API key that does not allow the request."""
 
 
 class LimitError(RagstoneError):
-    """A request that could be served at another time."""
+    """Report a request over a limit; it may succeed after `retry_after_s`."""
 
     retryable = True
 
@@ -84,42 +84,42 @@ class LimitError(RagstoneError):
 
 
 class TooManyRequestsError(LimitError):
-    """One key or address asks for more than its share."""
+    """Report a key or address that is over its rate limit."""
 
 
 class OverloadedError(LimitError):
-    """Everything that may run at once is running, and the queue is full."""
+    """Report that all slots are in use and the queue is full."""
 
 
 class DeadlineError(LimitError):
-    """A request that took longer than allowed and was ended."""
+    """Report a request that was ended because it exceeded its time limit."""
 
 
 class IngestError(RagstoneError):
-    """One document that could not be read; the others go on."""
+    """Report one document that could not be read; the others continue."""
 
 
 class StoreError(RagstoneError):
-    """The data directory, the catalog or the index cannot be used."""
+    """Report a data directory, catalog or index that cannot be used."""
 
 
 class StoreBusyError(StoreError):
-    """Another process holds the writer's place."""
+    """Report that another process holds the writer lock."""
 
     retryable = True
 
 
 class ProviderError(RagstoneError):
-    """A model or outside service that did not answer."""
+    """Report a model or external service that did not answer."""
 
     retryable = True
 
 
 class UnusableReplyError(ProviderError):
-    """A model that answered, but not with what it was asked for."""
+    """Report a model's reply that does not have the requested form."""
 
     retryable = False
 
 
 class NotFoundError(RagstoneError):
-    """No collection, document or query has that id."""
+    """Report an id that no collection, document or query has."""

@@ -10,7 +10,7 @@ from ragstone.types import Answer, Source
 
 @dataclass(frozen=True, slots=True)
 class SourcesFound:
-    """Tell that retrieval is done; these sources went into the prompt."""
+    """Report that retrieval is done; these sources went into the prompt."""
 
     sources: tuple[Source, ...]
 

@@ -1,8 +1,9 @@
-"""The data directory: who may write in it, and how a file in it is replaced."""
+"""Create the data directory, lock it for one writer, and replace files in it safely."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +11,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ragstone.errors import StoreBusyError, StoreError
+from ragstone.errors import InputError, StoreBusyError, StoreError
 from ragstone.system import sync_directory
 
 
-def prepare(directory: Path) -> Path:
-    """Make the data directory, or say why it cannot be used."""
+def create_data_directory(directory: Path) -> Path:
+    """Create the data directory and check that it can be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -23,14 +24,14 @@ def prepare(directory: Path) -> Path:
     except OSError as error:
         raise StoreError(
             f"The data directory '{directory}' cannot be written: {error.strerror}.",
-            hint="Choose another with --data DIR or RAGSTONE_DATA.",
+            hint="Choose another directory with --data DIR or RAGSTONE_DATA.",
         ) from error
     return directory
 
 
 @contextmanager
-def writing(directory: Path, *, timeout_s: float) -> Iterator[None]:
-    """Hold the one writer's place. The lock is the operating system's and dies with its holder."""
+def hold_writer_lock(directory: Path, *, timeout_s: float) -> Iterator[None]:
+    """Hold the writer lock. The operating system releases it when the process ends."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = FileLock(directory / "writer.lock")
     try:
@@ -38,7 +39,7 @@ def writing(directory: Path, *, timeout_s: float) -> Iterator[None]:
     except Timeout as error:
         raise StoreBusyError(
             f"Another process has been writing in '{directory}' for more than {timeout_s:g} s.",
-            hint="Wait for it to end, or raise RAGSTONE_DATA_LOCK_TIMEOUT_S.",
+            hint="Wait for that process to end, or raise RAGSTONE_DATA_LOCK_TIMEOUT_S.",
         ) from error
     try:
         yield
@@ -47,7 +48,7 @@ def writing(directory: Path, *, timeout_s: float) -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file in one step: after a crash it holds the old content or the new, never a part."""
+    """Write a file atomically: after a crash it has either the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         file.write(content)
@@ -58,6 +59,19 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what was written to a file durable."""
+    """Flush a file to the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_collection(name: str) -> str:
+    """Return the name of a collection, or raise an error: it becomes the name of a folder."""
+    if not _COLLECTION_NAME.fullmatch(name) or name.endswith(".lock"):
+        raise InputError(
+            f"Invalid collection name '{name}'.",
+            hint="Use at most 100 letters, digits, dots, dashes and underscores.",
+        )
+    return name

@@ -1,9 +1,9 @@
-"""Which chunks a search may see: conditions on fields, joined by and, or, not.
+"""Parse and evaluate filters: conditions on fields, joined by and, or, not.
 
-Written as JSON, `{"tags": "contract", "page": {"gte": 3}, "not": {"author": {"exists": false}}}`:
-several entries in one object must all hold. Fields of the chunk are `page` and `content_type`;
-of the document `document_id`, `document_name`, `upload_id`, `media_type` and `created_at`; every
-other name is a key of the document's metadata. A list fits when any of its members does.
+In JSON: `{"tags": "contract", "page": {"gte": 3}, "not": {"author": {"exists": false}}}`. All
+entries of one object must match. Fields of a chunk are `page` and `content_type`; of a document
+`document_id`, `document_name`, `upload_id`, `media_type` and `created_at`; every other name is a
+key of the document's metadata. A list matches if any of its members does.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, get_args
 
 from ragstone.errors import InputError
 from ragstone.text import is_storable
@@ -24,15 +25,15 @@ CHUNK_FIELDS = frozenset({"page", "content_type"})
 DOCUMENT_FIELDS = frozenset(
     {"document_id", "document_name", "upload_id", "media_type", "created_at"}
 )
-_OPERATORS: tuple[Operator, ...] = ("eq", "in", "gt", "gte", "lt", "lte", "exists")
-# A filter is written by a person or a program for one question; more is a mistake or an attack.
-_MOST_CONDITIONS = 1000
-_DEEPEST = 20
+_OPERATORS: tuple[Operator, ...] = get_args(Operator)
+# A filter is written for one question; a larger one is a mistake or an attack.
+_MAX_CONDITIONS = 1000
+_MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One field compared with one value (with several, for `in`)."""
+    """Compare one field with one value (with a tuple of values for `in`)."""
 
     field: str
     operator: Operator
@@ -57,36 +58,37 @@ class Not:
 Filter: TypeAlias = Condition | And | Or | Not
 
 
-def all_of(*parts: Filter | None) -> Filter | None:
-    """All of the given filters together; None lets everything through."""
-    given = tuple(part for part in parts if part is not None)
-    return given[0] if len(given) == 1 else And(given) if given else None
+def combine_filters(*parts: Filter | None) -> Filter | None:
+    """Join filters with `and`; None matches everything."""
+    filters = tuple(part for part in parts if part is not None)
+    return filters[0] if len(filters) == 1 else And(filters) if filters else None
 
 
-def is_in(field: str, values: Sequence[Any]) -> Filter:
+def match_any(field: str, values: Sequence[Any]) -> Filter:
+    """Build a filter that matches any of the values."""
     return Condition(field, "in", tuple(values))
 
 
 def parse_filter(written: Any) -> Filter:
-    """A filter from its JSON form, or a refusal that names the wrong part."""
+    """Parse the JSON form of a filter; an InputError names the invalid part."""
     parsed = _parse(written, depth=0)
-    if _size(parsed) > _MOST_CONDITIONS:
+    if _count_conditions(parsed) > _MAX_CONDITIONS:
         raise InputError(
-            f"The filter has more than {_MOST_CONDITIONS} conditions.",
+            f"The filter has more than {_MAX_CONDITIONS} conditions.",
             hint="Use `in` with a list of values.",
         )
     return parsed
 
 
-_WRITTEN = re.compile(
+_TYPED_CONDITION = re.compile(
     r"(?P<field>[\w.\-]+)\s*(?P<operator>>=|<=|!=|=|>|<)\s*(?P<value>.*)", re.DOTALL
 )
 _SIGNS: dict[str, Operator] = {"=": "eq", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 
 
 def parse_condition(written: str) -> Filter:
-    """A condition as typed: `year>=2020`, `tags=contract,lease`, `author!=Ada`."""
-    match = _WRITTEN.fullmatch(written.strip())
+    """Parse the command-line form: `year>=2020`, `tags=contract,lease`, `author!=Ada`."""
+    match = _TYPED_CONDITION.fullmatch(written.strip())
     if match is None:
         raise InputError(
             f"The filter '{written}' has no comparison.",
@@ -94,42 +96,42 @@ def parse_condition(written: str) -> Filter:
         )
     field, sign, text = match["field"], match["operator"], match["value"].strip()
     if sign in ("=", "!="):
-        # What looks like a number may have been stored as text: `tags=2020` means either.
+        # A number may have been stored as text: `tags=2020` matches both.
         parts = [part.strip() for part in text.split(",")]
-        values = tuple(dict.fromkeys(one for part in parts for one in (_typed(part), part)))
-        equal = Condition(field, "eq", values[0]) if len(values) == 1 else is_in(field, values)
+        values = tuple(dict.fromkeys(one for part in parts for one in (_parse_value(part), part)))
+        equal = Condition(field, "eq", values[0]) if len(values) == 1 else match_any(field, values)
         return Not(equal) if sign == "!=" else equal
-    return Condition(field, _SIGNS[sign], _typed(text))
+    return Condition(field, _SIGNS[sign], _parse_value(text))
 
 
-def decide(part: Filter, fields: Mapping[str, Any]) -> bool | Filter:
-    """What is left of a filter when a document's `fields` are known.
+def reduce_filter(part: Filter, fields: Mapping[str, Any]) -> bool | Filter:
+    """Evaluate a filter with a document's `fields`.
 
-    True or False where they settle it; otherwise the rest, which asks for chunk fields only.
+    Returns True or False where they decide it, else the remaining filter on chunk fields.
     """
     if isinstance(part, Condition):
         if part.field in CHUNK_FIELDS and part.field not in fields:
             return part
-        return holds(part, fields)
+        return is_match(part, fields)
     if isinstance(part, Not):
-        inner = decide(part.part, fields)
+        inner = reduce_filter(part.part, fields)
         return not inner if isinstance(inner, bool) else Not(inner)
-    settled_by = isinstance(part, Or)
+    decisive = isinstance(part, Or)
     rest: list[Filter] = []
     for one in part.parts:
-        result = decide(one, fields)
-        if result is settled_by:
-            return settled_by
+        result = reduce_filter(one, fields)
+        if result is decisive:
+            return decisive
         if not isinstance(result, bool):
             rest.append(result)
     if not rest:
-        return not settled_by
+        return not decisive
     return rest[0] if len(rest) == 1 else type(part)(tuple(rest))
 
 
-def holds(condition: Condition, fields: Mapping[str, Any]) -> bool:
-    """Whether a condition fits. A field that is missing fits nothing but `exists: false`."""
-    value = lookup(fields, condition.field)
+def is_match(condition: Condition, fields: Mapping[str, Any]) -> bool:
+    """Evaluate one condition. A missing field matches only `exists: false`."""
+    value = _read_field(fields, condition.field)
     if condition.operator == "exists":
         return (value is not None) == bool(condition.value)
     members = value if isinstance(value, list | tuple) else [value]
@@ -137,8 +139,8 @@ def holds(condition: Condition, fields: Mapping[str, Any]) -> bool:
     return any(member is not None and compare(member, condition.value) for member in members)
 
 
-def lookup(fields: Mapping[str, Any], name: str) -> Any:
-    """A field by name; dots lead into nested metadata."""
+def _read_field(fields: Mapping[str, Any], name: str) -> Any:
+    """Return a field by name; dots lead into nested metadata."""
     if name in fields:
         return fields[name]
     value: Any = fields
@@ -149,8 +151,8 @@ def lookup(fields: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def comparable(left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Two values brought to one kind: numbers, moments in time, or text. None if they have none."""
+def _pair_values(left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Convert two values to one type: numbers, times or text. None if that is impossible."""
     if isinstance(left, bool) or isinstance(right, bool):
         return (left, right) if isinstance(left, bool) and isinstance(right, bool) else None
     if isinstance(left, int | float) and isinstance(right, int | float):
@@ -158,121 +160,130 @@ def comparable(left: Any, right: Any) -> tuple[Any, Any] | None:
     if isinstance(left, str) and isinstance(right, str):
         return left, right
     if isinstance(left, int | float) and isinstance(right, str):
-        moment = timestamp(right)
+        moment = parse_timestamp(right)
         return None if moment is None else (left, moment)
     return None
 
 
-def timestamp(text: str) -> float | None:
-    """Seconds since 1970 of an ISO date or time; a date without a zone is taken as UTC."""
+def parse_timestamp(text: str) -> float | None:
+    """Convert an ISO date or time to seconds since 1970; UTC if it has no zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    from datetime import UTC
-
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _compare_pairs_with(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def check(left: Any, right: Any) -> bool:
-        pair = comparable(left, right)
+        pair = _pair_values(left, right)
         return pair is not None and compare(*pair)
 
     return check
 
 
-_equal = _ordered(lambda left, right: bool(left == right))
+_equal = _compare_pairs_with(lambda left, right: bool(left == right))
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": _equal,
     "in": lambda left, right: any(_equal(left, one) for one in right),
-    "gt": _ordered(lambda left, right: bool(left > right)),
-    "gte": _ordered(lambda left, right: bool(left >= right)),
-    "lt": _ordered(lambda left, right: bool(left < right)),
-    "lte": _ordered(lambda left, right: bool(left <= right)),
+    "gt": _compare_pairs_with(lambda left, right: bool(left > right)),
+    "gte": _compare_pairs_with(lambda left, right: bool(left >= right)),
+    "lt": _compare_pairs_with(lambda left, right: bool(left < right)),
+    "lte": _compare_pairs_with(lambda left, right: bool(left <= right)),
 }
 
 
 def _parse(written: Any, *, depth: int) -> Filter:
-    if depth > _DEEPEST:
-        raise InputError(f"The filter is nested deeper than {_DEEPEST}.", hint="Flatten it.")
+    if depth > _MAX_DEPTH:
+        raise InputError(
+            f"The filter is nested deeper than {_MAX_DEPTH} levels.", hint="Use fewer levels."
+        )
     if not isinstance(written, Mapping) or not written:
         raise InputError(
-            "A filter is an object with at least one entry.",
-            hint='For example {"tags": "contract", "page": {"gte": 3}}.',
+            f"Invalid filter {written!r}. A filter is a JSON object with at least one entry.",
+            hint='For example: {"tags": "contract", "page": {"gte": 3}}',
         )
-    parts = [_entry(str(key), value, depth=depth) for key, value in written.items()]
+    parts = [_parse_entry(str(key), value, depth=depth) for key, value in written.items()]
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def _entry(key: str, value: Any, *, depth: int) -> Filter:
+def _parse_entry(key: str, value: Any, *, depth: int) -> Filter:
     if key in ("and", "or"):
         if not isinstance(value, list) or not value:
-            raise InputError(f"'{key}' needs a list of filters.", hint="Give at least one.")
+            raise InputError(
+                f"Invalid value of '{key}' in the filter: {value!r}.",
+                hint="Use a list of at least one filter.",
+            )
         parts = tuple(_parse(one, depth=depth + 1) for one in value)
         return And(parts) if key == "and" else Or(parts)
     if key == "not":
         return Not(_parse(value, depth=depth + 1))
     if not isinstance(value, Mapping):
-        return _condition(key, "in" if isinstance(value, list) else "eq", value)
+        return _parse_comparison(key, "in" if isinstance(value, list) else "eq", value)
     if not value:
-        raise InputError(f"The filter on '{key}' is empty.", hint="Give it a comparison.")
-    parts = tuple(_condition(key, str(operator), one) for operator, one in value.items())
+        raise InputError(
+            f"The filter on '{key}' is empty.", hint=f"Use one of {', '.join(_OPERATORS)}."
+        )
+    parts = tuple(_parse_comparison(key, str(operator), one) for operator, one in value.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _condition(field: str, operator: str, value: Any) -> Condition:
+def _parse_comparison(field: str, operator: str, value: Any) -> Condition:
     for known in _OPERATORS:
         if operator == known:
-            return Condition(field, known, _checked(field, known, value))
+            return Condition(field, known, _check_value(field, known, value))
     raise InputError(
-        f"The filter on '{field}' uses '{operator}', which is no comparison.",
+        f"Unknown comparison '{operator}' in the filter on '{field}'.",
         hint=f"Use one of {', '.join(_OPERATORS)}.",
     )
 
 
-def _checked(field: str, operator: Operator, value: Any) -> Any:
+def _check_value(field: str, operator: Operator, value: Any) -> Any:
     members = value if isinstance(value, list) and operator == "in" else [value]
     if operator == "in" and not isinstance(value, list):
-        raise InputError(f"'in' on '{field}' needs a list.", hint='Write {"in": ["a", "b"]}.')
+        raise InputError(
+            f"Invalid value of 'in' in the filter on '{field}': {value!r}.",
+            hint='Use a list: {"in": ["a", "b"]}',
+        )
     if operator == "exists" and not isinstance(value, bool):
-        raise InputError(f"'exists' on '{field}' needs true or false.", hint="")
+        raise InputError(
+            f"Invalid value of 'exists' in the filter on '{field}': {value!r}.",
+            hint="Use true or false.",
+        )
     if not all(isinstance(one, str | int | float | bool) for one in members):
         raise InputError(
-            f"The filter on '{field}' compares with {value!r}.",
-            hint="Compare with text, a number, true or false.",
+            f"Invalid value in the filter on '{field}': {value!r}.",
+            hint="Use text, a number, true or false.",
         )
-    if not all(_can_be_kept(one) for one in (field, *members)):
+    if not all(_is_storable_value(one) for one in (field, *members)):
         raise InputError(
-            f"The filter on {field!r} compares with what no document can hold.",
-            hint="Compare with text, or with a number of at most 63 bits.",
+            f"The filter on {field!r} has a value that no document can hold.",
+            hint="Use text without NUL, or a number of at most 63 bits.",
         )
     return tuple(members) if operator == "in" else value
 
 
-def _can_be_kept(value: Any) -> bool:
-    """Half a surrogate pair, NUL, infinity and huge numbers are refused by some of the stores."""
+def _is_storable_value(value: Any) -> bool:
+    """Return False for lone surrogates, NUL, infinity and huge numbers: some stores refuse them."""
     if isinstance(value, str):
         return is_storable(value)
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
 
 
-def _size(part: Filter) -> int:
+def _count_conditions(part: Filter) -> int:
     if isinstance(part, Condition):
         return len(part.value) if part.operator == "in" else 1
     if isinstance(part, Not):
-        return _size(part.part)
-    return sum(_size(one) for one in part.parts)
+        return _count_conditions(part.part)
+    return sum(_count_conditions(one) for one in part.parts)
 
 
-def _typed(text: str) -> str | int | float | bool:
-    """Command-line text as the value it looks like."""
+def _parse_value(text: str) -> str | int | float | bool:
+    """Convert command-line text to a boolean or a number if it looks like one."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text

@@ -1,4 +1,4 @@
-"""Finding parts by name: built-ins are registered as entry points, the same way as a stranger's.
+"""Find parts by name. Built-in parts and plug-ins are both registered as entry points.
 
 A plug-in declares, in its own pyproject.toml, e.g.
 `[project.entry-points."ragstone.provider"]  mine = "my_package:build"`, where `build(context)`
@@ -13,9 +13,9 @@ from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
 from ragstone.errors import SettingsError
+from ragstone.fallback import Fallbacks
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import Catalog, Chat, Embedder, Index, Provider, Retriever
-from ragstone.query.fallback import Fallbacks
 from ragstone.settings import Settings
 
 GROUPS = {
@@ -47,7 +47,7 @@ class PartContext:
     fallbacks: Fallbacks
     batcher: QuestionBatcher
     provider: Provider | None = None
-    """Who writes the answer; None while the provider itself is built."""
+    """Writes the answer; None while the provider itself is built."""
     quoting: Provider | None = None
     """The provider that quotes sources, for when the model fails."""
     reader: Embedder | None = None
@@ -57,17 +57,18 @@ class PartContext:
 
     @property
     def reads_with(self) -> Embedder:
+        """Return the embedder that compares sentences."""
         return self.reader or self.embedder
 
     @property
     def chat(self) -> Chat | None:
-        """The provider's small model for inner calls, where it has one."""
+        """Return the provider's small model, which other stages ask, if it has one."""
         provider: object = self.provider
         return provider if isinstance(provider, Chat) else None
 
 
-def available(slot: str) -> dict[str, EntryPoint]:
-    """Every installed part for a slot, by name; an outside one replaces a built-in of that name."""
+def list_parts(slot: str) -> dict[str, EntryPoint]:
+    """List the installed parts for a slot by name; a plug-in replaces a built-in of that name."""
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUPS[slot]), key=lambda p: p.value):
         if point.name not in found or not point.value.startswith("ragstone."):
@@ -75,9 +76,9 @@ def available(slot: str) -> dict[str, EntryPoint]:
     return found
 
 
-def find(slot: str, name: str) -> Callable[..., Any]:
-    """The factory of a part. Importing it happens here and not before."""
-    points = available(slot)
+def find_part(slot: str, name: str) -> Callable[..., Any]:
+    """Import and return the factory of a part."""
+    points = list_parts(slot)
     if name not in points:
         raise SettingsError(
             f"No {slot} named '{name}' is installed.",
@@ -88,22 +89,22 @@ def find(slot: str, name: str) -> Callable[..., Any]:
     except ImportError as error:
         raise SettingsError(
             f"The {slot} '{name}' needs a package that is not installed: {error}.",
-            hint=_how_to_install(points[name], error),
+            hint=_explain_install(points[name], error),
         ) from error
     return factory
 
 
-def extras() -> frozenset[str]:
+def list_extras() -> frozenset[str]:
     """List the extras of the installed Ragstone."""
     return frozenset(metadata("ragstone").get_all("Provides-Extra") or ())
 
 
-def _how_to_install(point: EntryPoint, error: ImportError) -> str:
-    """Say what brings a missing package: an extra of ours only where there is one."""
+def _explain_install(point: EntryPoint, error: ImportError) -> str:
+    """Return the command that installs a missing package."""
     owner = point.dist.name if point.dist else "ragstone"
     missing = (error.name or "").partition(".")[0]
     if owner != "ragstone":
         return f"Install the package that '{owner}' needs, e.g.: pip install '{missing or owner}'"
-    if point.name in extras():
+    if point.name in list_extras():
         return f"Try: pip install 'ragstone[{point.name}]'"
     return "Ragstone is only partly installed. Try: pip install --force-reinstall ragstone"

@@ -1,4 +1,4 @@
-"""The verbs: one Protocol per slot of the pipeline.
+"""Define one Protocol per slot of the pipeline, and the values that pass between them.
 
 Slots that wait (a model, a service) are async. Slots that only compute or read local files are
 plain functions: a hop to a thread costs more than the work (848 against 134 requests/s measured).
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.blocks import LineBox, Loaded
+from ragstone.blocks import LineBox, LoadedDocument
+from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
 from ragstone.filters import Filter
 from ragstone.trace import QueryRun, Span
 from ragstone.types import (
@@ -29,28 +30,25 @@ from ragstone.types import (
     Message,
     Prompt,
     Query,
-    Retrieved,
+    RetrievedHits,
     Source,
     Usage,
 )
-
-if TYPE_CHECKING:
-    from ragstone.query.evidence import Checked, Draft, Evidence, Understood
 
 Vectors: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
-    """What a search is limited to: as a filter, and as the chunk keys that it lets through."""
+class SearchScope:
+    """Limit a search: the filter, and the ranges of chunk keys that pass it."""
 
     filter: Filter
     ranges: tuple[range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One line of a search: the catalog's key of a chunk, and how well it matched."""
+class ScoredKey:
+    """Name a chunk by its catalog key, with its score in one search."""
 
     key: int
     score: float
@@ -58,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document ready to be stored: its chunks and one vector for each."""
+    """Hold a document that is ready to be stored: its chunks and one vector for each."""
 
     document: Document
     chunks: tuple[Chunk, ...]
@@ -67,7 +65,7 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of a collection's history. The keys of a document's chunks are consecutive."""
+    """Record one document that was added or removed. The keys of its chunks are consecutive."""
 
     seq: int
     kind: Literal["add", "remove"]
@@ -82,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CatalogCounts:
-    """How many documents and chunks of a collection are living, and its latest change."""
+    """Count the current documents and chunks of a collection; name its latest change."""
 
     documents: int
     chunks: int
@@ -91,15 +89,15 @@ class CatalogCounts:
 
 @dataclass(frozen=True, slots=True)
 class IndexCounts:
-    """How many chunks an index holds, by each of its searches."""
+    """Count the chunks in each of an index's two searches."""
 
     dense: int
     keyword: int
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFile:
-    """A file on the disk as it was when it was last read, and what became of it."""
+class FileRecord:
+    """Describe a file as it was when it was last read, and the result."""
 
     path: str
     size: int
@@ -114,7 +112,7 @@ class SeenFile:
 
 
 class Embedder(Protocol):
-    """Text to unit vectors. `name` stamps a collection: vectors of two embedders never mix."""
+    """Turn texts into unit vectors. Vectors of embedders with different `name` never mix."""
 
     @property
     def name(self) -> str: ...
@@ -124,18 +122,18 @@ class Embedder(Protocol):
     def max_tokens(self) -> int: ...
     def embed(self, texts: Sequence[str]) -> Vectors: ...
     def token_starts(self, text: str) -> Sequence[int]:
-        """The offset of every token, so that a span's length in tokens is a binary search."""
+        """Return the offset of every token, to count the tokens of a span by binary search."""
         ...
 
 
 class Catalog(Protocol):
-    """The truth: documents, their chunks and vectors, and the journal. Every call is one commit.
+    """Store documents, their chunks and vectors, and the journal. Every call is one commit.
 
-    One behind a network says `waits = True`, and is then asked off the event loop.
+    A catalog behind a network sets `waits = True`; it is then called in a thread.
     """
 
     def add(self, batch: Sequence[NewDocument], *, embedder: str) -> None:
-        """Store documents; each replaces, in the same step, what its source held before."""
+        """Store documents; each replaces the document that its source had before."""
         ...
 
     def add_failure(self, document: Document) -> None: ...
@@ -144,79 +142,88 @@ class Catalog(Protocol):
     def documents(
         self, collection: str, *, skip: int = 0, limit: int | None = None
     ) -> list[Document]:
-        """The living documents of a collection by name, without their texts."""
+        """List the current documents of a collection by name, without their texts."""
         ...
 
-    def document_count(self, collection: str) -> int: ...  # those that could not be read as well
-
-    def current(self, collection: str, source: str) -> Document | None:
-        """What a source holds now, without its text."""
+    def document_count(self, collection: str) -> int:
+        """Count the current documents, including those that could not be read."""
         ...
 
-    def attach(self, collection: str, source: str, document_id: str) -> bool:
-        """A further source with the bytes of a document; False when that is no longer there."""
+    def find_by_source(self, collection: str, source: str) -> Document | None:
+        """Return the current document of a source, without its text."""
         ...
 
-    def release(self, collection: str, source: str) -> None:
-        """A source that is gone; a document that no source holds leaves the search."""
+    def add_source(self, collection: str, source: str, document_id: str) -> bool:
+        """Add a source with the same bytes as a document; False if the document is gone."""
+        ...
+
+    def remove_source(self, collection: str, source: str) -> None:
+        """Remove a source; a document without any source leaves the search."""
         ...
 
     def identity(self) -> int:
-        """A number that no other catalog has."""
+        """Return a random number that identifies this catalog."""
         ...
 
     def collections(self) -> list[str]: ...
     def embedder_of(self, collection: str) -> str | None: ...
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
-        """The living chunks with these keys; one that is gone is left out."""
+        """Return the current chunks with these keys; missing ones are left out."""
         ...
 
-    def passage(self, document_id: str, start: int, end: int) -> str:
-        """A span of a document's text; empty when the document is gone."""
+    def read_passage(self, document_id: str, start: int, end: int) -> str:
+        """Return a span of a document's text; empty if the document is gone."""
         ...
 
-    def keys_within(self, query: Query) -> Within | None:
-        """The keys of the chunks that a query's limits allow."""
+    def resolve_scope(self, query: Query) -> SearchScope | None:
+        """Find the chunks that a query's filters allow; None allows all."""
         ...
 
     def document_fields(self, document_ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """What filters can ask of these documents."""
+        """Return the fields of these documents that filters can compare."""
         ...
 
     def counts(self, collection: str) -> CatalogCounts: ...
     def last_change(self, collection: str) -> int: ...
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]: ...
-    def indexable(self, ranges: Sequence[range], *, dimension: int) -> tuple[list[Chunk], Vectors]:
-        """The living chunks with these keys and their vectors, in ascending order."""
+    def chunks_with_vectors(
+        self, ranges: Sequence[range], *, dimension: int
+    ) -> tuple[list[Chunk], Vectors]:
+        """Return the current chunks with these keys and their vectors, by ascending key."""
         ...
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """One transaction, for the tables that stand beside the documents."""
+    def write_transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction that may write."""
         ...
 
-    def reading(self) -> AbstractContextManager[Any]:
-        """The same for those who only look; it waits for nobody."""
+    def read_transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction that only reads; it never waits for a writer."""
         ...
 
-    def scrub(self) -> None:
-        """Let nothing that was deleted stand in the files any longer."""
+    def erase_deleted(self) -> None:
+        """Overwrite deleted data on the disk."""
         ...
 
     def record(
-        self, answer: Answer, *, query_log: str, owner: str = LOCAL_OWNER,
-        session_id: str | None = None, upload_id: str | None = None,
-    ) -> None: ...  # fmt: skip
-    def forget_queries(
+        self,
+        answer: Answer,
+        *,
+        query_log: str,
+        owner: str = LOCAL_OWNER,
+        session_id: str | None = None,
+        upload_id: str | None = None,
+    ) -> None: ...
+    def delete_queries(
         self, *, older_than_days: int = 0, wanted: HistoryFilter | None = None
     ) -> int:
-        """Remove entries of the journal, the old ones (0 days keeps all) or those that fit."""
+        """Delete old queries (0 days keeps all) or those that match; return how many."""
         ...
 
-    def forget_query(self, query_id: str) -> None: ...
+    def delete_query(self, query_id: str) -> None: ...
     def queries(
         self, *, skip: int = 0, limit: int = 20, wanted: HistoryFilter = ANY_QUERY
     ) -> list[dict[str, Any]]:
-        """Newest first, each without its trace."""
+        """List past queries, newest first, without their traces."""
         ...
 
     def query(self, query_id: str) -> dict[str, Any]: ...
@@ -224,77 +231,87 @@ class Catalog(Protocol):
 
 
 class IntakeRecords(Protocol):
-    """What ingestion remembers beside the documents: files, uploads, lines of pages."""
+    """Store what ingestion needs beside the documents: files, uploads, lines of pages."""
 
-    def seen(self, collection: str) -> dict[str, SeenFile]:
-        """Every file that was read into a collection, by path."""
+    def known_files(self, collection: str) -> dict[str, FileRecord]:
+        """Return every file that was read into a collection, by path."""
         ...
 
-    def note(self, collection: str, files: Sequence[SeenFile]) -> None: ...
-    def forget(self, collection: str, path: str) -> None: ...
+    def save_files(self, collection: str, files: Sequence[FileRecord]) -> None: ...
+    def delete_file(self, collection: str, path: str) -> None: ...
     def sources_inside(self, collection: str, path: str) -> dict[str, str]:
-        """The documents read from inside a file: source → document id."""
+        """Return the documents read from inside a file: source → document id."""
         ...
 
-    def is_living(self, document_id: str) -> bool:
-        """Whether a document is there, read well and not replaced."""
+    def is_current(self, document_id: str) -> bool:
+        """Return whether a document exists, was read without error and is not replaced."""
         ...
 
-    def vectors_of(self, document_id: str) -> dict[str, Vectors]:
-        """The vectors of a document's chunks by the text that was embedded."""
+    def vectors_by_text(self, document_id: str) -> dict[str, Vectors]:
+        """Return the vectors of a document's chunks, by the text that was embedded."""
         ...
 
     def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:
-        """What stands and stood under a name, newest first, and when each was replaced."""
+        """List all versions of a document name, newest first, with the time of replacement."""
         ...
 
-    def keep_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None: ...
+    def save_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None: ...
     def lines(self, document_id: str) -> list[LineBox]: ...
     def begin_upload(self, upload_id: str, collection: str, *, file_count: int) -> None: ...
-    def note_upload(self, upload_id: str, position: int, file: IngestedFile) -> None: ...
+    def add_upload_file(self, upload_id: str, position: int, file: IngestedFile) -> None: ...
     def finish_upload(self, upload_id: str, status: str) -> None: ...
     def upload(self, upload_id: str) -> dict[str, Any]: ...
-    def forget_document(self, document_id: str) -> bool:
-        """Remove what is kept beside a document; True when no other has the same bytes."""
+    def delete_document_records(self, document_id: str) -> bool:
+        """Delete the records of a document; True if no other document has the same bytes."""
         ...
 
-    def expire(self, *, before: float) -> list[str]:
-        """Remove versions replaced before a moment; gives the hashes that nothing has now."""
+    def delete_expired_versions(self, *, before: float) -> list[str]:
+        """Delete versions replaced before a time; return the hashes that are now unused."""
         ...
 
 
 class Splitter(Protocol):
     """Cut a document into chunks: `loaded.text[start:end]` is the text of each."""
 
-    def split(self, loaded: Loaded, *, document_id: str, document_name: str) -> list[Chunk]: ...
+    def split(
+        self, loaded: LoadedDocument, *, document_id: str, document_name: str
+    ) -> list[Chunk]: ...
 
 
 class Index(Protocol):
-    """Search structures derived from the catalog; what is lost here can be built again.
+    """Search the chunks of the catalog; everything in an index can be rebuilt from it.
 
-    One behind a network says `waits = True`, and is then asked off the event loop.
+    An index behind a network sets `waits = True`; it is then called in a thread.
     """
 
     def refresh(self, collection: str) -> None:
-        """Take in every change that the catalog has and this index has not."""
+        """Apply the catalog's changes that are not in this index yet."""
         ...
 
     def rebuild(self, collection: str) -> None:
-        """Build everything again from the catalog."""
+        """Build the whole index again from the catalog."""
         ...
 
     def counts(self, collection: str) -> IndexCounts: ...
-    def last_change(self, collection: str) -> int: ...  # the newest one that a search sees
+    def last_change(self, collection: str) -> int:
+        """Return the newest change that a search sees."""
+        ...
 
-    def dense(
-        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
-    ) -> list[Found]: ...
-    def keyword(
-        self, collection: str, text: str, *, limit: int, k1: float, b: float,
-        within: Within | None = None,
-    ) -> list[Found]: ...  # fmt: skip
+    def search_dense(
+        self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
+    ) -> list[ScoredKey]: ...
+    def search_keyword(
+        self,
+        collection: str,
+        text: str,
+        *,
+        limit: int,
+        k1: float,
+        b: float,
+        scope: SearchScope | None = None,
+    ) -> list[ScoredKey]: ...
     def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
-        """The stored vectors of these chunks, in this order; zeros for one that is gone."""
+        """Return the vectors of these chunks, in this order; zeros for a missing chunk."""
         ...
 
     def close(self) -> None: ...
@@ -303,13 +320,13 @@ class Index(Protocol):
 class Understander(Protocol):
     """Turn a typed question into one that can be searched, or into a reply without a search."""
 
-    async def understand(self, query: Query, run: QueryRun) -> Understood: ...
+    async def understand(self, query: Query, run: QueryRun) -> UnderstoodQuery: ...
 
 
 class Retriever(Protocol):
     """Find candidate hits for a question, best first."""
 
-    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved: ...
+    async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits: ...
 
 
 class Refiner(Protocol):
@@ -329,7 +346,7 @@ class ContextBuilder(Protocol):
 class Grader(Protocol):
     """Estimate how probable it is that sources hold the answer, before anything is written."""
 
-    def probability(self, question: str, sources: Sequence[Source]) -> float: ...
+    def estimate_probability(self, question: str, sources: Sequence[Source]) -> float: ...
 
 
 class Answerer(Protocol):
@@ -341,15 +358,15 @@ class Answerer(Protocol):
 
 
 class Checker(Protocol):
-    """Say of a draft which of its claims the sources support."""
+    """Check which claims of a draft the sources support."""
 
     async def check(
         self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun
-    ) -> Checked: ...
+    ) -> CheckedDraft: ...
 
 
 class Provider(Protocol):
-    """A prompt to an answer, piece by piece, with markers; the tokens it took may come last."""
+    """Answer a prompt piece by piece, with markers; the usage may come last."""
 
     @property
     def name(self) -> str: ...
@@ -360,10 +377,10 @@ class Provider(Protocol):
 
 @runtime_checkable
 class Chat(Protocol):
-    """The small fast model of a provider, for the inner calls: rewrite, rerank, verify.
+    """Ask the small fast model of a provider: to rewrite, rerank and verify.
 
-    A provider without `complete` (one that only quotes) has none; every step that would ask it
-    does without. With a JSON `schema` the reply is one JSON value; a failure is a ProviderError.
+    A provider that only quotes has no `complete`; the steps that need it are then skipped. With a
+    JSON `schema` the reply is one JSON value; a failure is a ProviderError.
     """
 
     async def complete(
@@ -375,10 +392,10 @@ Moderated: TypeAlias = Literal["question", "answer"]
 
 
 class Moderator(Protocol):
-    """Judges what is asked before anything is done, and what is answered before it goes out."""
+    """Judge a question before any work is done, and an answer before it goes out."""
 
     @property
     def name(self) -> str: ...
     async def objection(self, kind: Moderated, text: str) -> str | None:
-        """None lets it pass. A sentence refuses it, and is shown to whoever asked."""
+        """Return None to let it pass, or the reason for a refusal, which the user sees."""
         ...

@@ -1,8 +1,8 @@
-"""What differs between operating systems: everything here works on Linux, and has a stand-in or
-does nothing elsewhere.
+"""Hide the differences between operating systems.
 
-No other module uses /proc, `fcntl`, `resource`, `msvcrt`, priorities or the C library. Where
-something is missing the reason is said beside it; nothing fails because of it.
+Every function works on Linux; elsewhere it uses a replacement or does nothing, and its docstring
+gives the reason. No other module uses /proc, `fcntl`, `resource`, `msvcrt`, priorities or the C
+library.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _PROC = Path("/proc")
 _IS_LINUX = sys.platform == "linux"
 _IS_MACOS = sys.platform == "darwin"
 _IS_WINDOWS = sys.platform == "win32"
-_PIECE = 1 << 20
+_READ_BYTES = 1 << 20
 
 
-def _import_if_there(name: str) -> ModuleType | None:
+def _import_optional(name: str) -> ModuleType | None:
     try:
         return import_module(name)
     except ImportError:
         return None
 
 
-_fcntl = _import_if_there("fcntl")  # not on Windows
-_msvcrt = _import_if_there("msvcrt")  # only on Windows
-_resource = _import_if_there("resource")  # not on Windows
+_fcntl = _import_optional("fcntl")  # not on Windows
+_msvcrt = _import_optional("msvcrt")  # only on Windows
+_resource = _import_optional("resource")  # not on Windows
 
 
 # Memory and processors
@@ -47,35 +47,35 @@ def _has_proc() -> bool:
     return (_PROC / "self" / "statm").exists()
 
 
-def memory_check_interval_s() -> float:
-    """Return how often `resident_bytes` may be called: without /proc each call starts `ps`."""
+def get_memory_check_interval_s() -> float:
+    """Return the seconds between two `measure_resident_bytes`: without /proc each starts `ps`."""
     return 0.1 if _has_proc() else 1.0
 
 
-def resident_bytes(pid: int) -> int:
+def measure_resident_bytes(pid: int) -> int:
     """Return the memory that a process uses now; 0 where it cannot be known (Windows)."""
     if not _has_proc():
-        return _ask_ps(pid, "rss")
+        return _read_resident_from_ps(pid)
     try:
-        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _page_bytes()
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _get_page_bytes()
     except OSError:  # it has ended
         return 0
 
 
-def peak_bytes(pid: int) -> int:
+def measure_peak_bytes(pid: int) -> int:
     """Return the most memory that a process ever used.
 
-    Without /proc this is known of the own process only; for others it is what they use now.
+    Without /proc this is known only for this process; for others return what they use now.
     """
     if _has_proc():
-        return _peak_by_proc(pid)
+        return _read_peak_from_proc(pid)
     if pid == os.getpid() and _resource is not None:
         peak = int(_resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)
         return peak if _IS_MACOS else peak * 1024  # only macOS counts bytes
-    return resident_bytes(pid)
+    return measure_resident_bytes(pid)
 
 
-def _peak_by_proc(pid: int) -> int:
+def _read_peak_from_proc(pid: int) -> int:
     try:
         status = (_PROC / str(pid) / "status").read_text()
     except OSError:
@@ -84,16 +84,16 @@ def _peak_by_proc(pid: int) -> int:
     return sum(int(words[1]) * 1024 for words in lines)
 
 
-def _ask_ps(pid: int, column: str) -> int:
-    """Ask `ps`, which every POSIX system has, for a figure in kilobytes."""
+def _read_resident_from_ps(pid: int) -> int:
+    """Read the memory from `ps`, which every POSIX system has; it counts in kilobytes."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        asked = ["ps", "-o", f"{column}=", "-p", str(pid)]
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout
-        return int(told.strip() or 0) * 1024
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        return int(done.stdout.strip() or 0) * 1024
     return 0
 
 
-def _page_bytes() -> int:
+def _get_page_bytes() -> int:
     return int(os.sysconf("SC_PAGE_SIZE"))
 
 
@@ -105,8 +105,8 @@ def count_usable_cores() -> int:
 
 
 def find_libc_function(name: str) -> Any:
-    """Return a function of the C library, or None where it has none of that name."""
-    # Windows has no library of the whole process, and says so with a TypeError.
+    """Return a function of the C library, or None if it has none of that name."""
+    # Windows has no library of the whole process and raises a TypeError.
     with suppress(AttributeError, OSError, TypeError):
         return getattr(ctypes.CDLL(None), name)
     return None
@@ -116,33 +116,33 @@ def find_libc_function(name: str) -> Any:
 
 
 def forbid_writing_files() -> None:
-    """Let this process write no file and leave no core dump; without effect on Windows."""
+    """Forbid this process to write files and core dumps; without effect on Windows."""
     if _resource is not None:
         _resource.setrlimit(_resource.RLIMIT_CORE, (0, 0))
         _resource.setrlimit(_resource.RLIMIT_FSIZE, (0, 0))
 
 
 def limit_address_space(more_bytes: int) -> None:
-    """Bound the addresses of this process: those it has now, and `more_bytes` on top.
+    """Limit the addresses of this process to those it has now and `more_bytes` on top.
 
-    Only where /proc says how many it has: macOS reserves hundreds of gigabytes for every process
-    and refuses the limit; Windows has none.
+    Done only with /proc: macOS reserves hundreds of gigabytes for every process and refuses the
+    limit; Windows has none.
     """
     if _resource is None or not _has_proc():
         return
-    now = int((_PROC / "self" / "statm").read_text().split()[0]) * _page_bytes()
+    now = int((_PROC / "self" / "statm").read_text().split()[0]) * _get_page_bytes()
     hard = _resource.getrlimit(_resource.RLIMIT_AS)[1]
     _resource.setrlimit(_resource.RLIMIT_AS, (now + more_bytes, hard))
 
 
 def lower_process_priority(niceness: int) -> None:
-    """Let the rest of the machine come first; without effect on Windows."""
+    """Run after the other processes of the machine; without effect on Windows."""
     if hasattr(os, "nice"):
         os.nice(niceness)
 
 
 def lower_thread_priority(niceness: int) -> None:
-    """Let the other threads of this process come first.
+    """Run this thread after the other threads of this process.
 
     Only Linux has a priority for each thread; elsewhere the number would name another process.
     """
@@ -155,13 +155,13 @@ def lower_thread_priority(niceness: int) -> None:
 
 
 def lock_file(path: Path) -> int | None:
-    """Take the lock of a file that exists; None when another process holds it or it is gone.
+    """Lock an existing file; return None if another process holds the lock or the file is gone.
 
-    The lock is the operating system's: it ends with the process that holds it.
+    The operating system releases the lock when the process ends.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
-    except (FileNotFoundError, PermissionError):  # the second: Windows, while it is being removed
+    except (FileNotFoundError, PermissionError):  # the second: Windows, during a removal
         return None
     try:
         if _fcntl is not None:
@@ -177,8 +177,8 @@ def lock_file(path: Path) -> int | None:
 
 
 def remove_locked_file(path: Path, descriptor: int) -> None:
-    """Remove a file whose lock we hold, and give the lock up."""
-    if _IS_WINDOWS:  # which removes no file that is open
+    """Remove a file whose lock this process holds, and release the lock."""
+    if _IS_WINDOWS:  # an open file cannot be removed
         os.close(descriptor)
         with suppress(PermissionError):
             path.unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def remove_locked_file(path: Path, descriptor: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make a rename in a directory durable; Windows cannot open one, and needs no such call."""
+    """Make a rename in a directory durable; Windows cannot open a directory and needs no sync."""
     if _IS_WINDOWS:
         return
     descriptor = os.open(directory, os.O_RDONLY)
@@ -202,12 +202,14 @@ def sync_directory(directory: Path) -> None:
 
 
 class PipeReader(Protocol):
-    def read(self, most: int, timeout_s: float) -> bytes | None:
-        """Return up to `most` bytes, b"" at the end, None when nothing came in time."""
+    """Read a pipe with a time limit."""
+
+    def read(self, max_bytes: int, timeout_s: float) -> bytes | None:
+        """Return up to `max_bytes`, b"" at the end, None if nothing came in time."""
 
 
 def open_pipe_reader(pipe: IO[bytes]) -> PipeReader:
-    """Read a child's output with a time limit. On Windows `select` takes sockets only."""
+    """Open the output of a child process. On Windows `select` takes only sockets."""
     return _ThreadReader(pipe) if _IS_WINDOWS else _SelectReader(pipe)
 
 
@@ -215,14 +217,14 @@ class _SelectReader:
     def __init__(self, pipe: IO[bytes]) -> None:
         self._descriptor = pipe.fileno()
 
-    def read(self, most: int, timeout_s: float) -> bytes | None:
+    def read(self, max_bytes: int, timeout_s: float) -> bytes | None:
         ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
         # The pipe is read without Python's buffer, which `select` cannot see.
-        return os.read(self._descriptor, min(most, _PIECE)) if ready else None
+        return os.read(self._descriptor, min(max_bytes, _READ_BYTES)) if ready else None
 
 
 class _ThreadReader:
-    """A thread reads ahead, a few pieces at most; it ends when the pipe does."""
+    """Read ahead in a thread, a few pieces at most; it ends with the pipe."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pieces: queue.Queue[bytes] = queue.Queue(4)
@@ -234,32 +236,34 @@ class _ThreadReader:
         piece = b"."
         while piece:
             try:
-                piece = os.read(descriptor, _PIECE)
+                piece = os.read(descriptor, _READ_BYTES)
             except OSError:  # closed, because its process was stopped
                 piece = b""
             self._pieces.put(piece)
 
-    def read(self, most: int, timeout_s: float) -> bytes | None:
+    def read(self, max_bytes: int, timeout_s: float) -> bytes | None:
         if not self._rest and not self._has_ended:
             try:
                 self._rest = self._pieces.get(timeout=timeout_s)
             except queue.Empty:
                 return None
             self._has_ended = not self._rest
-        piece, self._rest = self._rest[:most], self._rest[most:]
+        piece, self._rest = self._rest[:max_bytes], self._rest[max_bytes:]
         return piece
 
 
 def reuse_address(listener: socket.socket) -> None:
-    """Take a port again right after a restart. On Windows the option would let two servers have
-    the same port, and is not needed."""
+    """Allow a port to be used again right after a restart.
+
+    Not on Windows: it needs no such option, and two servers could then share a port.
+    """
     if not _IS_WINDOWS:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
 def share_socket(shared: socket.socket) -> Any:
-    """Make something of a socket that can be sent to a process which is being started."""
-    from multiprocessing import reduction  # only a server with several processes needs it
+    """Return a copy of a socket that can be sent to a process which is being started."""
+    from multiprocessing import reduction  # needed only with several server processes
 
     if hasattr(reduction, "DupFd"):
         return reduction.DupFd(shared.fileno())

@@ -27,7 +27,7 @@ _LENGTH_BYTES = 4
 
 
 class PackedObject(Mapping[str, Any]):
-    """A JSON object as its compressed text; every look at it unpacks it."""
+    """Hold a JSON object as compressed text, and unpack it at each access."""
 
     __slots__ = ("content",)
 
@@ -35,48 +35,50 @@ class PackedObject(Mapping[str, Any]):
         self.content = content
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> PackedObject:
+    def pack(cls, value: Mapping[str, Any]) -> PackedObject:
         if isinstance(value, PackedObject):
             return value
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return cls(zlib.compress(text.encode(), 1))
 
-    def unpacked(self) -> dict[str, Any]:
+    def unpack(self) -> dict[str, Any]:
         value: dict[str, Any] = json.loads(zlib.decompress(self.content))
         return value
 
     def __getitem__(self, name: str) -> Any:
-        return self.unpacked()[name]
+        return self.unpack()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.unpacked())
+        return iter(self.unpack())
 
     def __len__(self) -> int:
-        return len(self.unpacked())
+        return len(self.unpack())
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """What an answer rests on, with its waterfall, under the hash of its content: the same content
-    is stored once."""
+class PackedEvidence:
+    """Hold the evidence and the waterfall of an answer, compressed.
+
+    The id is the hash of the content, so that the same content is stored once.
+    """
 
     id: str
     content: bytes
 
     @classmethod
-    def of(cls, value: Mapping[str, Any], waterfall: Mapping[str, Any]) -> Packed:
-        head, tail = PackedObject.of(value).content, PackedObject.of(waterfall).content
+    def pack(cls, value: Mapping[str, Any], waterfall: Mapping[str, Any]) -> PackedEvidence:
+        head, tail = PackedObject.pack(value).content, PackedObject.pack(waterfall).content
         content = len(head).to_bytes(_LENGTH_BYTES) + head + tail
-        # 32 hexadecimal digits: 2^64 answers before two of them would meet by chance.
+        # 32 hexadecimal digits: about 2^64 answers before two ids are equal by chance.
         return cls(hashlib.sha256(content).hexdigest()[:32], content)
 
     @property
     def waterfall(self) -> PackedObject:
         return PackedObject(self.content[_LENGTH_BYTES + self._head_bytes :])
 
-    def value(self) -> dict[str, Any]:
-        """All but the waterfall."""
-        return PackedObject(self.content[_LENGTH_BYTES:][: self._head_bytes]).unpacked()
+    def unpack_value(self) -> dict[str, Any]:
+        """Return everything but the waterfall."""
+        return PackedObject(self.content[_LENGTH_BYTES:][: self._head_bytes]).unpack()
 
     @property
     def _head_bytes(self) -> int:
@@ -84,17 +86,17 @@ class Packed:
 
 
 class PackedTrace(Mapping[str, Any]):
-    """The record of a query whose waterfall is unpacked when somebody looks at it."""
+    """Hold the record of a query; its waterfall is unpacked at access."""
 
     __slots__ = ("evidence", "own")
 
-    def __init__(self, own: Mapping[str, Any], evidence: Packed) -> None:
+    def __init__(self, own: Mapping[str, Any], evidence: PackedEvidence) -> None:
         self.own = {name: value for name, value in own.items() if name != WATERFALL}
-        """What belongs to this query alone."""
+        """The part that belongs to this query alone."""
         self.evidence = evidence
 
     def __getitem__(self, name: str) -> Any:
-        return self.evidence.waterfall.unpacked() if name == WATERFALL else self.own[name]
+        return self.evidence.waterfall.unpack() if name == WATERFALL else self.own[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own
@@ -129,14 +131,14 @@ class Span:
     async def run_in_background(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Run CPU work in another thread, so that other answers go on meanwhile."""
 
-        def timed() -> T:
+        def run_timed() -> T:
             begun = time.thread_time()
             try:
                 return work(*given, **named)
             finally:
                 self.cpu_ms += (time.thread_time() - begun) * 1000
 
-        return await asyncio.get_running_loop().run_in_executor(background_thread(), timed)
+        return await asyncio.get_running_loop().run_in_executor(background_thread(), run_timed)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -154,8 +156,8 @@ _VERDICTS = tuple(one.name for one in fields(Scores))
 _Lines: TypeAlias = dict[int, dict[str, Any]]
 
 
-class Listed(Protocol):
-    """One line of a ranked list."""
+class RankedItem(Protocol):
+    """Describe one item of a ranked list."""
 
     @property
     def key(self) -> int: ...
@@ -164,31 +166,31 @@ class Listed(Protocol):
 
 
 class Waterfall:
-    """Record what each stage said of the chunks that it saw.
+    """Record what each stage did with the chunks it got.
 
-    The stages only hand over what they have at hand; lines are made when somebody asks.
+    A stage only hands over its lists; `as_dict` computes the lines.
     """
 
     def __init__(self) -> None:
         self._stages: list[tuple[str, Mapping[str, Any], Callable[[], _Lines]]] = []
         self._hits: list[Hits] = []
 
-    def add_list(self, stage: str, found: Sequence[Listed], *, depth: int) -> None:
-        """Record a search's own list."""
+    def add_list(self, stage: str, found: Sequence[RankedItem], *, depth: int) -> None:
+        """Record the list of one search."""
         last = round(found[-1].score, 4) if found else None
         cutoff = {"depth": depth, "listed": len(found), "last_score": last}
-        self._stages.append((stage, cutoff, lambda: _list_lines(found)))
+        self._stages.append((stage, cutoff, lambda: _build_list_lines(found)))
 
     def add_scores(self, stage: str, scores: Mapping[int, float], *, kept: Sequence[int]) -> None:
         """Record a stage that scored every chunk and kept the best."""
         last = round(scores[kept[-1]], 4) if kept else None
         cutoff = {"depth": len(kept), "listed": len(scores), "last_score": last}
-        self._stages.append((stage, cutoff, lambda: _score_lines(scores, kept)))
+        self._stages.append((stage, cutoff, lambda: _build_score_lines(scores, kept)))
 
     def add_step(self, stage: str, before: Hits, after: Hits, figures: Mapping[str, Any]) -> None:
         """Record a stage that hits went through: which came out, and where."""
         self._hits.append(before)
-        self._stages.append((stage, figures, lambda: _step_lines(before, after)))
+        self._stages.append((stage, figures, lambda: _build_step_lines(before, after)))
 
     def branch(self) -> Waterfall:
         other = Waterfall()
@@ -196,7 +198,7 @@ class Waterfall:
         return other
 
     def chunks(self) -> list[Chunk]:
-        """Return every chunk that a stage saw whole, the earliest first."""
+        """Return every chunk that went through a stage, the earliest first."""
         return list({hit.chunk.key: hit.chunk for hits in self._hits for hit in hits}.values())
 
     def as_dict(self) -> Mapping[str, Any]:
@@ -214,7 +216,7 @@ class Waterfall:
 
 
 class PastWaterfall(Waterfall):
-    """Repeat the waterfall of an earlier query that found the same."""
+    """Repeat the waterfall of an earlier query with the same evidence."""
 
     def __init__(self, packed: PackedObject) -> None:
         super().__init__()
@@ -227,14 +229,14 @@ class PastWaterfall(Waterfall):
         return self._packed
 
 
-def _list_lines(found: Sequence[Listed]) -> _Lines:
+def _build_list_lines(found: Sequence[RankedItem]) -> _Lines:
     return {
         one.key: {"rank": rank, "score": round(one.score, 4), "kept": True}
         for rank, one in enumerate(found, start=1)
     }
 
 
-def _score_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
+def _build_score_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
     inside = set(kept)
     order = sorted(scores, key=lambda key: (-scores[key], key))
     return {
@@ -243,7 +245,7 @@ def _score_lines(scores: Mapping[int, float], kept: Sequence[int]) -> _Lines:
     }
 
 
-def _step_lines(before: Hits, after: Hits) -> _Lines:
+def _build_step_lines(before: Hits, after: Hits) -> _Lines:
     lines: _Lines = {}
     for rank, hit in enumerate(before, start=1):
         lines[hit.chunk.key] = {"was": rank, "score": round(hit.score, 4), "kept": False}
@@ -262,15 +264,15 @@ def _step_lines(before: Hits, after: Hits) -> _Lines:
 class Watcher(Protocol):
     """Follow the queries of this process: logs, metrics, OpenTelemetry."""
 
-    def stage(self, run: QueryRun, span: Span) -> None: ...
-    def answered(self, answer: Answer) -> None: ...
+    def observe_stage(self, run: QueryRun, span: Span) -> None: ...
+    def observe_answer(self, answer: Answer) -> None: ...
 
 
 class Trace:
     """Record the stages of one query, in the order in which they began."""
 
     watchers: ClassVar[tuple[Watcher, ...]] = ()
-    """Those of the whole process: a log and a page of metrics are the process's own."""
+    """The watchers of this process: it has one log and one page of metrics."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -294,7 +296,7 @@ class Trace:
     def notify(cls, answer: Answer) -> None:
         """Tell the watchers that an answer is finished."""
         for watcher in cls.watchers:
-            watcher.answered(answer)
+            watcher.observe_answer(answer)
 
 
 class NoTrace(Trace):
@@ -311,7 +313,7 @@ class NoTrace(Trace):
 
 
 class QueryRun:
-    """Carry what the steps of one query tell each other, beside the query itself."""
+    """Carry the values that the steps of one query share, beside the query itself."""
 
     new_trace: ClassVar[Callable[[], Trace]] = Trace
     """Makes the record of a run; a test puts `NoTrace` here."""
@@ -352,15 +354,15 @@ class QueryRun:
             raise
         finally:
             span.duration_ms = (time.perf_counter() - begun) * 1000
-            # Of a stage that ran in another thread, this thread's time would be other answers'.
+            # For a stage in another thread, the time of this thread belongs to other answers.
             span.cpu_ms = span.cpu_ms or (time.thread_time() - cpu) * 1000
             self.timings[stage] = self.timings.get(stage, 0.0) + span.duration_ms
             self.notes += span.notes
             for watcher in Trace.watchers:
-                watcher.stage(self, span)
+                watcher.observe_stage(self, span)
 
     def degrade(self, reason: str) -> None:
-        """Say that something optional failed and the answer goes on without it."""
+        """Record that an optional part failed and the answer goes on without it."""
         if reason not in self.degraded:
             self.degraded.append(reason)
 

@@ -1,4 +1,4 @@
-"""The nouns: immutable values that travel through the pipeline.
+"""Define the immutable values that travel through the pipeline.
 
 All offsets are Unicode code points, end-exclusive, into the stored text of a document
 (for chunks and citations) or into the text of an answer (for claims).
@@ -22,7 +22,7 @@ Intent: TypeAlias = Literal[
     "question", "follow_up", "summarize", "compare",
 ]  # fmt: skip
 SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", "chitchat", "help"})
-"""What needs no documents and is answered at once."""
+"""Intents that need no documents."""
 Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
 Verdict: TypeAlias = Literal["supported", "partial", "misattributed", "contradicted", "unsupported"]
 QueryMode: TypeAlias = Literal["refined", "raw", "plain"]
@@ -32,7 +32,7 @@ CitationStyle: TypeAlias = Literal["source", "chunk"]
 
 DEFAULT_COLLECTION = "default"
 LOCAL_OWNER = "local"
-"""Whose sessions and history these are where nobody has a key."""
+"""Owner of sessions and history where no keys are used."""
 
 NO_ANSWER = (
     "I don't have enough information to answer this question based on the provided documents."
@@ -41,12 +41,12 @@ NO_ANSWER = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file or text as it was at one moment; a changed file is a new document."""
+    """Hold one file or text as it was at one moment; a changed file is a new document."""
 
     id: str
     collection: str
     source: str
-    """Where it came from; a newer document with the same source replaces this one."""
+    """Its path or URL; a newer document with the same source replaces this one."""
     name: str
     media_type: str
     sha256: str
@@ -61,7 +61,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of a document, the unit that is searched: `document.text[start:end] == text`."""
+    """Hold a span of a document, the unit of search: `document.text[start:end] == text`."""
 
     document_id: str
     index: int
@@ -73,9 +73,9 @@ class Chunk:
     heading_path: tuple[str, ...] = ()
     content_type: str = "text"
     key: int = 0
-    """Its number in the catalog, by which an index knows it; 0 until it is stored."""
+    """Its number in the catalog and the index; 0 until it is stored."""
     passage: tuple[int, int] | None = None
-    """The wider span that is read when this chunk is found; None is the chunk itself."""
+    """The wider span that is read when this chunk is found; None for the chunk itself."""
 
     @property
     def id(self) -> str:
@@ -83,13 +83,13 @@ class Chunk:
 
     @property
     def contextual_text(self) -> str:
-        """What is embedded and keyword-indexed: the heading path, then the text."""
+        """Return the text to embed and index: the heading path, then the text."""
         return f"{' > '.join(self.heading_path)}\n{self.text}" if self.heading_path else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What every stage said of a hit. A stage adds its own verdict and never changes another's."""
+    """Hold the scores of a hit. A stage adds its own and never changes another's."""
 
     dense_rank: int | None = None
     similarity: float | None = None
@@ -104,28 +104,28 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found, with the score it is ranked by."""
+    """Hold a chunk that was found, with the score it is ranked by."""
 
     chunk: Chunk
     score: float
     method: RetrievalMethod
     scores: Scores = field(default_factory=Scores)
 
-    def judged(self, *, score: float | None = None, **verdicts: Any) -> Hit:
-        """The same hit with one more stage's verdict, ranked by `score` if one is given."""
+    def with_scores(self, *, score: float | None = None, **added: Any) -> Hit:
+        """Return the hit with the scores of one more stage, ranked by `score` if given."""
         ranked_by = self.score if score is None else score
-        return Hit(self.chunk, ranked_by, self.method, replace(self.scores, **verdicts))
+        return Hit(self.chunk, ranked_by, self.method, replace(self.scores, **added))
 
 
 Hits: TypeAlias = tuple[Hit, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievedHits:
     """Hold the hits of one search, and what it knows beyond them."""
 
     hits: Hits = ()
-    found: int = 0
+    chunks_found: int = 0
     """How many chunks the searches listed."""
     is_complete: bool = True
     """False when the search listed candidates that it did not read."""
@@ -136,7 +136,7 @@ ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypoth
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A further text that is searched for beside the question, in the question's favour."""
+    """Hold another text to search for, beside the question."""
 
     kind: ExpansionKind
     text: str
@@ -144,7 +144,7 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question that has passed validation, with everything that limits its search."""
+    """Hold a validated question, with everything that limits its search."""
 
     id: str
     text: str
@@ -156,35 +156,35 @@ class Query:
     top_k: int = 10
     mmr_lambda: float = 1.0
     temperature: float = 0.1
-    asked: str = ""
-    """What was typed, where `text` is a standalone form of it."""
+    original_text: str = ""
+    """The question as it was typed, where `text` is a completed form of it."""
     history: tuple[Message, ...] = ()
     route: Route = "simple"
     expansions: tuple[Expansion, ...] = ()
     citation_style: CitationStyle = "source"
     model: str = ""
-    """The model that shall write; empty is the provider's usual one."""
+    """The model that writes; empty for the provider's default."""
     mode: QueryMode = "refined"
 
     @property
-    def said(self) -> tuple[Message, ...]:
-        """The conversation with this question at its end."""
+    def messages(self) -> tuple[Message, ...]:
+        """Return the conversation with this question at its end."""
         return (*self.history, Message("user", self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A hit that reached the prompt, numbered from 1; `text` may be cut at a sentence end."""
+    """Hold a hit that reached the prompt, numbered from 1; `text` may be cut after a sentence."""
 
     number: int
     hit: Hit
     text: str
     excerpt: str = ""
-    """What of the text stands in the prompt, where sentences were dropped to shorten it."""
+    """The shortened text in the prompt, where sentences were dropped."""
 
     @property
-    def shown(self) -> str:
-        """What of it stands in the prompt."""
+    def prompt_text(self) -> str:
+        """Return its text as it is in the prompt."""
         return self.excerpt or self.text
 
     @property
@@ -198,7 +198,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn as a chat model sees it."""
+    """Hold one message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -206,7 +206,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens of one call to a model, and what they cost where the price is known."""
+    """Count the tokens of one call to a model, with their price where it is known."""
 
     input_tokens: int
     output_tokens: int
@@ -223,28 +223,35 @@ class Prompt:
     """Empty for a provider with `reads_messages = False`."""
     temperature: float = 0.1
     model: str = ""
-    """The model that shall write; empty is the provider's usual one."""
+    """The model that writes; empty for the provider's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A marker of the answer, resolved: `document.text[start:end] == snippet`."""
+    """Resolve a marker of the answer to a span: `document.text[start:end] == snippet`."""
 
     number: int
+    """The number of the source, as in `[Source 2]`."""
     document_id: str
     document_name: str
+    """The file name or title of the document."""
     page: int | None
+    """The page that the chunk starts on; None if the format has no pages."""
     chunk_id: str
+    """`document_id:index` of the chunk that was found."""
     start: int
     end: int
     snippet: str
+    """The sentences of the document that support the claim."""
     relevance_score: float
+    """The score by which the chunk was ranked."""
     verdict: Verdict = "supported"
+    """Whether this source supports its claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence of the answer, at `answer.text[start:end]`, and what its sources say of it."""
+    """Hold one sentence of the answer, `answer.text[start:end]`, and its check."""
 
     text: str
     start: int
@@ -253,23 +260,23 @@ class Claim:
     verdict: Verdict
     score: float
     reasons: tuple[str, ...] = ()
-    """What speaks against it, in words: "The source says 13 m/s, not 15 m/s." """
+    """Reasons against it, such as "The source says 13 m/s, not 15 m/s." """
     repaired: bool = False
-    """Whether its markers were put right after the fact."""
+    """True when the check changed its markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grounding:
-    """What a set of facts says of an answer, whoever wrote it."""
+    """Hold the check of an answer against facts."""
 
     support_score: float
     claims: tuple[Claim, ...]
-    """Their `citations` are the facts that support them, numbered from 1."""
+    """Each with the numbers of the facts that support it in `citations`, from 1."""
     cited_facts: tuple[int, ...]
 
 
 _SEARCH = ("embed", "fuse", "read", "retrieve", "refine.")
-"""What the names of the search and refine stages start with."""
+"""Beginnings of the names of search and refine stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +287,27 @@ class Answer:
     """
 
     query_id: str
+    """The id of this question in the history."""
     question: str
+    """The question as it was typed."""
     collection: str
+    """The collection that was searched."""
     text: str
+    """The answer, with its markers."""
     status: AnswerStatus
+    """`abstained`: the documents hold no answer. `refused`: a moderator withheld it."""
     citations: tuple[Citation, ...] = ()
+    """One per marker, in the order of the claims."""
     claims: tuple[Claim, ...] = ()
+    """The sentences that a source can support, each with its verdict."""
     sources: tuple[Source, ...] = ()
+    """The passages that went into the prompt."""
     is_grounded: bool = False
+    """True when `groundedness_score` is above 0.8."""
     groundedness_score: float = 0.0
+    """How far the sources support the text, from 0 to 1."""
     confidence: float = 0.0
+    """The estimated probability that the answer is right, from 0 to 1."""
     citation_precision: float = 0.0
     """Share of the citations that support their claim."""
     citation_recall: float = 0.0
@@ -297,28 +315,38 @@ class Answer:
     highlights: tuple[tuple[int, int], ...] = ()
     """Short answers (a name, a date, an amount) as spans of `text`."""
     degraded: tuple[str, ...] = ()
+    """The fallback levels that were used because a part failed."""
     detected_intent: Intent = "question"
     intent_confidence: float = 1.0
+    """How sure the detection of the intent is, from 0 to 1."""
     route: Route = "simple"
+    """The route through the pipeline."""
     notes: tuple[str, ...] = ()
+    """Remarks of the stages for the reader."""
     provider: str = ""
+    """The provider that wrote it; `none` for a reply to small talk."""
     model: str = ""
+    """The model that wrote it."""
     top_k: int = 0
     """How many hits were wanted; 0 where nothing was searched."""
     chunks_retrieved: int = 0
+    """How many chunks the searches listed."""
     usage: tuple[Usage, ...] = ()
     """The tokens of each call to the model that wrote it."""
     repeated: bool = False
     """Taken from the answer cache, or from work that another caller started."""
     started_at: float = 0.0
+    """Seconds since 1970."""
     total_ms: float = 0.0
+    """Milliseconds from question to answer."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """Milliseconds per stage."""
     trace: Mapping[str, Any] = field(default_factory=dict)
+    """The record of every stage."""
 
     @property
     def retrieval_ms(self) -> float:
-        """Time of every search and refine stage together."""
+        """Return the milliseconds of all search and refine stages together."""
         return round(sum(ms for stage, ms in self.timings.items() if stage.startswith(_SEARCH)), 3)
 
     @property
@@ -328,7 +356,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two answers from one retrieval: from its raw hits, and from the refined ones."""
+    """Hold two answers from one retrieval: from its raw hits, and from the refined ones."""
 
     baseline: Answer
     enhanced: Answer
@@ -336,7 +364,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question of a session and its answer."""
+    """Hold one question of a session and its answer."""
 
     position: int
     query_id: str
@@ -349,7 +377,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One conversation about one collection. Turns before `summarised` live on in `summary`."""
+    """Hold a conversation about one collection. `summary` covers the turns before `summarised`."""
 
     id: str
     owner: str
@@ -365,7 +393,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFilter:
-    """Which queries of the journal are meant; what is None does not limit."""
+    """Select queries of the journal; None does not limit."""
 
     owner: str | None = None
     collections: Sequence[str] | None = None
@@ -380,7 +408,7 @@ ANY_QUERY = HistoryFilter()
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """What became of one file of an ingest run."""
+    """Hold the outcome of one file of an ingest run."""
 
     name: str
     outcome: Literal["added", "updated", "unchanged", "failed", "removed"]
@@ -392,15 +420,15 @@ class IngestedFile:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What became of every file of an ingest run, in the order they were read."""
+    """Hold the outcome of every file of an ingest run, in the order of reading."""
 
     collection: str
     files: tuple[IngestedFile, ...]
     embedded_chunks: int = 0
-    """How many chunks had to be embedded; those whose text was there before are not."""
+    """How many chunks were embedded; known texts are not embedded again."""
     seconds: float = 0.0
     peak_bytes: int = 0
-    """Most memory of this process and the parser processes, each at its own peak."""
+    """The peak memory of this process and of the parser processes, added up."""
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
         """Return the files with this outcome."""

@@ -72,7 +72,7 @@ def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
     page.get_by_label("Document", exact=True).select_option("wiki/history.md")
     expect(page.get_by_label("Chunk", exact=True)).to_be_enabled()
     page.get_by_label("Chunk", exact=True).select_option(index=3)
-    page.get_by_role("button", name="Why not this one?").click()
+    page.get_by_role("button", name="Why not this chunk?").click()
     expect(page.locator(".verdict-text")).to_contain_text(
         re.compile("Dropped at|No search listed it|Returned")
     )
@@ -141,7 +141,7 @@ def test_the_key_stays_in_the_tab_and_goes_along(page: Page) -> None:
     assert page.evaluate("sessionStorage.getItem('ragstone.key')") == "a-key"
     assert page.evaluate("JSON.stringify({...localStorage})").find("a-key") == -1
     assert "a-key" not in str(page.context.cookies())
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Remove").click()
     assert page.evaluate("sessionStorage.getItem('ragstone.key')") is None
 
 

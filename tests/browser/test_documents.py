@@ -51,7 +51,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def test_an_empty_collection_offers_the_samples_and_they_can_be_asked(page: Page) -> None:
-    expect(page.get_by_role("heading", name="There is nothing to ask yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No documents to search yet")).to_be_visible()
     page.get_by_role("link", name="Add documents").click()
     page.get_by_role("button", name="Add the sample documents").click()
     expect(page.locator(".count")).to_contain_text("13 documents")
@@ -85,7 +85,7 @@ def test_a_file_that_fails_says_why_and_does_not_fail_the_others(page: Page) -> 
     bad = page.locator(".file").filter(has_text="broken.pdf")
     expect(good).to_contain_text("Added")
     expect(bad).to_contain_text("The PDF is damaged and cannot be opened.")
-    expect(bad).to_contain_text("Try to save it anew")
+    expect(bad).to_contain_text("Save it again")
     expect(row(page, "broken.pdf")).to_contain_text("Could not be read: The PDF is damaged")
     expect(page.locator(".count")).to_contain_text("1 document, 1 could not be read")
 

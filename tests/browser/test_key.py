@@ -35,7 +35,7 @@ def address(engine_with_keys: Engine, key: str) -> Iterator[str]:
 def test_the_page_asks_for_the_key_and_works_with_it(
     page: Page, key: str, complaints: list[str]
 ) -> None:
-    banner = page.get_by_role("alert").filter(has_text="This server wants a key.")
+    banner = page.get_by_role("alert").filter(has_text="This server requires a key.")
     expect(banner).to_be_visible()
     banner.get_by_role("link", name="Settings").click()
     page.get_by_label("Kept in this tab only").fill(key)
@@ -50,5 +50,5 @@ def test_the_page_asks_for_the_key_and_works_with_it(
     expect(page.get_by_role("row").filter(has_text="a.txt")).to_be_visible()
     page.get_by_label("Into collection").fill("others")
     page.locator("#files").set_input_files([content])
-    expect(page.locator(".file.failed")).to_contain_text("may not write to the collection 'others'")
+    expect(page.locator(".file.failed")).to_contain_text("cannot write to the collection 'others'")
     complaints.clear()  # the browser itself notes each refusal

@@ -74,7 +74,7 @@ def test_a_pdf_that_is_no_pdf_and_the_others_are_stored(tmp_path: Path) -> None:
     (docs / "b.pdf").write_text("hello")
     done = run("ingest", "docs", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
-    assert "failed b.pdf: The file is no PDF" in done.stdout
+    assert "failed b.pdf: The file is named '.pdf' but its content is not PDF" in done.stdout
     assert "hint:" in done.stdout
     assert "1 added, 1 failed" in done.stdout
     assert "Traceback" not in done.stderr

@@ -27,14 +27,24 @@ def folder(tmp_path: Path) -> Path:
 
 def talk(folder: Path, said: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command("chat", "-d", "data", *arguments), cwd=folder, env=environment(), input=said,
-        capture_output=True, text=True, timeout=LONG_S, check=False,
-    )  # fmt: skip
+        command("chat", "-d", "data", *arguments),
+        cwd=folder,
+        env=environment(),
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
 
 
 def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
-    done = talk(folder, "What was the revenue in 2022?\n\nand in 2023?\n/quit\nnever\n",
-                "--session", "money")  # fmt: skip
+    done = talk(
+        folder,
+        "What was the revenue in 2022?\n\nand in 2023?\n/quit\nnever\n",
+        "--session",
+        "money",
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.index("4 million") < done.stdout.index("5 million")
     assert "report.txt" in done.stdout
@@ -46,8 +56,9 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert "never" not in shown
     listed = run("sessions", "list", "-d", "data", cwd=folder).stdout.split("\t")
     assert (listed[1], listed[3]) == ("money", "3")
-    entries = json.loads(run("history", "--session", "money", "-d", "data", "--json",
-                             cwd=folder).stdout)  # fmt: skip
+    entries = json.loads(
+        run("history", "--session", "money", "-d", "data", "--json", cwd=folder).stdout
+    )
     assert len(entries) == 3
     assert run("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
     assert_refused(run("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
@@ -68,9 +79,14 @@ def test_a_question_that_is_refused_does_not_end_the_chat(folder: Path) -> None:
 def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
     main, terminal = pty.openpty()
     chat = subprocess.Popen(
-        command("chat", "-d", "data"), cwd=folder, env=environment(TERM="xterm"), stdin=terminal,
-        stdout=terminal, stderr=terminal, close_fds=True,
-    )  # fmt: skip
+        command("chat", "-d", "data"),
+        cwd=folder,
+        env=environment(TERM="xterm"),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        close_fds=True,
+    )
     os.close(terminal)
     os.write(main, b"What was the revenue in 2022?\n/quit\n")
     seen = b""
@@ -89,10 +105,10 @@ def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
     assert b"report.txt" in seen
 
 
-def test_history_forgets_what_it_is_told_to(folder: Path) -> None:
+def test_history_deletes_the_selected_queries(folder: Path) -> None:
     talk(folder, "What was the revenue in 2022?\n")
     run("ask", "What was the revenue in 2023?", "-d", "data", cwd=folder)
-    assert_refused(run("history", "--delete", "-d", "data", cwd=folder), "what to forget")
+    assert_refused(run("history", "--delete", "-d", "data", cwd=folder), "needs a selection")
     entries = json.loads(run("history", "-d", "data", "--json", cwd=folder).stdout)
     one = run("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
     assert one.stdout == "Deleted 1 query.\n"

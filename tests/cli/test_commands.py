@@ -15,12 +15,17 @@ import ragstone
 
 from .run import command, environment, run
 
-COMMANDS = [
-    ["demo"], ["ingest"], ["ask"], ["search"], ["check"], ["serve"], ["documents", "list"],
-    ["documents", "show"], ["documents", "delete"], ["history"], ["chat"], ["sessions", "list"],
-    ["sessions", "show"], ["sessions", "delete"], ["models"],
-    ["models", "pull"], ["settings"],
-]  # fmt: skip
+GROUPS = {
+    "documents": ["list", "show", "delete"],
+    "sessions": ["list", "show", "delete"],
+    "models": ["pull"],
+    "keys": ["create", "list", "revoke"],
+}
+SINGLE = ["demo", "ingest", "ask", "chat", "search", "check", "eval", "compare", "tune", "serve"]
+SINGLE += ["mcp", "documents", "history", "models", "settings", "reindex", "backup", "restore"]
+SINGLE += ["doctor"]
+COMMANDS = [[name] for name in SINGLE]
+COMMANDS += [[group, name] for group, names in GROUPS.items() for name in names]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -38,7 +43,7 @@ def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
         assert words[0] in done.stdout + done.stderr
 
 
-def test_the_version_is_said(tmp_path: Path) -> None:
+def test_version_prints_the_version(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout == f"ragstone {ragstone.__version__}\n"
 
 
@@ -53,7 +58,7 @@ def test_ask_prints_the_answer_its_source_and_no_colour_in_a_pipe(filled: Path) 
     assert max(map(len, done.stdout.splitlines())) < 300
 
 
-def test_ask_as_json_is_the_reply_of_the_http_door(filled: Path) -> None:
+def test_ask_as_json_is_the_reply_of_the_http_endpoint(filled: Path) -> None:
     done = run(
         "ask", "How much notice ends the lease?", "-d", "data", "--json", "--trace", cwd=filled
     )
@@ -101,10 +106,14 @@ def test_delete_shows_the_name_and_asks_in_a_terminal(
     report = json.loads(run("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
     main, terminal = pty.openpty()
     with subprocess.Popen(
-        command("documents", "delete", report[0]["document_id"], "-d", "data"), cwd=tmp_path,
-        env=environment(), stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command("documents", "delete", report[0]["document_id"], "-d", "data"),
+        cwd=tmp_path,
+        env=environment(),
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-    ) as asked:  # fmt: skip
+    ) as asked:
         os.write(main, f"{typed}\n".encode())
         said, question = asked.communicate(timeout=100)
     os.close(main)
@@ -127,8 +136,14 @@ def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> N
 
 
 def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) -> None:
-    done = run("settings", "--set", "RAG_MIN_CHUNKS=9", cwd=tmp_path, RAG_TOP_K="3",
-               LLM_API_KEY="sk-secret")  # fmt: skip
+    done = run(
+        "settings",
+        "--set",
+        "RAG_MIN_CHUNKS=9",
+        cwd=tmp_path,
+        RAG_TOP_K="3",
+        LLM_API_KEY="sk-secret",
+    )
     rows = {line.split("\t")[0]: line.split("\t") for line in done.stdout.splitlines()}
     assert rows["refine.top_k"][1:3] == ["3", "environment RAG_TOP_K"]
     assert rows["refine.min_chunks"][1:3] == ["9", "flag RAG_MIN_CHUNKS"]
@@ -146,9 +161,12 @@ def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_enough_is_no_failure(filled: Path) -> None:
     listing = subprocess.Popen(
-        command("settings"), cwd=filled, env=environment(), stdout=subprocess.PIPE,
+        command("settings"),
+        cwd=filled,
+        env=environment(),
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert listing.stdout is not None
     assert listing.stderr is not None
     listing.stdout.close()

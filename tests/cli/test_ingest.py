@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.cli.ingest import Pace, metadata_of, rates
+from ragstone.cli.ingest import Pace, format_rates, parse_metadata
 from ragstone.errors import SettingsError
 from ragstone.types import IngestedFile, IngestReport
 
@@ -19,15 +19,19 @@ from .run import environment
 
 
 def test_values_of_metadata_are_numbers_and_truth_values_where_they_look_so() -> None:
-    assert metadata_of(["a", "b"], ["year=2026", "share=0.5", "draft=true", "by=Ada = Co"]) == {
-        "year": 2026, "share": 0.5, "draft": True, "by": "Ada = Co", "tags": ["a", "b"],
-    }  # fmt: skip
+    assert parse_metadata(["a", "b"], ["year=2026", "share=0.5", "draft=true", "by=Ada = Co"]) == {
+        "year": 2026,
+        "share": 0.5,
+        "draft": True,
+        "by": "Ada = Co",
+        "tags": ["a", "b"],
+    }
 
 
 @pytest.mark.parametrize("pair", ["year", "=2026"])
 def test_metadata_without_a_name_or_value_is_refused(pair: str) -> None:
     with pytest.raises(SettingsError, match="has no value"):
-        metadata_of([], [pair])
+        parse_metadata([], [pair])
 
 
 def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
@@ -35,21 +39,21 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     pace.count(IngestedFile("a", "added", "1", 10))
     pace.count(IngestedFile("b", "unchanged", "2", 90))
     pace._begun -= 2
-    line = pace.line(2, 4)
+    line = pace.format_line(2, 4)
     assert line.startswith("2 of 4 files · 1 documents, 0.5/s · 5 chunks/s · about 2 s left")
 
 
 def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:
     added = (IngestedFile("a", "added", "1", 10), IngestedFile("b", "updated", "2", 30))
     report = IngestReport("c", added, embedded_chunks=20, seconds=4.0, peak_bytes=500_000_000)
-    assert rates(report) == " · 0.5 documents/s · 5.0 chunks/s · peak 500 MB"
-    assert rates(IngestReport("c", (IngestedFile("a", "unchanged"),), seconds=1.0)) == ""
+    assert format_rates(report) == " · 0.5 documents/s · 5.0 chunks/s · peak 500 MB"
+    assert format_rates(IngestReport("c", (IngestedFile("a", "unchanged"),), seconds=1.0)) == ""
 
 
 def test_before_the_first_file_ends_no_time_is_guessed() -> None:
     pace = Pace()
     pace.count(IngestedFile("all.zip/a.txt", "added", "d", 3))
-    assert "left" not in pace.line(0, 1)
+    assert "left" not in pace.format_line(0, 1)
 
 
 @pytest.mark.slow
@@ -59,10 +63,20 @@ def test_a_watched_folder_is_followed_until_it_is_stopped(tmp_path: Path) -> Non
     (folder / "a.txt").write_text("The gate code is 1111.")
     with (tmp_path / "out.txt").open("w") as out:
         running = subprocess.Popen(
-            [sys.executable, "-m", "ragstone", "ingest", str(folder), "--watch",
-             "--data", str(tmp_path / "data")],
-            stdout=out, stderr=subprocess.DEVNULL, env=environment(PYTHONUNBUFFERED="1"),
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "ragstone",
+                "ingest",
+                str(folder),
+                "--watch",
+                "--data",
+                str(tmp_path / "data"),
+            ],
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            env=environment(PYTHONUNBUFFERED="1"),
+        )
         try:
             wait_for(tmp_path / "out.txt", "1 added")
             (folder / "a.txt").write_text("The gate code is 22222.")

@@ -15,8 +15,12 @@ pytestmark = pytest.mark.slow
 def filled(folder: Path) -> None:
     (folder / "lease.txt").write_text("The notice period of the lease is three months.")
     (folder / "cafe.txt").write_text("The café sells soup on weekdays.")
-    assert run("ingest", folder / "lease.txt", folder / "cafe.txt", "-d", folder / "data",
-               cwd=folder).returncode == 0  # fmt: skip
+    assert (
+        run(
+            "ingest", folder / "lease.txt", folder / "cafe.txt", "-d", folder / "data", cwd=folder
+        ).returncode
+        == 0
+    )
 
 
 def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
@@ -25,8 +29,9 @@ def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
     hits = json.loads(run("search", question, "--json", "-d", data, cwd=tmp_path).stdout)
     assert hits[0]["document_name"] == "lease.txt"
     assert hits[0]["scores"]["keyword_rank"] == 1
-    only = run("search", question, "-f", "document_name=cafe.txt", "--json", "-d", data,
-               cwd=tmp_path)  # fmt: skip
+    only = run(
+        "search", question, "-f", "document_name=cafe.txt", "--json", "-d", data, cwd=tmp_path
+    )
     assert [hit["document_name"] for hit in json.loads(only.stdout)] == ["cafe.txt"]
     explained = run("search", question, "--explain", "-d", data, cwd=tmp_path).stdout
     assert hits[0]["chunk_id"] in explained

@@ -1,4 +1,4 @@
-"""Real servers for the conformance suites: PostgreSQL from PyPI, Qdrant from npm, on loopback."""
+"""Start real servers for the conformance suites: PostgreSQL from PyPI, Qdrant from npm."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def qdrant_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class running_qdrant:  # noqa: N801  it reads like a function
-    """A Qdrant server in a folder, until the block ends."""
+    """Run a Qdrant server in a folder until the block ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Every catalog, against the real database."""
+"""Run the conformance suite of catalogs against real databases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestPostgres(CatalogConformance):
 
 
 def empty_database(url: str) -> str:
-    """The server's database with nothing in it."""
+    """Empty the server's database and return its URL."""
     engine = create_engine(url.replace("postgresql://", "postgresql+pg8000://"))
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))

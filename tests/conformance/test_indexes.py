@@ -1,4 +1,4 @@
-"""Every index, against the real thing, and the two against each other."""
+"""Run the conformance suite of indexes, and compare the embedded index with Qdrant."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ragstone.testing.conformance import (
     DIMENSION,
     EMBEDDER,
     IndexConformance,
-    keys_of,
-    new_document,
-    unit_vectors,
+    get_keys,
+    make_document,
+    make_unit_vectors,
 )
 
 
@@ -59,7 +59,7 @@ WORDS = [f"word{at}" for at in range(400)]
 
 def fill(catalog: Catalog, documents: int = 60, chunks: int = 10) -> np.ndarray:
     random = np.random.default_rng(3)
-    vectors = unit_vectors(documents * chunks, seed=5)
+    vectors = make_unit_vectors(documents * chunks, seed=5)
     weights = 1 / np.arange(1, len(WORDS) + 1)
     for at in range(documents):
         texts = [
@@ -67,7 +67,7 @@ def fill(catalog: Catalog, documents: int = 60, chunks: int = 10) -> np.ndarray:
             for _ in range(chunks)
         ]
         part = slice(at * chunks, (at + 1) * chunks)
-        catalog.add([new_document(f"n{at}", texts, vectors=vectors[part])], embedder=EMBEDDER)
+        catalog.add([make_document(f"n{at}", texts, vectors=vectors[part])], embedder=EMBEDDER)
     return vectors
 
 
@@ -88,11 +88,12 @@ def test_embedded_and_qdrant_agree(
         index.refresh("c")
     dense_shares, keyword_shares = [], []
     for at in range(40):
-        near = [keys_of(index.dense("c", vectors[at], limit=10)) for index in (here, there)]
+        near = [get_keys(index.search_dense("c", vectors[at], limit=10)) for index in (here, there)]
         dense_shares.append(overlap(near[0], near[1], 10))
         text = " ".join(WORDS[at + 3 :: 90])
         found = [
-            keys_of(index.keyword("c", text, limit=10, k1=1.2, b=0.75)) for index in (here, there)
+            get_keys(index.search_keyword("c", text, limit=10, k1=1.2, b=0.75))
+            for index in (here, there)
         ]
         keyword_shares.append(overlap(found[0], found[1], 10))
     shares = f"dense {np.mean(dense_shares):.3f}, keyword {np.mean(keyword_shares):.3f}"

@@ -1,5 +1,4 @@
-"""The character NUL, which PostgreSQL does not store, sent to every door: never a 500, the same
-on SQLite, and nobody else's answer is lost for it."""
+"""Send the character NUL, which PostgreSQL cannot store, to every endpoint: never a 500."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ SENT: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-async def test_a_nul_is_refused_or_left_out_at_every_door(engine: Engine) -> None:
+async def test_a_nul_is_refused_or_left_out_at_every_endpoint(engine: Engine) -> None:
     transport = httpx.ASGITransport(create_app(engine), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         for method, path, sent in SENT:
@@ -112,4 +111,4 @@ async def test_a_models_nul_costs_neither_its_answer_nor_those_written_with_it(
     )
     assert {answer.text for answer in answers} == {"The gate is green [Source 1]."}
     assert {answer.degraded for answer in answers} == {()}
-    assert engine.history.query_count() == 4
+    assert engine.history.count_queries() == 4

@@ -21,7 +21,7 @@ NEED_MORE = (
     "ragstone.integrations.llamaindex",
     "ragstone.providers.fastembed",
     "ragstone.providers.sentence_transformers",
-    "ragstone.integrations.mcp",
+    "ragstone.server.mcp",
     "ragstone.index.qdrant",
     # Suites for plug-ins: who runs them has pytest.
     "ragstone.testing.catalogs",

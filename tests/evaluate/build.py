@@ -31,11 +31,14 @@ def painted_things(folder: Path, *, answers: bool = False) -> Path:
     write_lines(
         folder / "corpus.jsonl",
         [
-            {"_id": f"{thing}-{colour}", "title": f"The {thing}",
-             "text": f"In the {colour} village the {thing} was built by {colour.title()} Mason."}
+            {
+                "_id": f"{thing}-{colour}",
+                "title": f"The {thing}",
+                "text": f"In the {colour} village the {thing} was built by {colour.title()} Mason.",
+            }
             for colour, thing in pairs
         ],
-    )  # fmt: skip
+    )
     asked = [
         {"_id": f"q{at}", "text": f"Who built the {thing} of the {colour} village?"}
         for at, (colour, thing) in enumerate(pairs)
@@ -47,11 +50,21 @@ def painted_things(folder: Path, *, answers: bool = False) -> Path:
         write_lines(
             folder / "qa.jsonl",
             [
-                *({"id": f"q{at}", "question": asked[at]["text"],
-                   "answers": [f"{colour.title()} Mason"], "is_impossible": False}
-                  for at, (colour, _) in enumerate(pairs)),
-                {"id": "none", "question": "Who painted the submarine of the emperor?",
-                 "answers": [], "is_impossible": True},
+                *(
+                    {
+                        "id": f"q{at}",
+                        "question": asked[at]["text"],
+                        "answers": [f"{colour.title()} Mason"],
+                        "is_impossible": False,
+                    }
+                    for at, (colour, _) in enumerate(pairs)
+                ),
+                {
+                    "id": "none",
+                    "question": "Who painted the submarine of the emperor?",
+                    "answers": [],
+                    "is_impossible": True,
+                },
             ],
-        )  # fmt: skip
+        )
     return folder

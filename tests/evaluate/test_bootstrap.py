@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.evaluate.metrics import interval, paired_bootstrap, stratified_bootstrap
+from ragstone.evaluate.metrics import bootstrap_interval, paired_bootstrap, stratified_bootstrap
 
 numbers = st.lists(st.floats(0, 1), min_size=1, max_size=50)
 
@@ -15,15 +15,15 @@ numbers = st.lists(st.floats(0, 1), min_size=1, max_size=50)
 @given(numbers)
 def test_an_interval_lies_within_the_values_and_is_repeatable(given_values: list[float]) -> None:
     values = np.array(given_values)
-    low, high = interval(values, rounds=200)
+    low, high = bootstrap_interval(values, rounds=200)
     assert values.min() - 1e-9 <= low <= high <= values.max() + 1e-9
-    assert interval(values, rounds=200) == (low, high)
+    assert bootstrap_interval(values, rounds=200) == (low, high)
 
 
 def test_equal_sides_differ_by_nothing() -> None:
     values = np.random.default_rng(1).random(100)
     assert paired_bootstrap(values, values) == (0.0, 0.0)
-    assert interval(np.array([])) == (0.0, 0.0)
+    assert bootstrap_interval(np.array([])) == (0.0, 0.0)
 
 
 def test_a_clear_gain_is_clear_and_chance_is_not() -> None:

@@ -15,16 +15,16 @@ from ragstone.evaluate.compare import (
     Difference,
     check_comparison,
     check_conditions,
-    compared,
-    junit_xml,
+    compare_runs,
+    describe_steps,
     parse_condition,
     read_side,
-    way_in_words,
+    render_junit,
 )
 from ragstone.evaluate.datasets import Dataset, Question, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
-from ragstone.evaluate.summary import summarised
-from ragstone.evaluate.workbench import Workbench, changed
+from ragstone.evaluate.summary import summarise_run
+from ragstone.evaluate.workbench import Workbench, change_settings
 from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things
@@ -40,17 +40,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     bench = Workbench(dataset, inside(folder), embedder=HashEmbedder(dimension=8))
     bench.prepare()
     good = asyncio.run(run_questions(bench, bench.settings, Options(), name="good"))
-    other = changed(bench.settings, BROKEN)
+    other = change_settings(bench.settings, BROKEN)
     return good, asyncio.run(run_questions(bench, other, Options(), name="broken"))
 
 
 @pytest.fixture
 def found(runs: tuple[Run, Run]) -> Comparison:
-    return compared(*runs)
+    return compare_runs(*runs)
 
 
 def test_equal_sides_show_no_difference(runs: tuple[Run, Run]) -> None:
-    same = compared(runs[0], runs[0])
+    same = compare_runs(runs[0], runs[0])
     assert same.sentence == "No difference: ndcg@10 is equal on all 80 questions."
     assert all(one.verdict == "no difference" for one in same.differences)
     assert not same.changed
@@ -74,19 +74,19 @@ def test_what_was_not_measured_fails_the_gate(found: Comparison) -> None:
     assert sentence == "f1 worse: f1 was not measured."
 
 
-def test_changed_questions_show_the_way_of_their_targets(found: Comparison) -> None:
+def test_changed_questions_show_the_steps_of_their_targets(found: Comparison) -> None:
     first = found.changed[0]
     assert first.after < first.before
-    (way,) = first.ways
-    assert way[1].startswith("semantic ")
-    assert way[1] != way[2]
-    assert way_in_words([]) == "never seen"
+    ((_, before, after),) = first.steps
+    assert before.startswith("semantic ")
+    assert before != after
+    assert describe_steps([]) == "not found by any stage"
 
 
 def test_junit_counts_the_failures(found: Comparison) -> None:
     conditions = ["ndcg@10 worse", "ndcg@10 worse by 0.99"]
     failed = check_comparison([parse_condition(one) for one in conditions], found)
-    suite = ET.fromstring(junit_xml(found, conditions, failed))
+    suite = ET.fromstring(render_junit(found, conditions, failed))
     assert suite.get("failures") == "1"
     assert suite.get("tests") == str(len(suite.findall("testcase")))
     (broken,) = [case for case in suite if case.find("failure") is not None]
@@ -94,7 +94,7 @@ def test_junit_counts_the_failures(found: Comparison) -> None:
 
 
 def test_conditions_on_one_run(runs: tuple[Run, Run]) -> None:
-    summary = summarised(runs[0])
+    summary = summarise_run(runs[0])
     assert not check_conditions([parse_condition("ndcg@10 < 0.5")], summary)
     assert check_conditions([parse_condition("ndcg@10 > 0.5")], summary)
     with pytest.raises(SettingsError, match="compares two systems"):
@@ -135,8 +135,9 @@ def test_a_preset_is_that_preset_whatever_file_lies_around(
     assert preset.data.directory == file.data.directory == tmp_path / "here"
 
 
-@pytest.mark.parametrize(("losses", "verdict"), [(1, "no difference"), (5, "no difference"),
-                                                 (6, "worse")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("losses", "verdict"), [(1, "no difference"), (5, "no difference"), (6, "worse")]
+)
 def test_a_handful_of_questions_is_no_verdict(losses: int, verdict: str) -> None:
     found = Difference("ndcg@10", 1.0, 0.5, -0.5, (-0.5, -0.5), 0, losses, 0)
     assert found.verdict == verdict
@@ -156,7 +157,7 @@ def test_a_question_that_fails_counts_as_answered_wrongly(tmp_path: Path) -> Non
         )
         for name, one in (("good", told), ("broken", Outcome("q", error="The model is gone.")))
     ]
-    found = compared(*sides)
+    found = compare_runs(*sides)
     for measure in ("containment", "f1", "exact_match", "decided_right"):
         main = found.difference(measure)
         assert main is not None, measure

@@ -74,20 +74,20 @@ def _recode(encoding: str) -> Callable[[Path], None]:
         (lambda f: (f / "corpus.jsonl").unlink(), "has no corpus.jsonl"),
         (_append("qrels.tsv", "q0\tnowhere\t1\n"), "qrels.tsv, line 82: there is no document"),
         (_append("qrels.tsv", "q999\tgate-red\t1\n"), "qrels.tsv, line 82: there is no question"),
-        (_append("qrels.tsv", "q0\tgate-red\n"), "qrels.tsv, line 82: it has 2 columns"),
+        (_append("qrels.tsv", "q0\tgate-red\n"), "qrels.tsv, line 82: 2 columns"),
         (
             lambda f: (f / "qrels.tsv").write_text("q0\tgate-red\t0.5\n"),
-            "qrels.tsv, line 1: the score '0.5' is no whole",
+            "qrels.tsv, line 1: the score '0.5' is not a whole",
         ),
-        (_append("qrels.tsv", "q0\tgate-red\t²\n"), "line 82: the score '²' is no whole"),
-        (_append("qrels.tsv", "q0\tgate-red\tgood\n"), "line 82: the score 'good' is no whole"),
-        (_append("queries.jsonl", '\n{"_id": "x", "text": "y"}\n'), "line 81: it is empty"),
-        (_append("queries.jsonl", '{"_id": "x"\n'), "queries.jsonl, line 81: it is no JSON"),
-        (_append("queries.jsonl", "[1]\n"), "queries.jsonl, line 81: it is no JSON object"),
-        (_append("queries.jsonl", '{"_id": "q0", "text": "y"}\n'), "line 81: the id 'q0' is there"),
+        (_append("qrels.tsv", "q0\tgate-red\t²\n"), "line 82: the score '²' is not a whole"),
+        (_append("qrels.tsv", "q0\tgate-red\tgood\n"), "line 82: the score 'good' is not a whole"),
+        (_append("queries.jsonl", '\n{"_id": "x", "text": "y"}\n'), "line 81: the line is empty"),
+        (_append("queries.jsonl", '{"_id": "x"\n'), "queries.jsonl, line 81: invalid JSON"),
+        (_append("queries.jsonl", "[1]\n"), "queries.jsonl, line 81: not a JSON object"),
+        (_append("queries.jsonl", '{"_id": "q0", "text": "y"}\n'), "line 81: duplicate id 'q0'"),
         (_append("queries.jsonl", '{"_id": "x"}\n'), "line 81: the field 'text' is missing"),
         (_append("corpus.jsonl", '{"text": "y"}\n'), "line 81: the field '_id' is missing"),
-        (_recode("utf-16"), "corpus.jsonl, line 1: the file is in UTF-16"),
+        (_recode("utf-16"), "corpus.jsonl, line 1: the file is UTF-16"),
         (_recode("latin-1"), "corpus.jsonl, line 1: the byte 0xe9 is not UTF-8"),
     ],
 )
@@ -138,15 +138,18 @@ def test_passages_in_lines_become_the_documents(tmp_path: Path) -> None:
     assert dataset.questions[1].answerable is False
 
 
-SAMPLE = {"user_input": "Where is the gate?", "reference": "In the north.",
-          "reference_contexts": ["The gate is in the north of the town."]}  # fmt: skip
+SAMPLE = {
+    "user_input": "Where is the gate?",
+    "reference": "In the north.",
+    "reference_contexts": ["The gate is in the north of the town."],
+}
 
 
 def test_a_ragas_sample_without_a_response_is_asked_of_its_contexts(tmp_path: Path) -> None:
     dataset = load_dataset(write_lines(tmp_path / "ragas.jsonl", [SAMPLE]))
     assert dataset.passages[0].text == "The gate is in the north of the town."
     assert dataset.questions[0].grades == {dataset.passages[0].id: 1}
-    assert dataset.questions[0].given is None
+    assert dataset.questions[0].given_answer is None
 
 
 def test_a_ragas_sample_with_a_response_is_judged_as_it_stands(tmp_path: Path) -> None:
@@ -155,7 +158,7 @@ def test_a_ragas_sample_with_a_response_is_judged_as_it_stands(tmp_path: Path) -
     path.write_text(json.dumps([sample]))
     dataset = load_dataset(path)
     assert not dataset.passages
-    given = dataset.questions[0].given
+    given = dataset.questions[0].given_answer
     assert given is not None
     assert given.response == "North."
 
@@ -165,11 +168,11 @@ def test_wrong_samples_are_said_with_their_place(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: the field 'question' is missing"):
         load_dataset(path)
     path.write_text("")
-    with pytest.raises(InputError, match="holds no question"):
+    with pytest.raises(InputError, match="has no questions"):
         load_dataset(path)
     broken = tmp_path / "broken.json"
     broken.write_text("[{]")
-    with pytest.raises(InputError, match="line 1: it is no JSON"):
+    with pytest.raises(InputError, match="line 1: invalid JSON"):
         load_dataset(broken)
 
 
@@ -177,10 +180,10 @@ def test_wrong_samples_are_said_with_their_place(tmp_path: Path) -> None:
 @given(st.lists(st.text(min_size=1), unique=True, max_size=30), st.integers(0, 40))
 def test_halves_share_nothing_and_lose_nothing(ids: list[str], most: int) -> None:
     dataset = Dataset("d", tuple(Question(one, "?") for one in ids))
-    halves = [{one.id for one in dataset.half(half).questions} for half in ("tune", "report")]  # type: ignore[arg-type]
+    halves = [{one.id for one in dataset.take_half(half).questions} for half in ("tune", "report")]  # type: ignore[arg-type]
     assert halves[0] | halves[1] == set(ids)
     assert not halves[0] & halves[1]
-    few = dataset.limited(most)
+    few = dataset.take_sample(most)
     assert len(few.questions) == min(most, len(ids))
     assert {one.id for one in few.questions} <= set(ids)
 
@@ -192,5 +195,8 @@ def test_a_list_of_samples_counts_entries_and_lines_count_lines(tmp_path: Path) 
         load_dataset(listed)
     deep = tmp_path / "deep.jsonl"
     deep.write_text("[" * 100_000 + "\n")
-    with pytest.raises(InputError, match=r"deep\.jsonl, line 1: it is "):
+    with pytest.raises(
+        InputError,
+        match=r"deep\.jsonl, line 1: (the JSON is nested|not a JSON object|invalid JSON)",
+    ):
         load_dataset(deep)

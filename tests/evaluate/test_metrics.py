@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from ragstone.errors import SettingsError
 from ragstone.evaluate.datasets import Question, Target
 from ragstone.evaluate.metrics import (
-    RANKING,
+    RANKING_MEASURES,
     containment,
     exact_match,
-    labelled,
-    ranking_measures,
+    label_chunks,
+    measure_rankings,
     token_f1,
 )
 from ragstone.types import Chunk
 
 
 def test_the_measures_of_a_ranking_are_those_of_their_formulas() -> None:
-    found = ranking_measures({"q": {"a": 2, "b": 1}}, {"q": ["x", "a", "y", "b"]})
+    found = measure_rankings({"q": {"a": 2, "b": 1}}, {"q": ["x", "a", "y", "b"]})
     gain = 2 / math.log2(3) + 1 / math.log2(5)
     ideal = 2 / math.log2(2) + 1 / math.log2(3)
     assert found["ndcg@10"]["q"] == pytest.approx(gain / ideal)
@@ -35,14 +35,14 @@ def test_the_measures_of_a_ranking_are_those_of_their_formulas() -> None:
 
 
 def test_a_question_without_hits_counts_as_nothing_and_one_without_grades_not_at_all() -> None:
-    found = ranking_measures({"q": {"a": 1}, "unjudged": {}}, {"unjudged": ["a"]})
-    assert found == {name: {"q": 0.0} for name in RANKING}
+    found = measure_rankings({"q": {"a": 1}, "unjudged": {}}, {"unjudged": ["a"]})
+    assert found == {name: {"q": 0.0} for name in RANKING_MEASURES}
 
 
 def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     with pytest.raises(SettingsError, match=re.escape("pip install 'ragstone[eval]'")):
-        ranking_measures({"q": {"a": 1}}, {"q": ["a"]})
+        measure_rankings({"q": {"a": 1}}, {"q": ["a"]})
 
 
 def chunk(document: str, text: str = "text", index: int = 0) -> Chunk:
@@ -52,13 +52,13 @@ def chunk(document: str, text: str = "text", index: int = 0) -> Chunk:
 def test_a_document_counts_once_at_its_best_chunk() -> None:
     question = Question("q", "?", (Target("a", document="a"),))
     hits = [chunk("b"), chunk("b", index=1), chunk("a"), chunk("a", index=1)]
-    assert labelled(question, hits) == ["b", "a"]
+    assert label_chunks(question, hits) == ["b", "a"]
 
 
 def test_a_document_may_be_named_by_a_path_or_by_its_id() -> None:
     for name in ("folder/a.txt", "a.txt", "id-a.txt", "id-a.txt:0"):
         question = Question("q", "?", (Target("wanted", document=name),))
-        assert labelled(question, [chunk("a.txt")]) == ["wanted"]
+        assert label_chunks(question, [chunk("a.txt")]) == ["wanted"]
 
 
 def test_evidence_counts_chunk_by_chunk() -> None:
@@ -66,17 +66,18 @@ def test_evidence_counts_chunk_by_chunk() -> None:
     question = Question("q", "?", (Target("wanted", document="a", text=evidence),))
     other = "The rent is due on the first working day of every month."
     hits = [chunk("a", other), chunk("a", f"Some words before. {evidence}", 1)]
-    assert labelled(question, hits) == ["id-a:0", "wanted"]
+    assert label_chunks(question, hits) == ["id-a:0", "wanted"]
 
 
 def test_a_chunk_that_holds_two_pieces_of_evidence_counts_for_both() -> None:
     first = "The lease ends on the last day of June 2039."
     second = "The rent is due on the first working day of every month."
     question = Question("q", "?", (Target("one", text=first), Target("two", text=second)))
-    assert labelled(question, [chunk("a", f"{first} {second}")]) == ["one", "two"]
-    assert labelled(question, [chunk("a", first), chunk("a", f"{first} {second}", 1)]) == [
-        "one", "two",
-    ]  # fmt: skip
+    assert label_chunks(question, [chunk("a", f"{first} {second}")]) == ["one", "two"]
+    assert label_chunks(question, [chunk("a", first), chunk("a", f"{first} {second}", 1)]) == [
+        "one",
+        "two",
+    ]
 
 
 def test_answers_are_compared_without_articles_punctuation_and_markers() -> None:

@@ -19,9 +19,14 @@ import pytest
 
 from ragstone.errors import InputError
 from ragstone.evaluate.datasets import Dataset, Passage, Question, Target
-from ragstone.evaluate.report import html_report, markdown_report, worst, write_report
+from ragstone.evaluate.report import (
+    find_worst_questions,
+    render_html_report,
+    render_markdown_report,
+    write_report,
+)
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
-from ragstone.evaluate.summary import Summary, summarised
+from ragstone.evaluate.summary import Summary, summarise_run
 from ragstone.evaluate.workbench import Workbench
 from ragstone.testing import HashEmbedder
 
@@ -44,10 +49,15 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Run], dict[
     ]
     passages.append(Passage("evil", f"{HOSTILE} The lantern of the devil was lit in 1666."))
     questions = [
-        Question(f"q{at}", f"When was lantern number {at} lit?",
-                 (Target(f"p{at}", document=f"p{at}"),), (f"19{at:02}",), True)
+        Question(
+            f"q{at}",
+            f"When was lantern number {at} lit?",
+            (Target(f"p{at}", document=f"p{at}"),),
+            (f"19{at:02}",),
+            True,
+        )
         for at in range(10)
-    ]  # fmt: skip
+    ]
     questions += [
         Question("evil", f"When was it lit {HOSTILE}?", (Target("p0", document="p0"),), ("1666",)),
         Question("none", "Who sang at the wedding of the duchess?", answerable=False),
@@ -58,7 +68,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Run], dict[
     run = asyncio.run(run_questions(bench, bench.settings, Options(answers=True), name="balanced"))
     keyword = Options(method="keyword")
     other = asyncio.run(run_questions(bench, bench.settings, keyword, name="BM25 alone"))
-    return [run, other], {one.name: summarised(one) for one in (run, other)}
+    return [run, other], {one.name: summarise_run(one) for one in (run, other)}
 
 
 class Tags(HTMLParser):
@@ -79,7 +89,7 @@ class Tags(HTMLParser):
 def test_the_report_needs_nothing_from_elsewhere(
     reported: tuple[list[Run], dict[str, Summary]],
 ) -> None:
-    text = html_report(*reported)
+    text = render_html_report(*reported)
     found = Tags(text)
     assert not {"script", "img", "iframe"} & found.tags
     for link in found.links:
@@ -90,14 +100,20 @@ def test_the_report_needs_nothing_from_elsewhere(
 def test_the_report_shows_the_plots_and_the_worst_questions(
     reported: tuple[list[Run], dict[str, Summary]],
 ) -> None:
-    text = html_report(*reported)
-    for caption in ("Similarity of hits", "What a similarity threshold keeps", "Risk and coverage",
-                    "Reliability of the confidence", "Time of each stage",
-                    "Latency of a question", "Their traces"):  # fmt: skip
+    text = render_html_report(*reported)
+    for caption in (
+        "Similarity of hits",
+        "What a similarity threshold keeps",
+        "Risk and coverage",
+        "Reliability of the confidence",
+        "Time of each stage",
+        "Latency of a question",
+        "Their traces",
+    ):
         assert caption in text
     assert "BM25 alone" in text
     assert 'href="#trace-1"' in text
-    markdown = markdown_report(*reported)
+    markdown = render_markdown_report(*reported)
     assert "| ndcg@10 |" in markdown
     assert "## Worst questions" in markdown
 
@@ -114,11 +130,21 @@ def test_a_wrong_answer_is_among_the_worst_however_well_was_searched(
     said = Outcome("", ("a",), answer="It was Mason.", status="answered")
     outcomes = [replace(said, id=one.id) for one in questions]
     outcomes[2] = Outcome("failed", error="The model is gone.")
-    run = Run("set", Dataset("set", questions), reported[0][0].settings, tuple(outcomes), tmp_path,
-              Options(answers=True))  # fmt: skip
-    assert [question.id for question, _, _ in worst(run)] == ["failed", "spoke", "wrong"]
-    assert "lowest of ndcg@10, containment, decided_right" in html_report(
-        [run], {"set": summarised(run)}
+    run = Run(
+        "set",
+        Dataset("set", questions),
+        reported[0][0].settings,
+        tuple(outcomes),
+        tmp_path,
+        Options(answers=True),
+    )
+    assert [question.id for question, _, _ in find_worst_questions(run)] == [
+        "failed",
+        "spoke",
+        "wrong",
+    ]
+    assert "lowest of ndcg@10, containment, decided_right" in render_html_report(
+        [run], {"set": summarise_run(run)}
     )
 
 
@@ -182,16 +208,31 @@ frame.onload = () => {{
 def test_a_real_browser_opens_the_report(
     reported: tuple[list[Run], dict[str, Summary]], tmp_path: Path, width: int
 ) -> None:
-    pages = {"/report.html": html_report(*reported), "/watch.html": WATCH.format(width=width)}
+    pages = {
+        "/report.html": render_html_report(*reported),
+        "/watch.html": WATCH.format(width=width),
+    }
     with served(pages) as (url, asked):
         done = subprocess.run(
-            [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-             f"--user-data-dir={tmp_path}",
-             "--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom",
-             f"{url}/watch.html"],
-            capture_output=True, text=True, timeout=LONG_S, check=False,
-        )  # fmt: skip
+            [
+                BROWSER,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+                f"--user-data-dir={tmp_path}",
+                "--enable-logging=stderr",
+                "--v=0",
+                "--virtual-time-budget=5000",
+                "--dump-dom",
+                f"{url}/watch.html",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=LONG_S,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     seen = dict(re.findall(r'data-(\w+)="(\d+)"', done.stdout))
     assert int(seen["width"]) <= width, "the page scrolls sideways"

@@ -12,10 +12,10 @@ import pytest
 import ragstone
 from ragstone.engine import Engine
 from ragstone.errors import InputError, SettingsError
-from ragstone.evaluate.datasets import Dataset, Given, Passage, Question, Target, load_dataset
+from ragstone.evaluate.datasets import Dataset, GivenAnswer, Passage, Question, Target, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
-from ragstone.evaluate.summary import measures, summarised
-from ragstone.evaluate.workbench import Workbench, changed, program_files
+from ragstone.evaluate.summary import measure_run, summarise_run
+from ragstone.evaluate.workbench import Workbench, change_settings, list_program_files
 from ragstone.protocols import Vectors
 from ragstone.testing import HashEmbedder
 
@@ -46,16 +46,16 @@ def ran(bench: Workbench, **options: object) -> Run:
 
 @pytest.fixture
 def things(tmp_path: Path) -> Dataset:
-    return load_dataset(painted_things(tmp_path / "things")).limited(12)
+    return load_dataset(painted_things(tmp_path / "things")).take_sample(12)
 
 
 def test_a_dataset_is_asked_beside_the_users_own_documents(tmp_path: Path, things: Dataset) -> None:
     settings = inside(tmp_path)
     run = ran(Workbench(things, settings, embedder=HashEmbedder()))
     assert [one.id for one in run.outcomes] == [one.id for one in things.questions]
-    assert summarised(run).figure("hit@10").mean == 1.0  # type: ignore[union-attr]
+    assert summarise_run(run).figure("hit@10").mean == 1.0  # type: ignore[union-attr]
     assert not settings.data.directory.exists()
-    way = run.outcomes[0].ways[things.questions[0].targets[0].label]
+    way = run.outcomes[0].target_steps[things.questions[0].targets[0].label]
     assert [step["stage"] for step in way][:3] == ["retrieve.semantic", "retrieve.keyword", "fuse"]
 
 
@@ -92,10 +92,10 @@ def test_an_embedding_that_was_stopped_goes_on(tmp_path: Path) -> None:
 def test_other_settings_are_another_run(tmp_path: Path, things: Dataset) -> None:
     bench = Workbench(things, inside(tmp_path), embedder=HashEmbedder())
     first = ran(bench)
-    other = changed(bench.settings, {"retrieve.dense_weight": 0.1})
+    other = change_settings(bench.settings, {"retrieve.dense_weight": 0.1})
     second = asyncio.run(run_questions(bench, other, Options(), name="other"))
     assert second.directory != first.directory
-    same = changed(bench.settings, {"server.port": 1, "journal.query_log": "off"})
+    same = change_settings(bench.settings, {"server.port": 1, "journal.query_log": "off"})
     assert asyncio.run(run_questions(bench, same, Options(), name="x")).directory == first.directory
 
 
@@ -115,7 +115,7 @@ def test_a_question_that_fails_is_an_outcome_and_is_tried_again(
 ) -> None:
     spoilt = replace(things, questions=(*things.questions, Question("bad", "?")))
     run = ran(Workbench(spoilt, inside(tmp_path), embedder=HashEmbedder()))
-    assert summarised(run).errors == 1
+    assert summarise_run(run).errors == 1
     assert "at least 3 characters" in run.by_id["bad"].error or run.by_id["bad"].error
     counting = CountingEmbedder()
     ran(Workbench(spoilt, inside(tmp_path), embedder=counting))
@@ -123,17 +123,17 @@ def test_a_question_that_fails_is_an_outcome_and_is_tried_again(
 
 
 def test_answers_are_measured_and_the_journal_stays_empty(tmp_path: Path) -> None:
-    dataset = load_dataset(painted_things(tmp_path / "things", answers=True)).limited(30)
+    dataset = load_dataset(painted_things(tmp_path / "things", answers=True)).take_sample(30)
     last = Question("none", "Who painted the submarine of the emperor?", answerable=False)
     few = replace(dataset, questions=(*dataset.questions[:6], last))
     bench = Workbench(few, inside(tmp_path), embedder=HashEmbedder())
     run = ran(bench, answers=True)
-    found = measures(run)
+    found = measure_run(run)
     assert {"exact_match", "f1", "containment", "groundedness", "decided_right"} <= set(found)
-    assert summarised(run).figure("containment").mean >= 0.5  # type: ignore[union-attr]
+    assert summarise_run(run).figure("containment").mean >= 0.5  # type: ignore[union-attr]
     assert found["decided_right"].keys() == {one.id for one in few.questions}
-    assert "ground.generate" in summarised(run).stages
-    engine = Engine(bench.placed(bench.settings), embedder=HashEmbedder())
+    assert "ground.generate" in summarise_run(run).stages
+    engine = Engine(bench.adapt_settings(bench.settings), embedder=HashEmbedder())
     assert engine.catalog.queries() == []
     engine.close()
 
@@ -141,17 +141,21 @@ def test_answers_are_measured_and_the_journal_stays_empty(tmp_path: Path) -> Non
 def test_another_systems_answer_is_judged_as_it_stands(tmp_path: Path) -> None:
     context = "The gate of the town is in the north, beside the old mill."
     wanted = (Target("reference 1", text=context),)
-    good = Given("The gate of the town is in the north.", ("Something else entirely.", context))
-    bad = Given("The gate is made of solid gold from Peru.", ("Something else entirely.",))
+    good = GivenAnswer(
+        "The gate of the town is in the north.", ("Something else entirely.", context)
+    )
+    bad = GivenAnswer("The gate is made of solid gold from Peru.", ("Something else entirely.",))
     dataset = Dataset(
         "ragas",
-        (Question("good", "Where?", wanted, ("in the north",), True, given=good),
-         Question("bad", "Where?", wanted, ("in the north",), True, given=bad)),
+        (
+            Question("good", "Where?", wanted, ("in the north",), True, given_answer=good),
+            Question("bad", "Where?", wanted, ("in the north",), True, given_answer=bad),
+        ),
         (Passage("p", "filler"),),
-    )  # fmt: skip
+    )
     run = ran(Workbench(dataset, inside(tmp_path), embedder=HashEmbedder()))
     assert run.by_id["good"].ranking == ("context 1", "reference 1")
-    found = measures(run)
+    found = measure_run(run)
     assert found["mrr@10"] == {"good": 0.5, "bad": 0.0}
     assert found["groundedness"]["good"] > found["groundedness"]["bad"]
     assert found["containment"] == {"good": 1.0, "bad": 0.0}
@@ -159,12 +163,12 @@ def test_another_systems_answer_is_judged_as_it_stands(tmp_path: Path) -> None:
 
 def test_an_outcome_survives_being_written_down() -> None:
     outcome = Outcome("q", ("a",), (("a", 1.0, None),), answer="Ä", cost_usd=0.5, cited=("a",))
-    assert Outcome.of_line(outcome.as_line()) == outcome
+    assert Outcome.from_line(outcome.as_line()) == outcome
 
 
 def test_samples_with_responses_need_no_documents(tmp_path: Path) -> None:
-    given = Given("The gate is in the north.", ("The gate of the town is in the north.",))
-    dataset = Dataset("ragas", (Question("q", "Where?", given=given),))
+    given = GivenAnswer("The gate is in the north.", ("The gate of the town is in the north.",))
+    dataset = Dataset("ragas", (Question("q", "Where?", given_answer=given),))
     run = ran(Workbench(dataset, inside(tmp_path), embedder=HashEmbedder()))
     assert run.outcomes[0].groundedness > 0
 
@@ -177,14 +181,14 @@ def test_the_embedder_is_the_one_that_the_settings_name(tmp_path: Path, things: 
 
 def test_a_changed_program_is_another_run() -> None:
     root = Path(ragstone.__file__).parent
-    names = {path.relative_to(root).as_posix() for path in program_files(root)}
+    names = {path.relative_to(root).as_posix() for path in list_program_files(root)}
     imported = {
-        "engine.py", "filters.py", "plugins.py", "sentences.py", "trace.py", "types.py",
-        "evaluate/run.py", "prompts/judge.md", "query/pipeline.py", "settings/layers.py",
-        "stores/function_words.toml",
-    }  # fmt: skip
+        *("engine.py", "filters.py", "plugins.py", "text.py", "trace.py", "types.py"),
+        *("evaluate/run.py", "prompts/judge.md", "query/answer.py", "settings/sources.py"),
+        "index/function_words.toml",
+    }
     assert imported <= names
-    assert not any(name.startswith(("cli/", "server/")) for name in names)
+    assert not any(name.startswith(("cli/", "integrations/", "server/")) for name in names)
 
 
 def test_a_work_directory_that_cannot_be_used_is_a_sentence(

@@ -12,22 +12,30 @@ import numpy as np
 import pytest
 
 from ragstone.errors import InputError
-from ragstone.evaluate.compare import curve_of, recommended, threshold_curve
 from ragstone.evaluate.datasets import load_dataset
-from ragstone.evaluate.report import as_dict, html_page, markdown_page
+from ragstone.evaluate.report_tuning import (
+    render_tuning_html,
+    render_tuning_markdown,
+    tuning_as_dict,
+)
 from ragstone.evaluate.run import Options, run_questions
-from ragstone.evaluate.summary import measures
+from ragstone.evaluate.summary import (
+    compute_threshold_curve,
+    measure_run,
+    measure_thresholds,
+    recommend_threshold,
+)
 from ragstone.evaluate.tune import (
     SPACE,
-    RememberedScores,
+    CachedScorer,
     Sweeper,
-    Tuned,
+    TuningResult,
+    get_value,
     is_gain,
-    settings_file,
-    tune,
-    value_at,
+    render_settings_file,
+    tune_settings,
 )
-from ragstone.evaluate.workbench import Workbench, changed
+from ragstone.evaluate.workbench import Workbench, change_settings
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
@@ -51,34 +59,37 @@ def test_a_sweep_measures_what_a_run_measures(bench: Workbench) -> None:
     questions = bench.dataset.questions[:20]
     sweeper = Sweeper(bench, questions)
     for values in ({}, {"retrieve.candidates": 5, "retrieve.dense_weight": 0.5}):
-        settings = changed(bench.settings, values)
+        settings = change_settings(bench.settings, values)
         quality = asyncio.run(sweeper.measure(settings, questions)).quality
         again = asyncio.run(sweeper.measure(settings, questions)).quality
         run = asyncio.run(run_questions(bench, settings, Options(), name="run"))
-        wanted = [measures(run)["ndcg@10"][one.id] for one in questions]
+        wanted = [measure_run(run)["ndcg@10"][one.id] for one in questions]
         assert quality.tolist() == pytest.approx(wanted)
         assert again.tolist() == quality.tolist()
-    assert asyncio.run(sweeper.cpu_ms(bench.settings, questions)) > 0
+    assert asyncio.run(sweeper.measure_cpu_ms(bench.settings, questions)) > 0
     sweeper.close()
 
 
 def test_tuning_finds_what_is_better_and_writes_it_down(bench: Workbench) -> None:
-    tuned = asyncio.run(tune(bench))
+    tuned = asyncio.run(tune_settings(bench))
     assert tuned.after >= tuned.before
     assert tuned.values["retrieve.dense_weight"] < 1.0
-    assert tuned.tuned_on + tuned.checked_on == 80
-    toml = settings_file(tuned, when="2026-01-01")
+    assert tuned.tuning_count + tuned.check_count == 80
+    toml = render_settings_file(tuned, date="2026-01-01")
     tree = tomllib.loads(toml)
     assert tree["retrieve"]["dense_weight"] == tuned.values["retrieve.dense_weight"]
     assert "held-back half" in toml
-    for text in (html_page(tuned, toml), markdown_page(tuned, toml)):
+    for text in (render_tuning_html(tuned, toml), render_tuning_markdown(tuned, toml)):
         assert "dense_weight" in text
         assert f"RAG_MIN_SIMILARITY={tuned.threshold:g}" in text
-    assert {one["setting"] for one in as_dict(tuned)["swept"]} >= {
-        "retrieve.bm25_k1", "retrieve.bm25_b", "retrieve.dense_weight", "retrieve.candidates",
+    assert {one["setting"] for one in tuning_as_dict(tuned)["swept"]} >= {
+        "retrieve.bm25_k1",
+        "retrieve.bm25_b",
+        "retrieve.dense_weight",
+        "retrieve.candidates",
         "refine.mmr_lambda",
-    }  # fmt: skip
-    for picture in html_page(tuned, toml).split("<svg")[1:]:
+    }
+    for picture in render_tuning_html(tuned, toml).split("<svg")[1:]:
         ET.fromstring("<svg" + picture.split("</svg>")[0] + "</svg>")
 
 
@@ -86,7 +97,7 @@ def test_every_value_of_the_space_is_allowed() -> None:
     settings = load_settings(environ={}).settings
     for path, values in SPACE:
         for value in values:
-            assert value_at(changed(settings, {path: value}), path) == value
+            assert get_value(change_settings(settings, {path: value}), path) == value
 
 
 def test_a_small_or_uncertain_gain_is_none() -> None:
@@ -99,20 +110,20 @@ def test_a_small_or_uncertain_gain_is_none() -> None:
 
 
 def test_too_few_questions_are_refused(tmp_path: Path) -> None:
-    few = load_dataset(painted_things(tmp_path / "things")).limited(30)
+    few = load_dataset(painted_things(tmp_path / "things")).take_sample(30)
     bench = Workbench(few, inside(tmp_path), embedder=HashEmbedder())
     with pytest.raises(InputError, match="too few judged questions"):
-        asyncio.run(tune(bench))
+        asyncio.run(tune_settings(bench))
 
 
 def test_the_threshold_loses_at_most_one_relevant_hit_in_a_hundred(bench: Workbench) -> None:
-    curve = curve_of([0.3] * 99 + [0.1], [0.2] * 50)
-    assert recommended(curve) == 0.3
-    assert recommended(curve, most_lost=0.0) == 0.1
-    assert recommended([]) == 0.0
-    assert curve_of([], [0.1]) == []
+    curve = compute_threshold_curve([0.3] * 99 + [0.1], [0.2] * 50)
+    assert recommend_threshold(curve) == 0.3
+    assert recommend_threshold(curve, max_lost_share=0.0) == 0.1
+    assert recommend_threshold([]) == 0.0
+    assert compute_threshold_curve([], [0.1]) == []
     run = asyncio.run(run_questions(bench, bench.settings, Options(), name="run"))
-    kept = threshold_curve(run)
+    kept = measure_thresholds(run)
     shares = [one.relevant_kept for one in kept]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == 1.0
@@ -127,18 +138,20 @@ def test_a_pair_is_scored_once() -> None:
             return [float(len(text)) for text in texts]
 
     encoder = Encoder()
-    remembered = RememberedScores(encoder, {})
+    remembered = CachedScorer(encoder, {})
     assert remembered.score("q", ["a", "bb"]) == [1.0, 2.0]
     assert remembered.score("q", ["bb", "ccc", "a"]) == [2.0, 3.0, 1.0]
     assert encoder.seen == 3
 
 
 def test_the_file_holds_what_tuning_began_with(tmp_path: Path, bench: Workbench) -> None:
-    own = changed(bench.settings, {"retrieve.fusion": "rrf", "refine.duplicate_similarity": 1.0})
+    own = change_settings(
+        bench.settings, {"retrieve.fusion": "rrf", "refine.duplicate_similarity": 1.0}
+    )
     values = {"refine.min_similarity": 0.2, "retrieve.candidates": 50.0}
-    tuned = Tuned(bench.dataset, own, (), (), 0.2, values, 0.5, 0.6, (0.0, 0.2), 20, 20)
+    tuned = TuningResult(bench.dataset, own, (), (), 0.2, values, 0.5, 0.6, (0.0, 0.2), 20, 20)
     file = tmp_path / "ragstone.toml"
-    file.write_text(settings_file(tuned, when="today"), "utf-8")
+    file.write_text(render_settings_file(tuned, date="today"), "utf-8")
     read = load_settings(config_file=file, environ={}).settings
     assert read.retrieve.fusion == "rrf"
     assert read.refine.duplicate_similarity == 1.0

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.catalog.backup import backup, restore
+from ragstone.catalog.backup import restore_backup, write_backup
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.errors import StoreError
 from ragstone.index.local import EmbeddedIndex
-from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document
 
 
 def filled(directory: Path) -> SqlCatalog:
     catalog = SqlCatalog.in_directory(directory)
-    catalog.add([new_document("a", ["The wind is strong."])], embedder=EMBEDDER)
+    catalog.add([make_document("a", ["The wind is strong."])], embedder=EMBEDDER)
     return catalog
 
 
@@ -31,11 +31,11 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
         import pathlib, resource, signal
         from ragstone.errors import StoreError
         from ragstone.catalog.documents import SqlCatalog
-        from ragstone.testing.conformance import EMBEDDER, new_document
+        from ragstone.testing.conformance import EMBEDDER, make_document
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         catalog = SqlCatalog.in_directory(pathlib.Path({str(tmp_path)!r}))
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        big = new_document("b", ["word " * 20_000] * 20)
+        big = make_document("b", ["word " * 20_000] * 20)
         try:
             catalog.add([big], embedder=EMBEDDER)
         except StoreError as error:
@@ -95,24 +95,24 @@ def test_a_backup_comes_back_whole(tmp_path: Path) -> None:
     original = source / "originals" / digest[:2] / digest
     original.parent.mkdir(parents=True)
     original.write_bytes(b"as it came")
-    assert backup(source, tmp_path / "b.tar") > 0  # while the catalog is open
+    assert write_backup(source, tmp_path / "b.tar") > 0  # while the catalog is open
     catalog.close()
     target.mkdir()
     (target / "catalog.db-wal").write_bytes(b"what a killed process left")
-    restore(tmp_path / "b.tar", target)
+    restore_backup(tmp_path / "b.tar", target)
     again = SqlCatalog.in_directory(target)
     assert [document.name for document in again.documents("c")] == ["a"]
     index = EmbeddedIndex(again, target / "index", dimension=DIMENSION, lock_timeout_s=5)
-    assert index.keyword("c", "wind", limit=5, k1=1.2, b=0.75)
+    assert index.search_keyword("c", "wind", limit=5, k1=1.2, b=0.75)
     assert (target / "originals" / digest[:2] / digest).read_bytes() == b"as it came"
     again.close()
 
 
 def test_a_backup_is_never_restored_over_a_catalog(tmp_path: Path) -> None:
     catalog = filled(tmp_path)
-    backup(tmp_path, tmp_path / "b.tar")
-    with pytest.raises(StoreError, match="holds a catalog already"):
-        restore(tmp_path / "b.tar", tmp_path)
+    write_backup(tmp_path, tmp_path / "b.tar")
+    with pytest.raises(StoreError, match="has a catalog already"):
+        restore_backup(tmp_path / "b.tar", tmp_path)
     catalog.close()
 
 
@@ -120,7 +120,7 @@ def test_a_backup_is_never_restored_over_a_catalog(tmp_path: Path) -> None:
 def test_a_damaged_backup_is_refused_and_leaves_nothing(tmp_path: Path, damage: str) -> None:
     catalog = filled(tmp_path)
     archive = tmp_path / "b.tar"
-    backup(tmp_path, archive)
+    write_backup(tmp_path, archive)
     catalog.close()
     content = archive.read_bytes()
     if damage == "cut":
@@ -130,10 +130,10 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(tmp_path: Path, damage: 
     else:
         archive.write_bytes(b"nothing of the kind")
     with pytest.raises(StoreError, match="backup"):
-        restore(archive, tmp_path / "new")
+        restore_backup(archive, tmp_path / "new")
     assert not (tmp_path / "new" / "catalog.db").exists()
 
 
 def test_a_backup_needs_a_catalog(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no catalog"):
-        backup(tmp_path, tmp_path / "b.tar")
+        write_backup(tmp_path, tmp_path / "b.tar")

@@ -64,7 +64,7 @@ def check(directory: Path, promised: dict[str, int], deleted: set[str]) -> None:
     assert not deleted & set(stored)
     # What was stored but not yet acknowledged may be there, but whole and searchable.
     for name, count in stored.items():
-        found = index.keyword("c", name, limit=100, k1=1.2, b=0.75)
+        found = index.search_keyword("c", name, limit=100, k1=1.2, b=0.75)
         texts = [chunk.text for chunk in catalog.chunks(hit.key for hit in found).values()]
         assert sum(text.startswith(f"{name} part") for text in texts) == count
     total = sum(stored.values())

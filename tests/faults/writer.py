@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.index.local import EmbeddedIndex
-from ragstone.testing.conformance import DIMENSION, EMBEDDER, new_document
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document
 
 
 def main(directory: Path, seed: str) -> None:
@@ -34,7 +34,7 @@ def main(directory: Path, seed: str) -> None:
         else:
             name = f"s{seed}n{number}"
             texts = [f"{name} part {at} of the ridge" for at in range(choice.randint(1, 30))]
-            catalog.add([new_document(name, texts, seed=number)], embedder=EMBEDDER)
+            catalog.add([make_document(name, texts, seed=number)], embedder=EMBEDDER)
             index.refresh("c")
             living.append(name)
             print(f"added {name} {len(texts)}", flush=True)

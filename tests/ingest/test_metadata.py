@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import InputError
-from ragstone.ingest.discover import check_metadata, plain
+from ragstone.ingest.metadata import check_metadata, to_json_value
 
 ODD_TEXT = st.text(st.characters(codec=None, exclude_categories=[]))
 VALUES = st.recursive(
@@ -24,10 +24,10 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_whatever_a_file_says_can_be_sent_and_is_accepted_from_then_on(value: Any) -> None:
-    made = plain(value)
+    made = to_json_value(value)
     json.dumps(made, ensure_ascii=False, allow_nan=False).encode()
     check_metadata({"it": made})
-    assert plain(made) == made
+    assert to_json_value(made) == made
 
 
 def test_what_is_plain_already_stays_as_it_is() -> None:
@@ -37,14 +37,14 @@ def test_what_is_plain_already_stays_as_it_is() -> None:
         "tags": ["a", "b"],
         "deep": {"er": [None, 1.5, True]},
     }
-    assert plain(said) == said
+    assert to_json_value(said) == said
     check_metadata(said)
 
 
 def test_a_file_that_refers_to_itself_has_an_end() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    assert "..." in json.dumps(plain({"circle": circle}))
+    assert "..." in json.dumps(to_json_value({"circle": circle}))
 
 
 @pytest.mark.parametrize(

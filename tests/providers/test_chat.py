@@ -11,9 +11,9 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, SettingsError
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.plugins import PartContext, find
-from ragstone.providers.chat import ChatProvider, json_in, priced
-from ragstone.providers.llamacpp import gguf_file
+from ragstone.plugins import PartContext, find_part
+from ragstone.providers.chat import ChatProvider, add_price, extract_json
+from ragstone.providers.llamacpp import find_gguf_file
 from ragstone.testing import HashEmbedder
 from ragstone.types import Message, Prompt, Usage
 
@@ -37,7 +37,7 @@ def provider(name: str, stand_in: StandIn, tmp_path: Path, **options: object) ->
              "provider.name": name, "provider.timeout_s": LONG_S, **options}  # fmt: skip
     settings = settings_in(tmp_path, **flags)
     embedder = HashEmbedder()
-    made: ChatProvider = find("provider", name)(
+    made: ChatProvider = find_part("provider", name)(
         PartContext(settings, embedder, None, None, None, None)
     )  # type: ignore[arg-type]
     return made
@@ -129,7 +129,7 @@ async def test_a_cut_stream_is_a_failure_and_not_an_answer(
 @pytest.mark.parametrize("name", PROVIDERS)
 async def test_silence_ends_at_the_time_out(name: str, stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.behaviours = ["slow"]
-    with pytest.raises(ProviderError, match="silent"):
+    with pytest.raises(ProviderError, match="sent nothing"):
         await said(provider(name, stand_in, tmp_path, **{"provider.timeout_s": 0.5}))
 
 
@@ -167,23 +167,23 @@ async def test_the_small_model_replies_in_json(
 
 
 def test_json_is_found_in_talk_or_refused() -> None:
-    assert json_in('Here: {"a": [1, 2]} I hope so') == '{"a": [1, 2]}'
-    assert json_in('[{"a": "é"}') == '{"a": "é"}'
+    assert extract_json('Here: {"a": [1, 2]} I hope so') == '{"a": [1, 2]}'
+    assert extract_json('[{"a": "é"}') == '{"a": "é"}'
     with pytest.raises(ProviderError):
-        json_in("no json {here")
+        extract_json("no json {here")
 
 
 def test_the_price_is_that_of_the_longest_name() -> None:
     usage = Usage(1_000_000, 1_000_000)
-    assert priced(usage, "gpt-4o-mini-2024-07-18").cost_usd == pytest.approx(0.75)
-    assert priced(usage, "gpt-4o-2024").cost_usd == pytest.approx(12.5)
-    assert priced(usage, "my-own").cost_usd is None
+    assert add_price(usage, "gpt-4o-mini-2024-07-18").cost_usd == pytest.approx(0.75)
+    assert add_price(usage, "gpt-4o-2024").cost_usd == pytest.approx(12.5)
+    assert add_price(usage, "my-own").cost_usd is None
 
 
 def test_a_local_model_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
     for name in ("smollm2-135m", str(tmp_path / "x.gguf")):
         with pytest.raises(SettingsError) as refused:
-            gguf_file(name, tmp_path)
+            find_gguf_file(name, tmp_path)
         assert "models pull" in refused.value.hint
 
 

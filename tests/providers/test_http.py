@@ -45,7 +45,7 @@ async def test_a_key_that_the_service_repeats_is_not_in_the_error(
 ) -> None:
     endpoint = Endpoint("OpenAI", address, headers)
     with pytest.raises(StatusError) as refused:
-        await anext(endpoint.lines("/v1/chat/completions", {}))
+        await anext(endpoint.stream_lines("/v1/chat/completions", {}))
     await endpoint.aclose()
     failure = endpoint.explain(refused.value)
     assert failure is not None

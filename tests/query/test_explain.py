@@ -51,7 +51,7 @@ async def test_a_chunk_below_the_threshold_is_told_so(
     assert (keyword.outcome, keyword.reason) == ("absent", "It shares no term with the question.")
     limited = parse_condition("document_name=a.txt")
     outside = await engine.explain(QUESTION, f"{soup.id}:0", filters=limited)
-    assert outside.verdict == "It is outside what the query was limited to."
+    assert outside.verdict == "It does not match the filters of the query."
     engine.close()
 
 
@@ -64,7 +64,7 @@ async def test_a_past_query_is_explained_by_what_was_written_down(sample_engine:
 
 
 async def test_an_unknown_chunk_is_not_found(sample_engine: Engine) -> None:
-    with pytest.raises(NotFoundError, match="There is no chunk 'nothing:3'"):
+    with pytest.raises(NotFoundError, match="Chunk 'nothing:3' not found"):
         await sample_engine.explain(QUESTION, "nothing:3")
 
 

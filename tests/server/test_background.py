@@ -78,17 +78,17 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from ragstone.engine import Engine
-from ragstone.ingest.run import RunOptions
-from ragstone.ingest.intake import Upload, UploadDesk
+from ragstone.ingest.uploads import Upload, UploadRecorder
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
 settings = load_settings(flags={"data.directory": Path(sys.argv[1])}, environ={}).settings
 engine = Engine(settings, embedder=HashEmbedder())
-path = engine.originals.incoming()
+path = engine.originals.new_path()
 path.write_text("The gate is green.")
-desk = UploadDesk(engine.records, engine.originals, RunOptions("default", "cut-off"))
-desk.begin([Upload(path, "gate.txt")])
+uploads = [Upload(path, "gate.txt")]
+recorder = UploadRecorder(engine.records, engine.originals, uploads, upload_id="cut-off")
+recorder.begin("default")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -108,15 +108,15 @@ def test_an_upload_of_a_killed_process_does_not_seem_to_go_on(tmp_path: Path) ->
 
 
 def test_a_running_upload_of_a_living_process_goes_on(tmp_path: Path) -> None:
-    from ragstone.ingest.intake import Upload, UploadDesk
-    from ragstone.ingest.run import RunOptions
+    from ragstone.ingest.uploads import Upload, UploadRecorder
 
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     other = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
-    path = engine.originals.incoming()
+    path = engine.originals.new_path()
     path.write_text("The gate is green.")
-    desk = UploadDesk(engine.records, engine.originals, RunOptions("default", "going-on"))
-    desk.begin([Upload(path, "gate.txt")])
+    uploads = [Upload(path, "gate.txt")]
+    recorder = UploadRecorder(engine.records, engine.originals, uploads, upload_id="going-on")
+    recorder.begin("default")
     assert other.upload("going-on")["status"] == "running"
     assert path.exists()
     other.close()

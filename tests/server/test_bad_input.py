@@ -207,7 +207,7 @@ def test_what_assistants_send_wrongly_is_a_problem_document(client: httpx.Client
 
 def test_a_wrong_method_is_told_the_right_ones(client: httpx.Client) -> None:
     reply = client.put("/v1/query", json={})
-    assert problem(reply, 405)["detail"] == "/v1/query does not take PUT."
+    assert problem(reply, 405)["detail"] == "/v1/query does not accept PUT."
     assert reply.headers["allow"] == "POST"
 
 

@@ -169,7 +169,7 @@ async def test_the_lines_of_a_span_are_found_on_their_page(client: httpx.AsyncCl
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        ({"content": b"x", "headers": {"content-type": "image/png"}}, "cannot be sent"),
+        ({"content": b"x", "headers": {"content-type": "image/png"}}, "Unsupported Content-Type"),
         ({"data": {"collection": "a"}, "files": {"other": ("a", b"x")}}, "no files"),
         ({"json": {"name": "a"}}, "text"),
         ({"json": {"name": "a", "text": "b", "url": "http://x"}}, "url"),

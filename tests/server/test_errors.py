@@ -10,7 +10,7 @@ import pytest
 
 from ragstone import errors
 from ragstone.engine import Engine
-from ragstone.server.errors import status_of
+from ragstone.server.errors import choose_status
 from ragstone.testing import HashEmbedder
 from ragstone.types import Prompt
 
@@ -70,4 +70,4 @@ def test_a_provider_that_does_not_answer_is_a_502(
     ],
 )  # fmt: skip
 def test_every_family_has_its_status(error: errors.RagstoneError, status: int) -> None:
-    assert status_of(error) == status
+    assert choose_status(error) == status

@@ -148,7 +148,7 @@ def test_what_is_too_old_is_forgotten_while_the_server_runs(tmp_path: Path) -> N
         with httpx.Client(base_url=address, timeout=LONG_S) as client:
             ask(client, "Why so?", session_id="old")
             ask(client, "Why so?", session_id="new")
-            with engine.catalog.transaction() as connection:
+            with engine.catalog.write_transaction() as connection:
                 long_ago = time.time() - 2 * 86_400
                 for statement in (
                     "UPDATE queries SET created_at = :t WHERE session_id = 'old'",

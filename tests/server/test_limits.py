@@ -15,8 +15,7 @@ from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.errors import SettingsError
 from ragstone.server.app import create_app
-from ragstone.server.limits import Admission
-from ragstone.server.rate import Rates, is_loopback
+from ragstone.server.limits import AnswerSlots, RateLimits, is_loopback
 from ragstone.testing import HashEmbedder
 from ragstone.types import Prompt
 
@@ -57,11 +56,11 @@ async def served(
     engine.close()
 
 
-def admission_of(client: httpx.AsyncClient) -> Admission:
+def slots_of(client: httpx.AsyncClient) -> AnswerSlots:
     transport = client._transport
     assert isinstance(transport, httpx.ASGITransport)
-    admission: Admission = transport.app.state.admission  # type: ignore[attr-defined]
-    return admission
+    slots: AnswerSlots = transport.app.state.answer_slots  # type: ignore[attr-defined]
+    return slots
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ async def test_answers_wait_in_a_bounded_queue_and_the_rest_is_sent_away(tmp_pat
         first = asyncio.create_task(client.post("/v1/query", json=ASKED))
         await until(lambda: provider.begun == 1)
         second = asyncio.create_task(client.post("/v1/query", json=ASKED))
-        await until(lambda: admission_of(client)._waiting == 1)
+        await until(lambda: slots_of(client)._waiting == 1)
         third = await client.post("/v1/query", json=ASKED)
         assert "queue is full" in problem(third, 503)["detail"]
         assert int(third.headers["retry-after"]) >= 1
@@ -121,7 +120,7 @@ async def test_waiting_has_an_end(tmp_path: Path) -> None:
         first = asyncio.create_task(client.post("/v1/query", json=ASKED))
         await until(lambda: provider.begun == 1)
         second = await client.post("/v1/query", json=ASKED)
-        assert "no time for this in 0.1 s" in problem(second, 503)["detail"]
+        assert "waited 0.1 s" in problem(second, 503)["detail"]
         provider.go.set()
         assert (await first).status_code == 200
 
@@ -134,7 +133,7 @@ async def test_a_request_that_takes_too_long_is_ended_and_gives_its_place_back(
     async with served(tmp_path, provider, **flags) as (_, client):
         reply = await client.post("/v1/query", json=ASKED)
         assert "longer than 0.5 s" in problem(reply, 504)["detail"]
-        await until(lambda: not admission_of(client)._places.locked())
+        await until(lambda: not slots_of(client)._slots.locked())
 
 
 async def test_a_stream_that_takes_too_long_ends_with_an_error_and_says_so(tmp_path: Path) -> None:
@@ -193,16 +192,16 @@ def test_which_addresses_are_loopback(host: str, own: bool) -> None:
 
 @pytest.mark.parametrize("flag", ["server.rate_per_key", "server.rate_per_ip"])
 def test_a_rate_that_is_none_is_a_settings_error(tmp_path: Path, flag: str) -> None:
-    with pytest.raises(SettingsError, match="is no rate"):
-        Rates(settings_in(tmp_path, **{flag: "often"}))
+    with pytest.raises(SettingsError, match="Invalid rate limit"):
+        RateLimits(settings_in(tmp_path, **{flag: "often"}))
 
 
 @pytest.mark.parametrize("address", ["rediss2://:s3cret@host:6379", "redis://:s3cret@host:abc"])
 def test_an_address_that_cannot_be_counted_at_is_refused_without_its_password(
     tmp_path: Path, address: str
 ) -> None:
-    with pytest.raises(SettingsError, match="cannot be counted there") as refused:
-        Rates(settings_in(tmp_path, **{"server.rate_storage": address}))
+    with pytest.raises(SettingsError, match="Invalid server") as refused:
+        RateLimits(settings_in(tmp_path, **{"server.rate_storage": address}))
     assert "s3cret" not in f"{refused.value} {refused.value.hint}"
 
 

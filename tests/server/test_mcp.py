@@ -100,7 +100,7 @@ async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> No
     server = serve_application(app)
     address = await asyncio.to_thread(next, server)
     try:
-        async with Client(f"{address}/mcp") as client, app.state.admission.place():
+        async with Client(f"{address}/mcp") as client, app.state.answer_slots.hold_slot():
             found = await called(client, "search", query="the gate")
             assert found["results"][0]["url"].startswith("https://rag.example/docs/#/source/")
             assert "found no time" in await refused(client, "ask", question="Is the gate green?")
@@ -131,7 +131,7 @@ async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:
         async with Client(other) as client:
             for tool, argument in (("search", "query"), ("ask", "question")):
                 said = await refused(client, tool, **{argument: "What is the code?"})
-                assert "may not read" in said
+                assert "cannot read" in said
 
 
 def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]) -> None:
@@ -148,7 +148,7 @@ def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) ->
     assert run("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
     done = run("mcp", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
-    assert "wants a key" in done.stderr
+    assert "requires a key" in done.stderr
 
 
 async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib import resources
 from typing import Any
 
 import httpx
@@ -38,6 +40,11 @@ def test_every_operation_is_described_and_shows_its_parameters(document: dict[st
         for parameter in operation.get("parameters", ()):
             is_needed = parameter["required"] or parameter["name"] == "collection"
             assert "example" in parameter or not is_needed, (name, parameter["name"])
+
+
+def test_every_endpoint_with_an_example_is_served(document: dict[str, Any]) -> None:
+    examples = json.loads((resources.files("ragstone.server") / "examples.json").read_text("utf-8"))
+    assert examples.keys() == {name for name, _ in operations(document)}
 
 
 def test_every_body_has_an_example_of_its_own_shape(document: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ragstone.server.run import Serving, config_of, listen
+from ragstone.server.run import AppFactory, build_config, open_listener
 from ragstone.settings import load_settings
 
 from ..cli.run import assert_refused, run
@@ -152,7 +152,7 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
 
 
 def test_who_comes_before_the_models_are_loaded_waits_and_is_not_refused() -> None:
-    listener = listen("127.0.0.1", 0)
+    listener = open_listener("127.0.0.1", 0)
     try:
         with socket.create_connection(listener.getsockname(), timeout=LONG_S):
             pass
@@ -162,12 +162,12 @@ def test_who_comes_before_the_models_are_loaded_waits_and_is_not_refused() -> No
 
 def test_only_the_proxies_that_are_named_are_believed() -> None:
     named = load_settings(environ={"RAGSTONE_SERVER_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1"})
-    assert config_of(Serving(named)).forwarded_allow_ips == "10.0.0.0/8, 192.0.2.1"
-    assert config_of(Serving(load_settings(environ={}))).forwarded_allow_ips == "127.0.0.1"
+    assert build_config(AppFactory(named)).forwarded_allow_ips == "10.0.0.0/8, 192.0.2.1"
+    assert build_config(AppFactory(load_settings(environ={}))).forwarded_allow_ips == "127.0.0.1"
 
 
 def test_a_listener_takes_one_connection_at_a_time() -> None:
-    with listen("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         listener.listen()
         listener.setblocking(False)
         clients = [socket.create_connection(listener.getsockname()) for _ in range(2)]

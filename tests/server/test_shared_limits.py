@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from ragstone.errors import SettingsError, TooManyRequestsError
-from ragstone.server import rate
-from ragstone.server.limits import Admission
-from ragstone.server.rate import Rates
+from ragstone.server import limits
+from ragstone.server.limits import AnswerSlots, RateLimits
 from ragstone.settings.services import ServerSettings
 
 from ..cli.run import run
@@ -31,16 +30,16 @@ def redis() -> Iterator[Redis]:
     redis.close()
 
 
-def rates_in(directory: Path, redis: Redis) -> Rates:
+def rates_in(directory: Path, redis: Redis) -> RateLimits:
     flags = {"server.rate_storage": redis.address, "server.rate_per_key": "4/minute"}
-    return Rates(settings_in(directory, **flags))
+    return RateLimits(settings_in(directory, **flags))
 
 
-async def let_in(rates: Rates, requests: int) -> int:
+async def let_in(rates: RateLimits, requests: int) -> int:
     passed = 0
     for _ in range(requests):
         try:
-            await rates.spend_key("ann")
+            await rates.count_key("ann")
             passed += 1
         except TooManyRequestsError:
             pass
@@ -60,7 +59,7 @@ async def test_two_processes_count_together(tmp_path: Path, redis: Redis) -> Non
 async def test_while_redis_is_away_each_process_keeps_the_limit_alone(
     tmp_path: Path, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate, "_ASKED_AGAIN_S", 0)
+    monkeypatch.setattr(limits, "_REDIS_RETRY_S", 0)
     rates = rates_in(tmp_path, redis)
     assert await let_in(rates, 6) == 4
     (warning,) = caplog.records
@@ -102,11 +101,11 @@ def test_two_workers_share_one_limit_and_survive_the_loss_of_redis(
 
 
 def test_the_places_of_all_workers_together_are_those_of_the_setting() -> None:
-    admission = Admission(ServerSettings(workers=3, max_generations=10, max_waiting=5))
-    assert admission._places._value == 3
-    assert admission._max_waiting == 1
+    slots = AnswerSlots(ServerSettings(workers=3, max_generations=10, max_waiting=5))
+    assert slots._slots._value == 3
+    assert slots._max_waiting == 1
 
 
 def test_fewer_places_than_workers_are_refused() -> None:
     with pytest.raises(SettingsError, match="4 workers cannot share 3 answers"):
-        Admission(ServerSettings(workers=4, max_generations=3))
+        AnswerSlots(ServerSettings(workers=4, max_generations=3))

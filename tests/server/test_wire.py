@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from ragstone.server import run as wire
-from ragstone.server.run import WireProtocol
+from ragstone.server.run import GuardedProtocol
 
 from ..patience import LONG_S
 from .conftest import serve_application
@@ -25,7 +25,7 @@ def address() -> Iterator[tuple[str, int]]:
             await Request(scope, receive).body()
             await PlainTextResponse("read")(scope, receive, send)
 
-    for url in serve_application(application, http=WireProtocol):
+    for url in serve_application(application, http=GuardedProtocol):
         parts = urlsplit(url)
         yield str(parts.hostname), parts.port or 0
 
@@ -64,7 +64,7 @@ def test_what_is_no_http_gets_a_problem_document(address: tuple[str, int], sent:
 def test_a_head_that_does_not_end_is_not_waited_for(
     address: tuple[str, int], sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", 0.3)
     assert "head" in str(problem(spoken(address, sent), 408)["detail"])
 
 
@@ -73,7 +73,7 @@ def test_the_second_head_of_a_connection_is_watched_too(
 ) -> None:
     with socket.create_connection(address, timeout=LONG_S) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        monkeypatch.setattr(wire, "HEAD_SECONDS", 0.3)
+        monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", 0.3)
         said = b""
         while not said.endswith(b"read"):
             said += connection.recv(65_536)
@@ -84,7 +84,7 @@ def test_the_second_head_of_a_connection_is_watched_too(
 def test_a_body_may_take_longer_than_a_head(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "HEAD_SECONDS", 2.0)
+    monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", 2.0)
     with socket.create_connection(address, timeout=LONG_S) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
         connection.settimeout(2.5)

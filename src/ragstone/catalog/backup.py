@@ -1,7 +1,8 @@
-"""A data directory in one file, taken while it is in use, and back again.
+"""Back up, restore and check a data directory.
 
-The file is a tar archive with the catalog and the originals. The index is not in it: it is built
-again from the catalog, without a model, because every chunk is stored with its vector.
+A backup is a tar archive with the catalog and the originals; it can be written while the directory
+is in use. The index is not in it: it is rebuilt from the catalog, without a model, because every
+chunk is stored with its vector.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -27,112 +28,107 @@ from sqlalchemy import text
 from ragstone import __version__
 from ragstone.catalog.database import Database
 from ragstone.errors import RagstoneError, StoreError
-from ragstone.files import sync_file, writing
+from ragstone.files import hold_writer_lock, sync_file
 from ragstone.protocols import Catalog, Embedder, Index
 from ragstone.system import sync_directory
 
 _CATALOG, _LABEL = "catalog.db", "backup.json"
 _ORIGINAL = re.compile(r"originals/[0-9a-f]{2}/[0-9a-f]{64}")
-_LOCK_SECONDS = 10.0
-_PIECE = 1 << 20
+_LOCK_TIMEOUT_S = 10.0
+_COPY_BYTES = 1 << 20
 
 
-def backup(directory: Path, target: Path) -> int:
-    """Write a consistent copy of the catalog and the originals; gives the size in bytes."""
+def write_backup(directory: Path, target: Path) -> int:
+    """Write a consistent copy of the catalog and the originals; return its size in bytes."""
     if not (directory / _CATALOG).is_file():
         raise StoreError(
             f"There is no catalog in '{directory}'.",
-            hint="Choose the data directory with --data. PostgreSQL is backed up with pg_dump.",
+            hint="Choose the data directory with --data. Back up PostgreSQL with pg_dump.",
         )
     try:
-        return _backup(directory, target)
+        _write_archive(directory, target)
+        return target.stat().st_size
     except (OSError, sqlite3.Error) as error:
         raise StoreError(
             f"The backup '{target}' cannot be written: {error}.",
-            hint="Check the disk and its permissions; the data directory is as it was.",
+            hint="Check the disk and its permissions; the data directory is unchanged.",
         ) from error
 
 
-def restore(source: Path, directory: Path) -> dict[str, Any]:
-    """Put a backup into an empty data directory; gives the backup's label."""
+def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
+    """Restore a backup into an empty data directory; return the backup's label."""
     directory.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".restore-", dir=directory))
     try:
-        with writing(directory, timeout_s=_LOCK_SECONDS):
+        with hold_writer_lock(directory, timeout_s=_LOCK_TIMEOUT_S):
             if (directory / _CATALOG).exists():
                 raise StoreError(
-                    f"The data directory '{directory}' holds a catalog already.",
+                    f"The data directory '{directory}' has a catalog already.",
                     hint="Restore into an empty directory: --data DIR.",
                 )
-            label = _unpacked(source, staging)
-            _check(staging, label, source)
-            # What an earlier catalog left would be played back into this one.
+            label = _unpack(source, staging)
+            _verify(staging, label, source)
+            # SQLite would apply the log of an earlier catalog to this one.
             for name in ("catalog.db-wal", "catalog.db-shm"):
                 (directory / name).unlink(missing_ok=True)
             if (staging / "originals").exists():
                 shutil.copytree(staging / "originals", directory / "originals", dirs_exist_ok=True)
-            # Last, because with it the directory counts as filled.
+            # The catalog is last: with it the directory counts as restored.
             (staging / _CATALOG).replace(directory / _CATALOG)
             sync_directory(directory)
         return label
     except (OSError, tarfile.TarError, ValueError, KeyError) as error:
         raise StoreError(
             f"The backup '{source}' cannot be read: {error}.",
-            hint="Take a file that `ragstone backup` wrote; nothing was changed.",
+            hint="Use a file written by `ragstone backup`; nothing was changed.",
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _backup(directory: Path, target: Path) -> int:
+def _write_archive(directory: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
         copy = Path(folder, _CATALOG)
         _copy_database(directory / _CATALOG, copy)
-        originals = list(_originals(directory))
+        originals = list(_find_originals(directory))
         label = {
             "ragstone": __version__,
             "created_at": time.time(),
             "catalog_sha256": _sha256(copy),
             "catalog_bytes": copy.stat().st_size,
         }
-        written = Path(folder, "written.tar")
-        with tarfile.open(written, "w") as archive:
-            _add_bytes(archive, _LABEL, json.dumps(label).encode())
+        temporary = Path(folder, "backup.tar")
+        with tarfile.open(temporary, "w") as archive:
+            content = json.dumps(label).encode()
+            member = tarfile.TarInfo(_LABEL)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
             archive.add(copy, _CATALOG)
             for name, path in originals:
                 with suppress(FileNotFoundError):  # deleted since; the copy does not need it
                     archive.add(path, name, recursive=False)
-        sync_file(written)
-        written.replace(target)
-    return target.stat().st_size
+        sync_file(temporary)
+        temporary.replace(target)
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """SQLite's own online copy: consistent even while another process writes."""
-    given = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
-    copy = sqlite3.connect(target)
-    try:
-        given.backup(copy)
-    finally:
-        copy.close()
-        given.close()
+    """Copy with SQLite's online backup: consistent even while another process writes."""
+    with (
+        closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as original,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        original.backup(copy)
 
 
-def _originals(directory: Path) -> Iterator[tuple[str, Path]]:
+def _find_originals(directory: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted((directory / "originals").glob("??/*")):
         name = path.relative_to(directory).as_posix()
         if _ORIGINAL.fullmatch(name):
             yield name, path
 
 
-def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    archive.addfile(member, io.BytesIO(content))
-
-
-def _unpacked(source: Path, staging: Path) -> dict[str, Any]:
-    """Copy out the members we know by their exact names; anything else in the file is ignored."""
+def _unpack(source: Path, staging: Path) -> dict[str, Any]:
+    """Extract the members with known names and ignore all others; return the label."""
     label: dict[str, Any] = {}
     with tarfile.open(source) as archive:
         for member in archive:
@@ -141,24 +137,24 @@ def _unpacked(source: Path, staging: Path) -> dict[str, Any]:
             if content is None:
                 continue
             if member.name == _LABEL:
-                label = json.loads(content.read(_PIECE))
+                label = json.loads(content.read(_COPY_BYTES))
                 continue
             target = staging / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:
-                shutil.copyfileobj(content, file, _PIECE)
+                shutil.copyfileobj(content, file, _COPY_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
     return label
 
 
-def _check(staging: Path, label: dict[str, Any], source: Path) -> None:
+def _verify(staging: Path, label: dict[str, Any], source: Path) -> None:
     catalog = staging / _CATALOG
-    sound = catalog.is_file() and _sha256(catalog) == label.get("catalog_sha256")
-    if not sound or any(_sha256(path) != path.name for _, path in _originals(staging)):
+    is_intact = catalog.is_file() and _sha256(catalog) == label.get("catalog_sha256")
+    if not is_intact or any(_sha256(path) != path.name for _, path in _find_originals(staging)):
         raise StoreError(
-            f"The backup '{source}' is damaged: it does not hold what was saved.",
-            hint="Take another backup file; nothing was changed.",
+            f"The backup '{source}' is damaged: its content does not match its checksums.",
+            hint="Use another backup file; nothing was changed.",
         )
 
 
@@ -172,62 +168,59 @@ State: TypeAlias = Literal["ok", "repaired", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """Report the state of one part."""
 
     subject: str
     state: State
     detail: str
 
 
-def examine(
+def check_data(
     catalog: Catalog, database: Database, index: Index, embedder: Embedder, *, repair: bool
 ) -> Iterator[Finding]:
-    """Look at the catalog, the model, and the index of every collection."""
-    yield _database(database)
-    yield _embedder(embedder)
+    """Check the catalog, the embedding model, and the index of every collection."""
+    yield _check_database(database)
+    yield _check_embedder(embedder)
     for collection in catalog.collections():
-        held = catalog.embedder_of(collection)
-        if held != embedder.name:
-            yield Finding(
-                f"collection {collection}", "wrong",
-                f"embedded with '{held}', but '{embedder.name}' is in use",
-            )  # fmt: skip
-            continue
-        yield _collection(catalog, index, collection, repair=repair)
+        stored = catalog.embedder_of(collection)
+        if stored == embedder.name:
+            yield _check_index(catalog, index, collection, repair=repair)
+        else:
+            detail = f"embedded with '{stored}', but '{embedder.name}' is in use"
+            yield Finding(f"collection {collection}", "wrong", detail)
 
 
-def _database(database: Database) -> Finding:
-    if not database.is_sqlite:
-        with database.reading() as connection:
+def _check_database(database: Database) -> Finding:
+    with database.read_transaction() as connection:
+        if not database.is_sqlite:
             connection.execute(text("SELECT 1"))
-        return Finding("catalog", "ok", f"PostgreSQL answers at {database.where}")
-    with database.reading() as connection:
+            return Finding("catalog", "ok", f"PostgreSQL answers at {database.location}")
         verdict = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
     if verdict == "ok":
-        return Finding("catalog", "ok", f"{database.where} is sound")
-    return Finding("catalog", "wrong", f"{database.where}: {verdict}; restore a backup")
+        return Finding("catalog", "ok", f"{database.location} is intact")
+    return Finding("catalog", "wrong", f"{database.location}: {verdict}; restore a backup")
 
 
-def _embedder(embedder: Embedder) -> Finding:
+def _check_embedder(embedder: Embedder) -> Finding:
     try:
-        vectors = embedder.embed(["Is anybody there?"])
+        vectors = embedder.embed(["A short test sentence."])
     except RagstoneError as error:
         return Finding("embedder", "wrong", str(error))
     if vectors.shape == (1, embedder.dimension):
         return Finding("embedder", "ok", f"{embedder.name}, {embedder.dimension} dimensions")
-    return Finding("embedder", "wrong", f"{embedder.name} gave {vectors.shape[1]} dimensions")
+    return Finding("embedder", "wrong", f"{embedder.name} returned {vectors.shape[1]} dimensions")
 
 
-def _collection(catalog: Catalog, index: Index, collection: str, *, repair: bool) -> Finding:
+def _check_index(catalog: Catalog, index: Index, collection: str, *, repair: bool) -> Finding:
     subject = f"collection {collection}"
     index.refresh(collection)
-    kept = catalog.counts(collection)
-    found = index.counts(collection)
-    what = f"{kept.documents:,} documents, {kept.chunks:,} chunks"
-    if (found.dense, found.keyword) == (kept.chunks, kept.chunks):
-        return Finding(subject, "ok", what)
-    lacking = f"the index has {found.dense:,} vectors and {found.keyword:,} texts"
+    expected = catalog.counts(collection)
+    actual = index.counts(collection)
+    total = f"{expected.documents:,} documents, {expected.chunks:,} chunks"
+    if (actual.dense, actual.keyword) == (expected.chunks, expected.chunks):
+        return Finding(subject, "ok", total)
+    difference = f"the index has {actual.dense:,} vectors and {actual.keyword:,} texts"
     if not repair:
-        return Finding(subject, "wrong", f"{what}, but {lacking}")
+        return Finding(subject, "wrong", f"{total}, but {difference}")
     index.rebuild(collection)
-    return Finding(subject, "repaired", f"{what}; {lacking} and was built again")
+    return Finding(subject, "repaired", f"{total}; {difference} and was rebuilt")

@@ -1,4 +1,4 @@
-"""Collections as things of their own: listed with their counts, made, and removed completely."""
+"""Create, list and delete collections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, case, cast, func, select
 
 from ragstone.catalog import rows, sessions
-from ragstone.catalog.journal import drop_unused
+from ragstone.catalog.journal import delete_unused_evidence
 from ragstone.catalog.schema import (
     chunks,
     collections,
@@ -22,16 +22,15 @@ from ragstone.catalog.schema import (
     upload_files,
     uploads,
 )
-from ragstone.catalog.uploads import Transactions
 from ragstone.errors import InputError, NotFoundError
-from ragstone.protocols import Catalog, Change
+from ragstone.protocols import Catalog
 
-_MOST_NAMED = 10
+_MAX_NAMES_IN_HINT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """What a collection holds now; replaced versions are not counted."""
+    """Describe a collection; replaced versions are not counted."""
 
     name: str
     embedder: str
@@ -42,49 +41,50 @@ class CollectionInfo:
 
 
 class SqlCollections:
-    """The collections of a catalog."""
+    """Read and write the collections of a catalog."""
 
-    def __init__(self, catalog: Transactions) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def listed(self) -> list[CollectionInfo]:
-        """All of them by name."""
-        with self._catalog.reading() as connection:
-            counts = _counts(connection)
+    def list_all(self) -> list[CollectionInfo]:
+        """List all collections by name."""
+        with self._catalog.read_transaction() as connection:
+            counts = _count_documents(connection)
             found = connection.execute(select(collections).order_by(collections.c.name)).all()
             return [CollectionInfo(**row._asdict(), **counts.get(row.name, {})) for row in found]
 
     def get(self, name: str) -> CollectionInfo:
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             row = connection.execute(select(collections).where(collections.c.name == name)).first()
             if row is None:
-                raise no_collection(name)
-            return CollectionInfo(**row._asdict(), **_counts(connection, name).get(name, {}))
+                raise collection_not_found(name)
+            counts = _count_documents(connection, name)
+            return CollectionInfo(**row._asdict(), **counts.get(name, {}))
 
     def create(self, name: str, *, embedder: str) -> None:
-        with self._catalog.transaction() as connection:
-            held = select(collections.c.name).where(collections.c.name == name)
-            if connection.execute(held).first() is not None:
+        with self._catalog.write_transaction() as connection:
+            if _exists(connection, name):
                 raise InputError(
-                    f"There is a collection named '{name}' already.", hint="Choose another name."
+                    f"The collection '{name}' exists already.", hint="Choose another name."
                 )
             values = {"name": name, "embedder": embedder, "created_at": time.time()}
             connection.execute(collections.insert().values(**values))
 
     def delete(self, name: str) -> list[str]:
-        """Remove a collection with everything in it, the conversations and queries about it too;
-        the hashes of the files that no other collection has."""
-        with self._catalog.transaction() as connection:
-            held = select(collections.c.name).where(collections.c.name == name)
-            if connection.execute(held).first() is None:
-                raise no_collection(name)
-            hashes = _purge_documents(connection, name)
+        """Delete a collection with its documents, sessions and queries.
+
+        Returns the hashes of the files that no other collection has.
+        """
+        with self._catalog.write_transaction() as connection:
+            if not _exists(connection, name):
+                raise collection_not_found(name)
+            hashes = _delete_documents(connection, name)
             ids = select(uploads.c.id).where(uploads.c.collection == name)
             connection.execute(upload_files.delete().where(upload_files.c.upload_id.in_(ids)))
             for table in (uploads, files, sources, queries):
                 connection.execute(table.delete().where(table.c.collection == name))
-            drop_unused(connection)
-            sessions.delete_of_collection(connection, name)
+            delete_unused_evidence(connection)
+            sessions.delete_collection_sessions(connection, name)
             connection.execute(collections.delete().where(collections.c.name == name))
             others = set(
                 connection.scalars(
@@ -94,7 +94,7 @@ class SqlCollections:
         return [sha256 for sha256 in hashes if sha256 not in others]
 
     def headings(self, name: str) -> list[tuple[str, ...]]:
-        """Every heading path of a collection, once."""
+        """List the distinct heading paths of a collection."""
         # As text, because PostgreSQL cannot compare JSON.
         path = cast(chunks.c.heading_path, Text).label("path")
         query = (
@@ -103,42 +103,44 @@ class SqlCollections:
             .where(documents.c.collection == name)
             .group_by(path)
         )
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             keys = list(connection.scalars(query))
-            found: list[tuple[str, ...]] = []
+            paths: list[tuple[str, ...]] = []
             for begin in range(0, len(keys), 500):
                 part = chunks.c.key.in_(keys[begin : begin + 500])
-                found += [
-                    tuple(path)
-                    for path in connection.scalars(select(chunks.c.heading_path).where(part))
-                ]
-        return found
+                paths += map(tuple, connection.scalars(select(chunks.c.heading_path).where(part)))
+        return paths
 
 
 def refuse_unknown_collection(catalog: Catalog, name: str) -> None:
-    """Refuse a name that no collection has, with the one that was probably meant.
+    """Raise a NotFoundError if no collection has the name; the hint names a similar one.
 
-    Where there is no collection at all there is nothing to mistake it for: that one is empty.
+    A catalog without any collection accepts every name: its collections are all empty.
     """
     known = catalog.collections()
     if not known or name in known:
         return
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    more = f" and {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
-    raise NotFoundError(
-        f"There is no collection '{name}'.",
-        hint=f"Did you mean '{close[0]}'?" if close
-        else f"There are: {', '.join(known[:_MOST_NAMED])}{more}. Choose one with --collection.",
-    )  # fmt: skip
+    more_count = len(known) - _MAX_NAMES_IN_HINT
+    more = f" and {more_count:,} more" if more_count > 0 else ""
+    names = ", ".join(known[:_MAX_NAMES_IN_HINT])
+    hint = f"There are: {names}{more}. Choose one with --collection."
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
+        hint = f"Did you mean '{close[0]}'?"
+    raise NotFoundError(f"There is no collection '{name}'.", hint=hint)
 
 
-def no_collection(name: str) -> NotFoundError:
+def collection_not_found(name: str) -> NotFoundError:
     return NotFoundError(
-        f"There is no collection named '{name}'.", hint="List them with: GET /v1/collections"
+        f"There is no collection '{name}'.", hint="List the collections: GET /v1/collections"
     )
 
 
-def _counts(connection: Connection, name: str | None = None) -> dict[str, dict[str, Any]]:
+def _exists(connection: Connection, name: str) -> bool:
+    query = select(collections.c.name).where(collections.c.name == name)
+    return connection.execute(query).first() is not None
+
+
+def _count_documents(connection: Connection, name: str | None = None) -> dict[str, dict[str, Any]]:
     indexed = documents.c.status == "indexed"
     query = (
         select(
@@ -158,16 +160,11 @@ def _counts(connection: Connection, name: str | None = None) -> dict[str, dict[s
     }
 
 
-def _purge_documents(connection: Connection, name: str) -> list[str]:
-    """Take every document out, replaced versions too, and let the index know."""
-    held = connection.execute(select(*rows.without_text).where(documents.c.collection == name))
-    hashes = set()
-    for row in held.all():
-        if row.retired_at is None and row.chunk_count:
-            change = Change(0, "remove", row.id, row.first_key, row.chunk_count)
-            rows.log(connection, name, change)
+def _delete_documents(connection: Connection, name: str) -> list[str]:
+    """Delete every document and its versions, log the changes, and return the files' hashes."""
+    found = rows.log_removals(connection, documents.c.collection == name)
+    for row in found:
         connection.execute(chunks.delete().where(chunks.c.document_id == row.id))
         connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
-        hashes.add(row.sha256)
     connection.execute(documents.delete().where(documents.c.collection == name))
-    return sorted(hashes - {""})
+    return sorted({row.sha256 for row in found} - {""})

@@ -1,8 +1,8 @@
-"""The database under the catalog: SQLite in a data directory, or PostgreSQL by URL.
+"""Connect to the catalog's database: SQLite in a data directory, or PostgreSQL by URL.
 
-SQLite runs in WAL mode with full synchronisation: what a transaction has written survives a kill
-and a power cut, and readers never wait for a writer. A transaction that will write says so at its
-beginning, because one that begins by reading may find that it can no longer write.
+SQLite runs in WAL mode with full synchronisation: a committed transaction survives a kill and a
+power cut, and readers never wait for a writer. A writing transaction takes the lock when it
+begins, because SQLite may refuse to turn a reading transaction into a writing one.
 """
 
 from __future__ import annotations
@@ -18,26 +18,31 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from ragstone.errors import InputError, SettingsError, StoreBusyError, StoreError
-from ragstone.files import writing
+from ragstone.files import hold_writer_lock
 
-# The newest step in migrations/versions; a test compares the two.
+# The newest revision in migrations/versions; a test compares the two.
 HEAD = "0007"
 
 
-def is_current(connection: Connection, *, where: str) -> bool:
-    """Whether nothing is to be done; a schema from the future is refused."""
-    revision = _revision(connection)
-    if revision is not None and revision not in _known():
+def is_schema_current(connection: Connection, *, location: str) -> bool:
+    """Return whether the schema is up to date; raise a StoreError if it is newer than ours."""
+    revision = None
+    if inspect(connection).has_table("alembic_version"):
+        revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    versions = Path(__file__).parent / "migrations" / "versions"
+    known = {path.name.partition("_")[0] for path in versions.glob("[0-9]*.py")}
+    if revision is not None and revision not in known:
         raise StoreError(
-            f"The catalog {where} was written by a newer version of Ragstone (schema {revision}).",
+            f"The catalog {location} was written by a newer version of Ragstone "
+            f"(schema {revision}).",
             hint="Install that version or newer, or choose another data directory.",
         )
     return revision == HEAD
 
 
-def upgrade(connection: Connection, *, where: str) -> None:
-    """Run the missing steps. Alembic is only imported when there are any."""
-    if is_current(connection, where=where):
+def upgrade_schema(connection: Connection, *, location: str) -> None:
+    """Run the missing migrations. Alembic is only imported if there are any."""
+    if is_schema_current(connection, location=location):
         return
     from alembic import command
     from alembic.config import Config
@@ -48,187 +53,181 @@ def upgrade(connection: Connection, *, where: str) -> None:
     command.upgrade(config, "head")
 
 
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-
-
-def _known() -> set[str]:
-    versions = Path(__file__).parent / "migrations" / "versions"
-    return {path.name.partition("_")[0] for path in versions.glob("[0-9]*.py")}
-
-
-_SQLITE_HEAD = b"SQLite format 3\x00"
-_BUSY_SECONDS = 30
-_SCRUB_MS = 2000
-_CONNECT_SECONDS = 10
-# Any number will do, as long as every Ragstone takes the same one.
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_LOCK_TIMEOUT_S = 30
+_CHECKPOINT_TIMEOUT_MS = 2000
+_CONNECT_TIMEOUT_S = 10
+# An arbitrary number; all versions of Ragstone must use the same one.
 _WRITER_LOCK = 727_424_663
 
 
 class Database:
-    """Connections to one database whose schema is this version's."""
+    """Open transactions in one database with the current schema."""
 
-    def __init__(self, url: str | URL, *, where: str, directory: Path | None = None) -> None:
-        self.where = where
+    def __init__(self, url: str | URL, *, location: str, directory: Path | None = None) -> None:
+        self.location = location
         self._directory = directory
-        self._engine = _engine(url)
+        self._engine = _create_engine(url)
         self._prepare_schema()
-        self._looker = self._engine.raw_connection() if self.is_sqlite else None
-        self._looking = threading.Lock()
+        self._fast_connection = self._engine.raw_connection() if self.is_sqlite else None
+        self._fast_lock = threading.Lock()
 
     @classmethod
     def in_directory(cls, directory: Path) -> Database:
         path = directory / "catalog.db"
         _refuse_other_file(path)
-        url = URL.create("sqlite", database=str(path))  # a path may hold ? and #
-        return cls(url, where=f"'{path}'", directory=directory)
+        url = URL.create("sqlite", database=str(path))  # a path may contain ? and #
+        return cls(url, location=f"'{path}'", directory=directory)
 
     @classmethod
     def at_url(cls, url: str) -> Database:
-        shown = make_url_or_refuse(url).render_as_string(hide_password=True)
-        return cls(url, where=f"'{shown}'")
+        without_password = parse_database_url(url).render_as_string(hide_password=True)
+        return cls(url, location=f"'{without_password}'")
 
     @property
     def is_sqlite(self) -> bool:
         return self._engine.dialect.name == "sqlite"
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """One consistent view; takes no lock."""
-        with self._explained(), self._engine.begin() as connection:
+    def read_transaction(self) -> Iterator[Connection]:
+        """Open a transaction that only reads: one consistent view, no lock."""
+        with self._translate_errors(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One transaction, committed as a whole or not at all."""
+    def write_transaction(self) -> Iterator[Connection]:
+        """Open a transaction that may write; it is committed as a whole or not at all."""
         engine = self._engine.execution_options(ragstone_writes=True)
-        with self._explained(), engine.begin() as connection:
+        with self._translate_errors(), engine.begin() as connection:
             if not self.is_sqlite:
-                # One writer at a time, as in SQLite: the numbers of changes must become visible
-                # in their order, or an index would read past one that is not there yet.
+                # One writer at a time, as in SQLite: changes must become visible in the order of
+                # their numbers, or an index would skip one that is committed later.
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
             yield connection
 
-    def glance(self, sql: str) -> tuple[Any, ...] | None:
-        """One row by the shortest way (6 µs, against 300 µs for a read); None where there is none:
-        on PostgreSQL every look is a journey."""
-        with self._looking:
-            if self._looker is None:
+    def read_row(self, sql: str) -> tuple[Any, ...] | None:
+        """Read one row without a transaction (6 µs, against 300 µs with one).
+
+        None on PostgreSQL, where each statement costs a network round trip.
+        """
+        with self._fast_lock:
+            if self._fast_connection is None:
                 return None
             try:
-                found: tuple[Any, ...] = self._looker.cursor().execute(sql).fetchone()
-            except sqlite3.Error:  # a read meets it again, and has words for it
+                row: tuple[Any, ...] = self._fast_connection.cursor().execute(sql).fetchone()
+            except sqlite3.Error:  # the next transaction meets and explains the same error
                 return None
-        return found
+        return row
 
-    def scrub(self) -> None:
-        """Let nothing that was deleted stand in the files any longer.
+    def erase_deleted(self) -> None:
+        """Overwrite deleted data on the disk.
 
-        SQLite keeps the last transactions in a log of its own until they are checkpointed. While
-        somebody reads what they have replaced this waits a little; the next deletion or the end of
-        the process then does it. PostgreSQL sees to it by itself (autovacuum).
+        SQLite keeps the last transactions in its write-ahead log until a checkpoint. While another
+        connection reads the old data, this waits a little; then the next deletion or the end of
+        the process does it. PostgreSQL does it by itself (autovacuum).
         """
         if not self.is_sqlite:
             return
-        with self._explained(), closing(self._engine.raw_connection()) as connection:
+        with self._translate_errors(), closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
-            cursor.execute(f"PRAGMA busy_timeout = {_SCRUB_MS}")
+            cursor.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_TIMEOUT_MS}")
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            cursor.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+            cursor.execute(f"PRAGMA busy_timeout = {_LOCK_TIMEOUT_S * 1000}")
 
     def close(self) -> None:
-        with self._looking:
-            if self._looker is not None:
-                self._looker.close()
-                self._looker = None
+        with self._fast_lock:
+            if self._fast_connection is not None:
+                self._fast_connection.close()
+                self._fast_connection = None
         self._engine.dispose()
 
     def _prepare_schema(self) -> None:
-        with self.reading() as connection:
-            if is_current(connection, where=self.where):
+        with self.read_transaction() as connection:
+            if is_schema_current(connection, location=self.location):
                 return
-        with self._one_at_a_time(), self.writing() as connection:
-            upgrade(connection, where=self.where)
-
-    def _one_at_a_time(self) -> AbstractContextManager[None]:
-        if self._directory is None:
-            return nullcontext()
-        return writing(self._directory, timeout_s=_BUSY_SECONDS)
+        lock: AbstractContextManager[None] = nullcontext()
+        if self._directory is not None:
+            lock = hold_writer_lock(self._directory, timeout_s=_LOCK_TIMEOUT_S)
+        with lock, self.write_transaction() as connection:
+            upgrade_schema(connection, location=self.location)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """The database's own failures as sentences."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn the database's errors into ours."""
         try:
             yield
         except UnicodeEncodeError as error:
-            raise _unstorable("half of a character (a lone surrogate)") from error
+            raise _make_unstorable_error("half of a character (a lone surrogate)") from error
         except OperationalError as error:
-            raise _operational(str(error.orig), self.where) from error
+            raise _translate_operational_error(str(error.orig), self.location) from error
         except DBAPIError as error:
             raise StoreError(
-                f"The catalog {self.where} cannot be read: {_first_line(error.orig)}.",
-                hint="If it is damaged, restore a backup or move it away and ingest again.",
+                f"The catalog {self.location} cannot be read: {_first_line(error.orig)}.",
+                hint="If it is damaged, restore a backup, or move it away and ingest again.",
             ) from error
 
 
 def _refuse_nul(
-    _connection: Connection, _cursor: Any, _statement: str, parameters: Any, _context: Any,
+    _connection: Connection,
+    _cursor: Any,
+    _statement: str,
+    parameters: Any,
+    _context: Any,
     many: bool,
-) -> None:  # fmt: skip
-    """PostgreSQL stores no NUL, and ends with an error of its own at one that only asks for it.
-    Every string on its way to the database passes here, on SQLite as well: what can be stored
-    must not depend on where."""
+) -> None:
+    """Refuse NUL in every string that goes to a database.
+
+    PostgreSQL fails at one, also in a read; SQLite would store it. Both must accept the same.
+    """
     for row in parameters if many else (parameters,):
         for value in row.values() if isinstance(row, Mapping) else row:
             if isinstance(value, str) and "\0" in value:
-                raise _unstorable("the character NUL")
+                raise _make_unstorable_error("the character NUL")
 
 
-def _unstorable(what: str) -> InputError:
+def _make_unstorable_error(content: str) -> InputError:
     return InputError(
-        f"A name, an id or a text holds {what}, which cannot be stored.", hint="Leave it out."
+        f"A name, id or text contains {content}, which cannot be stored.", hint="Remove it."
     )
 
 
 def _refuse_other_file(path: Path) -> None:
-    """SQLite takes a file of a few bytes for an empty database and would write over it."""
+    """Refuse a file of another format: SQLite would overwrite a very short one."""
     try:
         with path.open("rb") as file:
-            head = file.read(len(_SQLITE_HEAD))
+            head = file.read(len(_SQLITE_MAGIC))
     except OSError:
-        return  # none yet, or one that SQLite itself will complain of
-    if head and head != _SQLITE_HEAD:
+        return  # it does not exist yet, or SQLite reports the error
+    if head and head != _SQLITE_MAGIC:
         raise StoreError(
             f"The catalog '{path}' is not a database.",
             hint="Restore a backup, or move the file away and ingest again.",
         )
 
 
-def make_url_or_refuse(url: str | URL) -> URL:
+def parse_database_url(url: str | URL) -> URL:
     try:
         return make_url(url)
     except ArgumentError as error:
-        raise SettingsError(
-            "The setting RAGSTONE_DATABASE_URL is no database address.",
-            hint="Write postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
+        raise SettingsError(  # without the value: it may contain a password
+            "Invalid value of RAGSTONE_DATABASE_URL: it is not a database URL.",
+            hint="Use postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
         ) from error
 
 
-def _engine(url: str | URL) -> Engine:
-    address = make_url_or_refuse(url)
+def _create_engine(url: str | URL) -> Engine:
+    address = parse_database_url(url)
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+pg8000")
     if address.get_backend_name() == "sqlite":
-        engine = create_engine(address, connect_args={"timeout": _BUSY_SECONDS})
+        engine = create_engine(address, connect_args={"timeout": _LOCK_TIMEOUT_S})
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         event.listen(engine, "before_cursor_execute", _refuse_nul)
         return engine
     try:
         engine = create_engine(
-            address, pool_pre_ping=True, connect_args={"timeout": _CONNECT_SECONDS}
+            address, pool_pre_ping=True, connect_args={"timeout": _CONNECT_TIMEOUT_S}
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(
@@ -241,19 +240,19 @@ def _engine(url: str | URL) -> Engine:
 
 
 def _configure_postgres(connection: Any, _record: object) -> None:
-    # The limit was for connecting; a statement may wait longer for its turn.
+    # The timeout is for connecting only; a statement may wait longer for a lock.
     sock = getattr(connection, "_usock", None)
     if sock is not None:
         sock.settimeout(None)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    # Transactions are begun below, not by the driver's guess.
+    # `_begin_sqlite` begins transactions, not the driver.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
-    # What is deleted is written over; some builds of SQLite leave it in free pages.
+    # Overwrite deleted data; some builds of SQLite leave it in free pages.
     cursor.execute("PRAGMA secure_delete = ON")
     cursor.close()
 
@@ -263,24 +262,24 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _operational(reason: str, where: str) -> StoreError:
+def _translate_operational_error(reason: str, location: str) -> StoreError:
     if "locked" in reason or "busy" in reason:
         return StoreBusyError(
-            f"Another process has been writing to the catalog {where} for {_BUSY_SECONDS} s.",
+            f"Another process has been writing to the catalog {location} for {_LOCK_TIMEOUT_S} s.",
             hint="Wait for it to end and try again.",
         )
     if "full" in reason:
         return StoreError(
-            f"The disk of the catalog {where} is full.",
+            f"The disk of the catalog {location} is full.",
             hint="Free some space and run the same command again; nothing stored is lost.",
         )
     if "readonly" in reason or "read-only" in reason:
         return StoreError(
-            f"The catalog {where} cannot be written.",
+            f"The catalog {location} cannot be written.",
             hint="Check its permissions, or choose another directory with --data.",
         )
     return StoreError(
-        f"The catalog {where} cannot be used: {_first_line(reason)}.",
+        f"The catalog {location} cannot be used: {_first_line(reason)}.",
         hint="Check that it exists, can be reached and can be written.",
     )
 

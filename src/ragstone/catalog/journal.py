@@ -1,4 +1,4 @@
-"""The journal: one line for every query, with as much of it as QUERY_LOG allows."""
+"""Write and read the journal: one entry per query, as detailed as QUERY_LOG allows."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
 from ragstone.protocols import Catalog
 from ragstone.threads import PerLoop
-from ragstone.trace import WATERFALL, Packed, PackedTrace
-from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter, Source
+from ragstone.trace import WATERFALL, PackedEvidence, PackedTrace
+from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter
 
-# What a list of queries leaves out: the trace of each is as long as all the rest together.
-_SUMMARY_WITHOUT = frozenset({"trace"})
-_MOST_BOUND = 500
-_whole = select(table, evidence.c.content).outerjoin(evidence, table.c.evidence == evidence.c.id)
+_MAX_BOUND_VALUES = 500
+_select_full = select(table, evidence.c.content).outerjoin(
+    evidence, table.c.evidence == evidence.c.id
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the journal, and what it shares with every other giving of the same answer."""
+    """Hold one row of the journal, and the evidence it shares with repeats of the answer."""
 
     row: Mapping[str, Any]
-    evidence: Packed
+    evidence: PackedEvidence
 
 
-def entry(
+def build_entry(
     answer: Answer,
     *,
     query_log: str,
@@ -40,8 +40,8 @@ def entry(
     session_id: str | None = None,
     upload_id: str | None = None,
 ) -> Entry:
-    """An answer as a line; with `metadata` without any text of question, answer or document."""
-    full, shared = query_log == "full", evidence_of(answer, query_log=query_log)
+    """Build the entry of an answer. QUERY_LOG `metadata` leaves out all texts."""
+    full, shared = query_log == "full", pack_evidence(answer, query_log=query_log)
     trace = answer.trace.own if isinstance(answer.trace, PackedTrace) else dict(answer.trace)
     own = {name: value for name, value in trace.items() if name != WATERFALL}
     return Entry(
@@ -55,10 +55,10 @@ def entry(
             "owner": owner,
             "session_id": session_id,
             "upload_id": upload_id,
-            "figures": figures(answer),
+            "figures": collect_figures(answer),
             "record": {
                 "degraded": list(answer.degraded),
-                "trace": own if full else _without_text(own),
+                "trace": own if full else _remove_texts(own),
             },
             "evidence": shared.id,
         },
@@ -66,15 +66,22 @@ def entry(
     )
 
 
-def evidence_of(answer: Answer, *, query_log: str) -> Packed:
-    """What an answer rests on: the same for each repeat of it, and packed only once."""
+def pack_evidence(answer: Answer, *, query_log: str) -> PackedEvidence:
+    """Pack the evidence of an answer: the same for each repeat of it, and packed only once."""
     if isinstance(answer.trace, PackedTrace):
         return answer.trace.evidence
     full = query_log == "full"
-    return Packed.of(
+    return PackedEvidence.pack(
         {
-            "citations": [_citation(citation, full=full) for citation in answer.citations],
-            "used_chunks": [used_chunk(source) for source in answer.sources],
+            "citations": [_to_fields(citation, full=full) for citation in answer.citations],
+            "used_chunks": [
+                {
+                    "chunk_id": source.hit.chunk.id,
+                    "relevance_score": source.hit.score,
+                    "retrieval_method": source.hit.method,
+                }
+                for source in answer.sources
+            ],
             "confidence": answer.confidence,
             "is_grounded": answer.is_grounded,
             "groundedness_score": answer.groundedness_score,
@@ -85,22 +92,22 @@ def evidence_of(answer: Answer, *, query_log: str) -> Packed:
     )
 
 
-def write(connection: Connection, entries: Sequence[Entry]) -> None:
-    """Write lines down, and what they share as far as it is not there yet."""
-    shared = {one.evidence.id: one.evidence.content for one in entries}
-    wanted = list(shared)
-    for begin in range(0, len(wanted), _MOST_BOUND):
-        part = evidence.c.id.in_(wanted[begin : begin + _MOST_BOUND])
-        for known in connection.scalars(select(evidence.c.id).where(part)):
-            del shared[known]
-    if shared:
-        rows = [{"id": name, "content": content} for name, content in shared.items()]
+def write_entries(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Insert entries, and their evidence where it is not stored yet."""
+    missing = {one.evidence.id: one.evidence.content for one in entries}
+    ids = list(missing)
+    for begin in range(0, len(ids), _MAX_BOUND_VALUES):
+        part = evidence.c.id.in_(ids[begin : begin + _MAX_BOUND_VALUES])
+        for stored_id in connection.scalars(select(evidence.c.id).where(part)):
+            del missing[stored_id]
+    if missing:
+        rows = [{"id": name, "content": content} for name, content in missing.items()]
         connection.execute(evidence.insert(), rows)
     connection.execute(table.insert(), [one.row for one in entries])
 
 
-def figures(answer: Answer) -> dict[str, Any]:
-    """Return what analytics need of one query: numbers and names, no text."""
+def collect_figures(answer: Answer) -> dict[str, Any]:
+    """Return the numbers and names of one query that analytics need, without its texts."""
     costs = [one.cost_usd for one in answer.usage if one.cost_usd is not None]
     return {
         "total_ms": answer.total_ms,
@@ -118,102 +125,95 @@ def figures(answer: Answer) -> dict[str, Any]:
     }
 
 
-def forget(connection: Connection, wanted: HistoryFilter) -> int:
-    """Remove what fits; how many there were."""
-    gone = connection.execute(table.delete().where(*_conditions(wanted))).rowcount
-    drop_unused(connection)
-    return gone
+def delete_queries(connection: Connection, wanted: HistoryFilter) -> int:
+    """Delete the queries that match; return how many."""
+    count = connection.execute(table.delete().where(*_to_conditions(wanted))).rowcount
+    delete_unused_evidence(connection)
+    return count
 
 
-def forget_one(connection: Connection, query_id: str) -> None:
-    shared = connection.scalar(select(table.c.evidence).where(table.c.id == query_id))
+def delete_query(connection: Connection, query_id: str) -> None:
+    evidence_id = connection.scalar(select(table.c.evidence).where(table.c.id == query_id))
     connection.execute(table.delete().where(table.c.id == query_id))
-    drop_unused(connection, evidence.c.id == shared)
+    delete_unused_evidence(connection, evidence.c.id == evidence_id)
 
 
-def drop_unused(connection: Connection, *which: ColumnElement[bool]) -> None:
-    """Remove what no line of the journal rests on any more. Whoever removes lines calls it."""
-    needed = exists().where(table.c.evidence == evidence.c.id)
-    connection.execute(evidence.delete().where(~needed, *which))
+def delete_unused_evidence(connection: Connection, *conditions: ColumnElement[bool]) -> None:
+    """Delete evidence that no entry refers to. Call it after deleting entries."""
+    is_used = exists().where(table.c.evidence == evidence.c.id)
+    connection.execute(evidence.delete().where(~is_used, *conditions))
 
 
-def queries(
+def list_queries(
     connection: Connection, *, skip: int, limit: int, wanted: HistoryFilter
 ) -> list[dict[str, Any]]:
-    """Newest first, each without its trace."""
+    """List the queries that match, newest first.
+
+    They have no trace: it is as long as all the other fields together.
+    """
     newest = table.c.created_at.desc(), table.c.id
-    query = _whole.where(*_conditions(wanted)).order_by(*newest)
-    rows = connection.execute(query.offset(skip).limit(limit))
-    return [
-        {name: value for name, value in _entry(row).items() if name not in _SUMMARY_WITHOUT}
-        for row in rows
-    ]
+    query = _select_full.where(*_to_conditions(wanted)).order_by(*newest)
+    found = [_to_query(row) for row in connection.execute(query.offset(skip).limit(limit))]
+    for one in found:
+        del one["trace"]
+    return found
 
 
-def count(connection: Connection, wanted: HistoryFilter) -> int:
-    """How many queries fit."""
-    query = select(func.count()).select_from(table).where(*_conditions(wanted))
+def count_queries(connection: Connection, wanted: HistoryFilter) -> int:
+    query = select(func.count()).select_from(table).where(*_to_conditions(wanted))
     return connection.scalar(query) or 0
 
 
-def query(connection: Connection, query_id: str) -> dict[str, Any]:
-    row = connection.execute(_whole.where(table.c.id == query_id)).first()
+def read_query(connection: Connection, query_id: str) -> dict[str, Any]:
+    row = connection.execute(_select_full.where(table.c.id == query_id)).first()
     if row is None:
-        raise no_query(query_id)
-    entry = _entry(row)
-    return {**entry, "trace": dict(entry["trace"])}
+        raise query_not_found(query_id)
+    found = _to_query(row)
+    return {**found, "trace": dict(found["trace"])}
 
 
-def lines(connection: Connection, wanted: HistoryFilter, *, limit: int) -> list[Mapping[str, Any]]:
-    """The short form of each query that fits, newest first: what analytics add up."""
-    columns = (
-        table.c.id, table.c.collection, table.c.created_at, table.c.status, table.c.question,
-        table.c.figures,
-    )  # fmt: skip
-    query = select(*columns).where(*_conditions(wanted)).order_by(table.c.created_at.desc())
-    return [row._asdict() for row in connection.execute(query.limit(limit))]
+def list_summaries(
+    connection: Connection, wanted: HistoryFilter, *, limit: int
+) -> list[Mapping[str, Any]]:
+    """List the fields that analytics need of each query that matches, newest first."""
+    names = ("id", "collection", "created_at", "status", "question", "figures")
+    query = select(*(table.c[name] for name in names)).where(*_to_conditions(wanted))
+    newest = query.order_by(table.c.created_at.desc())
+    return [row._asdict() for row in connection.execute(newest.limit(limit))]
 
 
-def collections_of(connection: Connection, owner: str | None) -> list[str]:
-    """The collections in which somebody has asked something."""
+def list_collections(connection: Connection, owner: str | None) -> list[str]:
+    """List the collections that an owner (None: anybody) has queried."""
     query = select(table.c.collection).distinct()
     if owner is not None:
         query = query.where(table.c.owner == owner)
     return list(connection.scalars(query))
 
 
-def no_query(query_id: str) -> NotFoundError:
+def query_not_found(query_id: str) -> NotFoundError:
     return NotFoundError(
         f"There is no query with the id '{query_id}'.",
-        hint="List the queries with: ragstone history",
+        hint="List the queries: ragstone history",
     )
 
 
-def used_chunk(source: Source) -> dict[str, Any]:
-    return {
-        "chunk_id": source.hit.chunk.id,
-        "relevance_score": source.hit.score,
-        "retrieval_method": source.hit.method,
-    }
-
-
-def _conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    for name in ("owner", "upload_id", "session_id"):
-        value = getattr(wanted, name)
-        if value is not None:
-            found.append(table.c[name] == value)
+def _to_conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
+    conditions = [
+        table.c[name] == value
+        for name in ("owner", "upload_id", "session_id")
+        if (value := getattr(wanted, name)) is not None
+    ]
     if wanted.collections is not None:
-        found.append(table.c.collection.in_(wanted.collections))
+        conditions.append(table.c.collection.in_(wanted.collections))
     if wanted.since is not None:
-        found.append(table.c.created_at >= wanted.since)
+        conditions.append(table.c.created_at >= wanted.since)
     if wanted.before is not None:
-        found.append(table.c.created_at < wanted.before)
-    return found
+        conditions.append(table.c.created_at < wanted.before)
+    return conditions
 
 
-def _without_text(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """A failure by its kind alone: a provider or a database may quote the question in its words."""
+def _remove_texts(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep only the type of each error: a provider or database may quote the question in it."""
     spans = [
         {**span, "error": span["error"] and span["error"].partition(":")[0]}
         for span in trace.get("spans", ())
@@ -221,19 +221,19 @@ def _without_text(trace: Mapping[str, Any]) -> dict[str, Any]:
     return {**trace, "spans": spans}
 
 
-def _citation(citation: Citation, *, full: bool) -> dict[str, Any]:
+def _to_fields(citation: Citation, *, full: bool) -> dict[str, Any]:
     fields = dataclasses.asdict(citation)
     if not full:
         del fields["snippet"]
     return fields
 
 
-def _entry(row: Any) -> dict[str, Any]:
+def _to_query(row: Any) -> dict[str, Any]:
     record = dict(row.record)
-    if row.content is not None:  # None: written before schema 0007, all of it in the record
-        shared = Packed(row.evidence, row.content)
+    if row.content is not None:  # None: written before schema 0007, with all fields in `record`
+        shared = PackedEvidence(row.evidence, row.content)
         record["trace"] = PackedTrace(record["trace"], shared)
-        record = {**shared.value(), **record}
+        record = {**shared.unpack_value(), **record}
     return {
         "query_id": row.id,
         "collection": row.collection,
@@ -249,26 +249,26 @@ def _entry(row: Any) -> dict[str, Any]:
     }
 
 
-_Waiting: TypeAlias = list[tuple[Entry, "asyncio.Future[None]"]]
+_Batch: TypeAlias = list[tuple[Entry, "asyncio.Future[None]"]]
 
 
 class JournalWriter:
-    """Write the lines that wait at the same moment in one transaction.
+    """Write the entries that wait at the same time in one transaction.
 
-    A commit waits for the disk (2 ms and more). With one for each answer the disk would decide how
-    many answers a second there are; every caller still waits until its own is safe.
+    A commit waits for the disk (2 ms and more). With one commit per answer the disk would limit
+    the answers per second. Every caller still waits until its own entry is on the disk.
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._waiting: PerLoop[_Waiting] = PerLoop(list)
+        self._waiting: PerLoop[_Batch] = PerLoop(list)
         self._busy: PerLoop[set[str]] = PerLoop(set)
-        # A task that nothing refers to may be collected before it ends.
+        # The event loop keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
         self.commits = 0
 
     async def write(self, entry: Entry) -> None:
-        """Return when the entry is safe. Whoever stops waiting stops nothing: others wait too."""
+        """Return when the entry is on the disk. A cancelled caller does not stop the write."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.get()
@@ -286,21 +286,21 @@ class JournalWriter:
             while waiting:
                 batch = waiting[:]
                 waiting.clear()
-                await self._written(batch)
+                await self._write_batch(batch)
         finally:
             busy.clear()
 
-    async def _written(self, batch: _Waiting) -> None:
+    async def _write_batch(self, batch: _Batch) -> None:
         failure: Exception | None = None
         try:
             await asyncio.to_thread(self._commit, [entry for entry, _ in batch])
         except InputError as error:
-            if len(batch) > 1:  # one of them cannot be stored: only its own caller is told
+            if len(batch) > 1:  # one entry cannot be stored: only its own caller gets the error
                 for one in batch:
-                    await self._written([one])
+                    await self._write_batch([one])
                 return
             failure = error
-        except Exception as error:  # noqa: BLE001  each caller is told of it
+        except Exception as error:  # noqa: BLE001  each caller gets the error
             failure = error
         for _, done in batch:
             if done.done():
@@ -312,5 +312,5 @@ class JournalWriter:
 
     def _commit(self, entries: list[Entry]) -> None:
         self.commits += 1
-        with self._catalog.transaction() as connection:
-            write(connection, entries)
+        with self._catalog.write_transaction() as connection:
+            write_entries(connection, entries)

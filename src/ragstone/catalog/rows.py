@@ -1,4 +1,4 @@
-"""Between the nouns and the catalog's rows: how each is written and read back."""
+"""Convert between the types of `ragstone.types` and the catalog's rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
 from ragstone.catalog.schema import changes, chunks, counters, documents, sources
-from ragstone.filters import CHUNK_FIELDS, Filter, all_of, decide, is_in
+from ragstone.filters import CHUNK_FIELDS, Filter, combine_filters, match_any, reduce_filter
 from ragstone.protocols import Change, NewDocument, Vectors
 from ragstone.types import Chunk, Document, Query
 
-without_text = [column for column in documents.c if column.name != "text"]
+columns_without_text = [column for column in documents.c if column.name != "text"]
+_FILTER_FIELDS = ("id", "name", "media_type", "upload_id", "created_at", "metadata")
+_filter_columns = [documents.c[n] for n in (*_FILTER_FIELDS, "first_key", "chunk_count")]
 
 any_source = (
     select(func.min(sources.c.source))
@@ -27,11 +29,11 @@ select_chunks = select(
     *[column for column in chunks.c if column.name != "embedding"],
     documents.c.name.label("document_name"),
 ).join(documents, documents.c.id == chunks.c.document_id)
-# Put together once: a question reads thirty chunks, and building this anew took longer than they.
-chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
+# Built once: a question reads thirty chunks, and building the statement took longer than that.
+select_chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
 
 
-def document(row: Any) -> Document:
+def to_document(row: Any) -> Document:
     return Document(
         id=row.id,
         collection=row.collection,
@@ -49,7 +51,7 @@ def document(row: Any) -> Document:
     )
 
 
-def chunk(row: Any) -> Chunk:
+def to_chunk(row: Any) -> Chunk:
     return Chunk(
         document_id=row.document_id,
         index=row.position,
@@ -65,68 +67,68 @@ def chunk(row: Any) -> Chunk:
     )
 
 
-def vector(blob: bytes) -> Vectors:
+def to_vector(blob: bytes) -> Vectors:
     return np.frombuffer(blob, dtype="<f2").astype(np.float32)
 
 
 def insert_document(connection: Connection, new: NewDocument) -> None:
-    """Write a document with its chunks under fresh consecutive keys, and log it."""
-    given, count = new.document, len(new.chunks)
-    first_key = _take_keys(connection, count)
+    """Insert a document and its chunks under new consecutive keys, and log the change."""
+    document, count = new.document, len(new.chunks)
+    first_key = _reserve_keys(connection, count)
     connection.execute(
         documents.insert().values(
-            id=given.id,
-            collection=given.collection,
-            name=given.name,
-            media_type=given.media_type,
-            sha256=given.sha256,
-            status=given.status,
-            text=given.text,
-            metadata=dict(given.metadata),
-            upload_id=given.upload_id,
-            error=given.error,
-            created_at=given.created_at,
+            id=document.id,
+            collection=document.collection,
+            name=document.name,
+            media_type=document.media_type,
+            sha256=document.sha256,
+            status=document.status,
+            text=document.text,
+            metadata=dict(document.metadata),
+            upload_id=document.upload_id,
+            error=document.error,
+            created_at=document.created_at,
             first_key=first_key,
             chunk_count=count,
         )
     )
     if count:
-        connection.execute(chunks.insert(), list(_chunk_rows(new, first_key)))
-        log(connection, given.collection, Change(0, "add", given.id, first_key, count))
+        connection.execute(chunks.insert(), list(_to_chunk_rows(new, first_key)))
+        log_change(connection, document.collection, Change(0, "add", document.id, first_key, count))
 
 
-def _chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]:
+def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]:
     embeddings = new.vectors.astype("<f2")
-    for offset, (given, embedding) in enumerate(zip(new.chunks, embeddings, strict=True)):
+    for offset, (chunk, embedding) in enumerate(zip(new.chunks, embeddings, strict=True)):
         yield {
             "key": first_key + offset,
-            "document_id": given.document_id,
-            "position": given.index,
-            "start": given.start,
-            "end": given.end,
-            "text": given.text,
-            "page": given.page,
-            "heading_path": list(given.heading_path),
-            "content_type": given.content_type,
-            "passage_start": given.passage and given.passage[0],
-            "passage_end": given.passage and given.passage[1],
+            "document_id": chunk.document_id,
+            "position": chunk.index,
+            "start": chunk.start,
+            "end": chunk.end,
+            "text": chunk.text,
+            "page": chunk.page,
+            "heading_path": list(chunk.heading_path),
+            "content_type": chunk.content_type,
+            "passage_start": chunk.passage and chunk.passage[0],
+            "passage_end": chunk.passage and chunk.passage[1],
             "embedding": embedding.tobytes(),
         }
 
 
-def _take_keys(connection: Connection, count: int) -> int:
+def _reserve_keys(connection: Connection, count: int) -> int:
     """Reserve `count` keys and return the first; the row's lock orders concurrent writers."""
-    taken = connection.execute(
+    last_key = connection.execute(
         counters.update()
         .where(counters.c.name == "chunk_key")
         .values(value=counters.c.value + count)
         .returning(counters.c.value)
     ).scalar_one()
-    return int(taken) - count + 1
+    return int(last_key) - count + 1
 
 
-def held_by(connection: Connection, collection: str, source: str) -> str | None:
-    """The document that a source holds."""
+def find_document_id(connection: Connection, collection: str, source: str) -> str | None:
+    """Return the id of a source's current document."""
     return connection.scalar(
         select(sources.c.document_id).where(
             sources.c.collection == collection, sources.c.source == source
@@ -134,8 +136,8 @@ def held_by(connection: Connection, collection: str, source: str) -> str | None:
     )
 
 
-def point(connection: Connection, collection: str, source: str, document_id: str) -> None:
-    """Let a source hold a document."""
+def set_source(connection: Connection, collection: str, source: str, document_id: str) -> None:
+    """Set the current document of a source."""
     here = (sources.c.collection == collection, sources.c.source == source)
     connection.execute(sources.delete().where(*here))
     connection.execute(
@@ -143,44 +145,60 @@ def point(connection: Connection, collection: str, source: str, document_id: str
     )
 
 
-def log(connection: Connection, collection: str, change: Change) -> None:
-    """Add a step to a collection's history; its `seq` is given by the database."""
+def is_current(connection: Connection, document_id: str) -> bool:
+    """Return whether a document exists, was read without error and is not replaced."""
+    query = select(documents.c.id).where(
+        documents.c.id == document_id,
+        documents.c.status == "indexed",
+        documents.c.retired_at.is_(None),
+    )
+    return connection.execute(query).first() is not None
+
+
+def log_change(connection: Connection, collection: str, change: Change) -> None:
+    """Append to a collection's changes; the database sets `seq`."""
     fields = {name: value for name, value in asdict(change).items() if name != "seq"}
     connection.execute(changes.insert().values(collection=collection, **fields))
 
 
-def filter_of(query: Query) -> Filter | None:
-    """All limits of a query as one filter."""
-    return all_of(
-        is_in("upload_id", [query.upload_id]) if query.upload_id is not None else None,
-        is_in("document_id", query.document_ids) if query.document_ids else None,
+def log_removals(connection: Connection, *conditions: ColumnElement[bool]) -> list[Any]:
+    """Log the removal of the searchable documents among those that match; return all matches."""
+    found = connection.execute(select(*columns_without_text).where(*conditions)).all()
+    for row in found:
+        if row.retired_at is None and row.chunk_count:
+            change = Change(0, "remove", row.id, row.first_key, row.chunk_count)
+            log_change(connection, row.collection, change)
+    return list(found)
+
+
+def build_filter(query: Query) -> Filter | None:
+    """Join all limits of a query into one filter."""
+    return combine_filters(
+        match_any("upload_id", [query.upload_id]) if query.upload_id is not None else None,
+        match_any("document_id", query.document_ids) if query.document_ids else None,
         query.filter,
     )
 
 
-def allowed_keys(connection: Connection, collection: str, given: Filter) -> tuple[range, ...]:
-    """Ascending spans of keys, neighbours joined."""
-    living = select(
-        documents.c.id, documents.c.name, documents.c.media_type, documents.c.upload_id,
-        documents.c.created_at, documents.c.metadata, documents.c.first_key,
-        documents.c.chunk_count,
-    ).where(
+def find_allowed_keys(connection: Connection, collection: str, given: Filter) -> tuple[range, ...]:
+    """Return ascending ranges of the chunk keys that pass a filter."""
+    query = select(*_filter_columns).where(
         documents.c.collection == collection,
         documents.c.retired_at.is_(None),
         documents.c.chunk_count > 0,
-    )  # fmt: skip
-    spans: list[range] = []
-    for row in connection.execute(living.order_by(documents.c.first_key)):
-        result = decide(given, document_fields(row))
+    )
+    ranges: list[range] = []
+    for row in connection.execute(query.order_by(documents.c.first_key)):
+        result = reduce_filter(given, to_filter_fields(row))
         if result is True:
-            spans.append(range(row.first_key, row.first_key + row.chunk_count))
+            ranges.append(range(row.first_key, row.first_key + row.chunk_count))
         elif result is not False:
-            spans.extend(_allowed_chunks(connection, row.id, result))
-    return tuple(joined(spans))
+            ranges.extend(_find_allowed_chunks(connection, row.id, result))
+    return tuple(join_ranges(ranges))
 
 
-def document_fields(row: Any) -> Mapping[str, Any]:
-    """What a filter can ask of a document; its own fields hide metadata of the same name."""
+def to_filter_fields(row: Any) -> Mapping[str, Any]:
+    """Return the fields of a document for filters; its own fields hide equal metadata names."""
     return {
         **{name: value for name, value in row.metadata.items() if name not in CHUNK_FIELDS},
         "document_id": row.id,
@@ -191,21 +209,21 @@ def document_fields(row: Any) -> Mapping[str, Any]:
     }
 
 
-def _allowed_chunks(connection: Connection, document_id: str, rest: Filter) -> Iterable[range]:
+def _find_allowed_chunks(connection: Connection, document_id: str, rest: Filter) -> Iterable[range]:
     query = select(chunks.c.key, chunks.c.page, chunks.c.content_type).where(
         chunks.c.document_id == document_id
     )
     for row in connection.execute(query.order_by(chunks.c.key)):
-        if decide(rest, {"page": row.page, "content_type": row.content_type}) is True:
+        if reduce_filter(rest, {"page": row.page, "content_type": row.content_type}) is True:
             yield range(row.key, row.key + 1)
 
 
-def joined(spans: Iterable[range]) -> list[range]:
-    """Ascending spans with those that touch made one."""
-    found: list[range] = []
-    for span in spans:
-        if found and found[-1].stop == span.start:
-            found[-1] = range(found[-1].start, span.stop)
+def join_ranges(ranges: Iterable[range]) -> list[range]:
+    """Join neighbouring ranges of an ascending list."""
+    result: list[range] = []
+    for one in ranges:
+        if result and result[-1].stop == one.start:
+            result[-1] = range(result[-1].start, one.stop)
         else:
-            found.append(span)
-    return found
+            result.append(one)
+    return result

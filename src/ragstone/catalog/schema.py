@@ -1,4 +1,4 @@
-"""The tables of the catalog, the same on SQLite and PostgreSQL."""
+"""Define the tables of the catalog, the same on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

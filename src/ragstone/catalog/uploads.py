@@ -1,4 +1,4 @@
-"""What ingestion remembers beside the documents, in the catalog's own database."""
+"""Store the records of ingestion in the catalog's database: files, uploads, lines of pages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -24,89 +23,76 @@ from ragstone.catalog.schema import (
     uploads,
 )
 from ragstone.errors import NotFoundError
-from ragstone.protocols import SeenFile, Vectors
+from ragstone.protocols import Catalog, FileRecord, Vectors
 from ragstone.types import Document, IngestedFile
 
-INSIDE = "!/"
-"""Between a file and the place of a document inside it."""
-
-
-class Transactions(Protocol):
-    """A catalog that lets others into its database."""
-
-    def transaction(self) -> AbstractContextManager[Connection]: ...
-    def reading(self) -> AbstractContextManager[Connection]: ...
+MEMBER_SEPARATOR = "!/"
+"""Stands between the path of a file and the path of a document inside it."""
 
 
 class SqlIntakeRecords:
-    """The tables `files`, `uploads`, `upload_files` and `page_lines`."""
+    """Implement `IntakeRecords` on the tables `files`, `uploads` and `page_lines`."""
 
-    def __init__(self, catalog: Transactions) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def seen(self, collection: str) -> dict[str, SeenFile]:
+    def known_files(self, collection: str) -> dict[str, FileRecord]:
         columns = [column for column in files.c if column.name != "collection"]
         query = select(*columns).where(files.c.collection == collection)
-        with self._catalog.reading() as connection:
-            found = (row._asdict() for row in connection.execute(query))
+        with self._catalog.read_transaction() as connection:
             return {
-                fields["path"]: SeenFile(**fields | {"hint": fields["hint"] or ""})
-                for fields in found
+                row.path: FileRecord(**row._asdict() | {"hint": row.hint or ""})
+                for row in connection.execute(query)
             }
 
-    def note(self, collection: str, seen: Sequence[SeenFile]) -> None:
-        with self._catalog.transaction() as connection:
-            for file in seen:
-                _forget(connection, collection, file.path)
+    def save_files(self, collection: str, records: Sequence[FileRecord]) -> None:
+        with self._catalog.write_transaction() as connection:
+            for file in records:
+                _delete_file(connection, collection, file.path)
                 connection.execute(files.insert().values(collection=collection, **asdict(file)))
 
-    def forget(self, collection: str, path: str) -> None:
-        with self._catalog.transaction() as connection:
-            _forget(connection, collection, path)
+    def delete_file(self, collection: str, path: str) -> None:
+        with self._catalog.write_transaction() as connection:
+            _delete_file(connection, collection, path)
 
     def sources_inside(self, collection: str, path: str) -> dict[str, str]:
-        prefix = path + INSIDE
+        prefix = path + MEMBER_SEPARATOR
         query = select(sources.c.source, sources.c.document_id).where(
             sources.c.collection == collection,
-            # No LIKE: a path may hold its wildcards. The range is what an index can serve.
+            # Not LIKE: a path may contain its wildcards. A range can use the database's index.
             sources.c.source >= prefix,
             sources.c.source < prefix + "\U0010ffff",
         )
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             return {row.source: row.document_id for row in connection.execute(query)}
 
-    def is_living(self, document_id: str) -> bool:
-        query = select(documents.c.id).where(
-            documents.c.id == document_id,
-            documents.c.status == "indexed",
-            documents.c.retired_at.is_(None),
-        )
-        with self._catalog.reading() as connection:
-            return connection.execute(query).first() is not None
+    def is_current(self, document_id: str) -> bool:
+        with self._catalog.read_transaction() as connection:
+            return rows.is_current(connection, document_id)
 
-    def vectors_of(self, document_id: str) -> dict[str, Vectors]:
+    def vectors_by_text(self, document_id: str) -> dict[str, Vectors]:
         query = (
             rows.select_chunks.add_columns(chunks.c.embedding)
             .where(chunks.c.document_id == document_id)
             .order_by(chunks.c.key)
         )
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             return {
-                rows.chunk(row).contextual_text: rows.vector(row.embedding)
+                rows.to_chunk(row).contextual_text: rows.to_vector(row.embedding)
                 for row in connection.execute(query)
             }
 
     def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:
         query = (
-            select(*rows.without_text, rows.any_source)
+            select(*rows.columns_without_text, rows.any_source)
             .where(documents.c.collection == collection, documents.c.name == name)
             .order_by(documents.c.created_at.desc(), documents.c.id)
         )
-        with self._catalog.reading() as connection:
-            return [(rows.document(row), row.retired_at) for row in connection.execute(query)]
+        with self._catalog.read_transaction() as connection:
+            return [(rows.to_document(row), row.retired_at) for row in connection.execute(query)]
 
-    def keep_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None:
-        with self._catalog.transaction() as connection:
+    def save_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None:
+        with self._catalog.write_transaction() as connection:
             for document_id, boxes in lines.items():
                 connection.execute(
                     page_lines.delete().where(page_lines.c.document_id == document_id)
@@ -118,28 +104,26 @@ class SqlIntakeRecords:
 
     def lines(self, document_id: str) -> list[LineBox]:
         query = select(page_lines.c.lines).where(page_lines.c.document_id == document_id)
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             packed = connection.scalar(query)
-        return [] if packed is None else [LineBox(*box) for box in json.loads(
-            zlib.decompress(packed))]  # fmt: skip
+        boxes = [] if packed is None else json.loads(zlib.decompress(packed))
+        return [LineBox(*box) for box in boxes]
 
     def begin_upload(self, upload_id: str, collection: str, *, file_count: int) -> None:
-        with self._catalog.transaction() as connection:
+        new = {"id": upload_id, "collection": collection, "file_count": file_count}
+        with self._catalog.write_transaction() as connection:
             connection.execute(
-                uploads.insert().values(
-                    id=upload_id, collection=collection, status="running",
-                    file_count=file_count, created_at=time.time(),
-                )
-            )  # fmt: skip
+                uploads.insert().values(**new, status="running", created_at=time.time())
+            )
 
-    def note_upload(self, upload_id: str, position: int, file: IngestedFile) -> None:
-        with self._catalog.transaction() as connection:
+    def add_upload_file(self, upload_id: str, position: int, file: IngestedFile) -> None:
+        with self._catalog.write_transaction() as connection:
             connection.execute(
                 upload_files.insert().values(upload_id=upload_id, position=position, **asdict(file))
             )
 
     def finish_upload(self, upload_id: str, status: str) -> None:
-        with self._catalog.transaction() as connection:
+        with self._catalog.write_transaction() as connection:
             connection.execute(
                 uploads.update()
                 .where(uploads.c.id == upload_id)
@@ -152,16 +136,15 @@ class SqlIntakeRecords:
             .where(upload_files.c.upload_id == upload_id)
             .order_by(upload_files.c.position)
         )
-        with self._catalog.reading() as connection:
+        with self._catalog.read_transaction() as connection:
             row = connection.execute(select(uploads).where(uploads.c.id == upload_id)).first()
             if row is None:
-                raise no_upload(upload_id)
-            return row._asdict() | {
-                "files": [dict(outcome._asdict()) for outcome in connection.execute(outcomes)]
-            }
+                raise upload_not_found(upload_id)
+            found = [one._asdict() for one in connection.execute(outcomes)]
+            return {**row._asdict(), "files": found}
 
-    def forget_document(self, document_id: str) -> bool:
-        with self._catalog.transaction() as connection:
+    def delete_document_records(self, document_id: str) -> bool:
+        with self._catalog.write_transaction() as connection:
             connection.execute(page_lines.delete().where(page_lines.c.document_id == document_id))
             connection.execute(files.delete().where(files.c.document_id == document_id))
             sha256 = select(documents.c.sha256).where(documents.c.id == document_id)
@@ -170,28 +153,28 @@ class SqlIntakeRecords:
             )
             return not connection.scalar(others)
 
-    def expire(self, *, before: float) -> list[str]:
-        with self._catalog.transaction() as connection:
+    def delete_expired_versions(self, *, before: float) -> list[str]:
+        with self._catalog.write_transaction() as connection:
             old = connection.execute(
                 select(documents.c.id, documents.c.sha256).where(documents.c.retired_at < before)
             ).all()
             for row in old:
                 connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
                 connection.execute(documents.delete().where(documents.c.id == row.id))
-            held = select(documents.c.sha256)
+            used = select(documents.c.sha256)
             return [
                 row.sha256
                 for row in old
-                if connection.execute(held.where(documents.c.sha256 == row.sha256)).first() is None
+                if connection.execute(used.where(documents.c.sha256 == row.sha256)).first() is None
             ]
 
 
-def _forget(connection: Connection, collection: str, path: str) -> None:
+def _delete_file(connection: Connection, collection: str, path: str) -> None:
     connection.execute(files.delete().where(files.c.collection == collection, files.c.path == path))
 
 
-def no_upload(upload_id: str) -> NotFoundError:
+def upload_not_found(upload_id: str) -> NotFoundError:
     return NotFoundError(
         f"There is no upload with the id '{upload_id}'.",
-        hint="The id is in the reply to the upload.",
+        hint="Use the `upload_id` from the reply to the upload.",
     )

@@ -1,4 +1,4 @@
-"""The command line, one file per command; `run` is where the `ragstone` command begins."""
+"""Run the command line: `run` is the entry point of the `ragstone` command."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import sys
 
 
 def run() -> None:
-    """Exit codes: 0 well, 1 a failure that is explained, 2 a wrong command line, 130 Ctrl-C.
+    """Run a command; exit with 0 (success), 1 (explained error), 2 (wrong usage) or 130 (Ctrl-C).
 
-    No traceback reaches a person for a failure that we understand. The imports stand inside the
-    guard: they take a second on a slow disk, and Ctrl-C may come in the middle of them.
+    An error that we understand prints no traceback. The imports stand inside the `try`: they take
+    a second on a slow disk, and Ctrl-C may come in the middle of them.
     """
     try:
-        from ragstone.cli.main import app, explained
+        from ragstone.cli.main import app, exit_on_error
 
         try:
-            with explained():
+            with exit_on_error():
                 app()
         finally:
-            # A reader that has gone is noticed here, and not when Python itself ends.
+            # Notice a closed pipe here, and not when Python itself ends.
             sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        _reader_has_enough()
+        _exit_on_closed_pipe()
     except SystemExit as ended:
-        # Typer makes a failure of it where more was written than the pipe's buffer holds.
+        # Typer reports a failure where more was written than the pipe's buffer holds.
         if isinstance(ended.__context__, BrokenPipeError):
-            _reader_has_enough()
+            _exit_on_closed_pipe()
         raise
 
 
-def _reader_has_enough() -> None:
-    """`ragstone history | head` is no failure."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Python still flushes at its end
+def _exit_on_closed_pipe() -> None:
+    """Exit with 0: `ragstone history | head` is not a failure."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still flushes at its end
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`ragstone ask`: one question, one answer with its sources."""
+"""Run `ragstone ask`, `demo` and `check`: answers with their sources, and checks of answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from ragstone.cli import options
 from ragstone.cli.ingest import ingest_with_progress, print_report
-from ragstone.cli.options import err, out, print_answer, print_json, print_table, print_trace
+from ragstone.cli.options import print_answer, print_json, print_table, print_trace, stderr, stdout
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Grounding
 
@@ -22,10 +22,8 @@ from ragstone.types import DEFAULT_COLLECTION, Grounding
 def ask(
     question: Annotated[str, typer.Argument(help="The question, in quotation marks.")],
     collection: options.Collection = DEFAULT_COLLECTION,
-    method: Annotated[
-        str | None, typer.Option(help="semantic, keyword or hybrid (default).")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="How many sources to read.")] = None,
+    method: options.Method = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Number of sources to read.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show every stage with its time.")] = False,
     json: options.Json = False,
     data: options.DataDir = None,
@@ -43,20 +41,15 @@ def ask(
 
       ragstone ask "Who signed the lease?" --json | jq .citations
     """
-    loaded = options.load(
-        data, config, preset, set, **{"retrieve.method": method, "refine.top_k": top_k}
-    )
-    engine = options.open_engine(loaded)
-    try:
+    flags = {"retrieve.method": method, "refine.top_k": top_k}
+    with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
         answer = engine.ask_sync(question, collection=collection)
         if not answer.sources and not engine.documents(collection, limit=1):
-            err().print(
+            stderr().print(
                 f"[dim]hint:[/] The collection '{collection}' is empty; "
                 "fill it with: ragstone ingest DOCUMENTS/"
             )
-    finally:
-        engine.close()
     if json:
         from ragstone.server.schemas import QueryReply
 
@@ -67,8 +60,8 @@ def ask(
         print_trace(answer)
 
 
-COLLECTION = "demo"
-QUESTIONS = (
+_DEMO_COLLECTION = "demo"
+_DEMO_QUESTIONS = (
     "How much notice do we have to give if we want to end the café contract?",
     "How long do the batteries keep the telescope running in a power cut?",
     "What does a glass of wine cost in the café?",
@@ -85,29 +78,27 @@ def demo(
 
     Example:  ragstone demo
     """
-    engine = options.open_engine(options.load(data, config, preset, set))
-    try:
+    with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
         samples = Path(str(resources.files("ragstone.samples") / "documents"))
-        out().print(f"[bold]Reading the sample documents[/] [dim]{samples}[/]")
-        print_report(ingest_with_progress(engine, [samples], COLLECTION))
-        for question in QUESTIONS:
-            out().print(f"\n[bold]? {question}[/]\n")
-            print_answer(engine.ask_sync(question, collection=COLLECTION))
-    finally:
-        engine.close()
-    # As it was called, so that the line can be copied from where the person stands.
-    me = escape(sys.argv[0] if "/" in sys.argv[0] else "ragstone")
-    there = f"-C {COLLECTION}" + (f" -d {escape(str(data))}" if data else "")
-    out().print(
-        f"\nAsk your own:   [bold]{me} ask 'When is the observatory open?' {there}[/]"
-        f"\nYour documents: [bold]{me} ingest DOCUMENTS/[/]"
+        stdout().print(f"[bold]Reading the sample documents[/] [dim]{samples}[/]")
+        print_report(ingest_with_progress(engine, [samples], _DEMO_COLLECTION))
+        for question in _DEMO_QUESTIONS:
+            stdout().print(f"\n[bold]? {question}[/]\n")
+            print_answer(engine.ask_sync(question, collection=_DEMO_COLLECTION))
+    # Show the command as it was called, so that the lines can be copied into the same shell.
+    program = escape(sys.argv[0] if "/" in sys.argv[0] else "ragstone")
+    place = f"-C {_DEMO_COLLECTION}" + (f" -d {escape(str(data))}" if data else "")
+    stdout().print(
+        f"\nAsk your own:   [bold]{program} ask 'When is the observatory open?' {place}[/]"
+        f"\nYour documents: [bold]{program} ingest DOCUMENTS/[/]"
     )
 
 
 def check(
     answer: Annotated[str, typer.Argument(help="The answer to check, or - to read it from stdin.")],
     against: Annotated[
-        list[Path], typer.Option("--against", "-a", help="Files or folders; may be repeated.")
+        list[Path],
+        typer.Option("--against", "-a", help="File or folder to check against; may be repeated."),
     ],
     json: options.Json = False,
 ) -> None:
@@ -120,23 +111,23 @@ def check(
       ragstone check - --against manuals/ --json < answer.txt
     """
     text = sys.stdin.read() if answer == "-" else answer
-    found, names = asyncio.run(_checked(text, against))
+    grounding, names = asyncio.run(_check_against(text, against))
     if json:
-        from ragstone.server.routes.query import CheckReply
+        from ragstone.server.schemas import CheckReply
 
-        print_json({**CheckReply.of(found).model_dump(mode="json"), "facts": names})
+        print_json({**CheckReply.of(grounding).model_dump(mode="json"), "facts": names})
         return
-    rows = [
-        (claim.verdict, f"{claim.score:.2f}", claim.text, ", ".join(names[n - 1] for n in
-         claim.citations) or " ".join(claim.reasons))
-        for claim in found.claims
-    ]  # fmt: skip
+    rows = []
+    for claim in grounding.claims:
+        sources = ", ".join(names[number - 1] for number in claim.citations)
+        reason = sources or " ".join(claim.reasons)
+        rows.append((claim.verdict, f"{claim.score:.2f}", claim.text, reason))
     print_table(["verdict", "score", "claim", "source or reason"], rows)
-    out().print(f"[dim]support {found.support_score:.2f}[/]")
+    stdout().print(f"[dim]support {grounding.support_score:.2f}[/]")
 
 
-async def _checked(answer: str, paths: list[Path]) -> tuple[Grounding, list[str]]:
-    """Read the files as ingestion reads them, into a place that is gone afterwards."""
+async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, list[str]]:
+    """Ingest the files into a temporary directory and check the answer against their texts."""
     from ragstone.engine import Engine
     from ragstone.settings import load_settings
 
@@ -147,5 +138,5 @@ async def _checked(answer: str, paths: list[Path]) -> tuple[Grounding, list[str]
             if failed := report.of("failed"):
                 raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
             documents = [engine.catalog.document(one.id) for one in engine.documents()]
-            found = await engine.check(answer, [one.text for one in documents])
-            return found, [one.name for one in documents]
+            grounding = await engine.check(answer, [one.text for one in documents])
+            return grounding, [one.name for one in documents]

@@ -1,4 +1,4 @@
-"""`ragstone compare`: two presets, settings files or data directories on the same questions."""
+"""Run `ragstone compare`: ask two systems the same questions and compare the results."""
 
 from __future__ import annotations
 
@@ -12,51 +12,56 @@ from rich.markup import escape
 from ragstone.cli import options
 from ragstone.cli.evaluate import (
     Again,
+    Answers,
     Count,
     FailIf,
     Limit,
+    QuestionOptions,
     Seed,
     WithModel,
     Work,
-    questions_of,
-    tell_failures,
+    exit_if_failed,
+    load_questions,
+    print_failures,
 )
-from ragstone.cli.options import err, out, print_json, print_table, telling
+from ragstone.cli.options import print_json, print_table, show_progress, stdout
 from ragstone.types import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from ragstone.evaluate.compare import Comparison, Side
     from ragstone.evaluate.datasets import Dataset
-    from ragstone.evaluate.run import Run
-    from ragstone.evaluate.workbench import Told
+    from ragstone.evaluate.run import Options, Run
+    from ragstone.evaluate.workbench import Progress
+
+Before = Annotated[
+    str, typer.Argument(metavar="A", help="A preset, a .toml file or a data directory.")
+]
+After = Annotated[
+    str, typer.Argument(metavar="B", help="The same; changes may follow: balanced,RAG_TOP_K=5.")
+]
+DatasetArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="BEIR folder or file of questions (default: make questions from the documents).",
+        readable=False,
+        metavar="DATASET",
+    ),
+]
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")]
+Changed = Annotated[
+    int, typer.Option("--changed", min=0, help="Number of changed questions to show.")
+]
 
 
 def compare(
-    before: Annotated[
-        str, typer.Argument(metavar="A", help="A preset, a .toml file or a data directory.")
-    ],
-    after: Annotated[
-        str, typer.Argument(metavar="B", help="The same; changes may follow: balanced,RAG_TOP_K=5.")
-    ],
-    dataset: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A BEIR folder or a file of questions; without it questions are made from the "
-            "documents.", readable=False, metavar="DATASET",
-        ),
-    ] = None,
+    before: Before,
+    after: After,
+    dataset: DatasetArgument = None,
     collection: options.Collection = DEFAULT_COLLECTION,
-    answers: Annotated[
-        bool | None,
-        typer.Option("--answers/--no-answers", help="Write answers and compare them too."),
-    ] = None,
+    answers: Answers = None,
     fail_if: FailIf = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")
-    ] = None,
-    changed: Annotated[
-        int, typer.Option("--changed", min=0, help="How many changed questions to show.")
-    ] = 6,
+    junit: Junit = None,
+    changed: Changed = 6,
     count: Count = 200,
     seed: Seed = 0,
     with_model: WithModel = False,
@@ -66,10 +71,10 @@ def compare(
     json: options.Json = False,
     data: options.DataDir = None,
     set: options.Overrides = None,
-) -> None:  # fmt: skip
-    """Compare two systems on the same questions: differences, how sure they are, and why.
+) -> None:
+    """Compare two systems on the same questions: differences, their intervals, and the reasons.
 
-    Exit code 3 when a --fail-if holds for B, so that CI can stop a bad change.
+    Exits with code 3 if a --fail-if holds for B, so that CI can stop a bad change.
 
     Examples:
 
@@ -79,97 +84,77 @@ def compare(
 
       ragstone compare balanced balanced,RAG_MMR_LAMBDA=0.7 --fail-if 'recall@10 worse by 0.01'
     """
-    from ragstone.evaluate.compare import (
-        check_comparison,
-        compared,
-        junit_xml,
-        parse_condition,
-        read_side,
-    )
+    from ragstone.evaluate import compare as comparing
+    from ragstone.evaluate.run import Options
 
-    conditions = [parse_condition(written) for written in fail_if or ()]
-    flags: dict[str, Any] = options.flags_of(set) | {
-        path: value
-        for path, value in (("data.directory", data), ("evaluate.directory", work))
-        if value is not None
-    }
+    conditions = [comparing.parse_condition(text) for text in fail_if or ()]
     if junit is not None:
-        options.make_folder(junit.parent, "--junit")
-    sides = [read_side(one, flags=flags) for one in (before, after)]
-    with telling() as told:
-        questions = questions_of(
-            dataset, sides[0].settings, collection, from_documents=dataset is None, count=count,
-            seed=seed, with_model=with_model, told=told,
-        ).limited(limit)  # fmt: skip
-        runs = asyncio.run(
-            _both(questions, sides, collection, answers=answers, again=again, told=told)
-        )
-    tell_failures(runs)
-    found = compared(*runs)
-    failed = check_comparison(conditions, found)
+        options.create_folder(junit.parent, "--junit")
+    named = {"data.directory": data, "evaluate.directory": work}
+    flags: dict[str, Any] = options.parse_overrides(set)
+    flags |= {path: value for path, value in named.items() if value is not None}
+    sides = [comparing.read_side(text, flags=flags) for text in (before, after)]
+    making = QuestionOptions(count, seed, with_model) if dataset is None else None
+    with show_progress() as progress:
+        questions = load_questions(dataset, sides[0].settings, collection, making, progress)
+        questions = questions.take_sample(limit)
+        chosen = Options(answers=questions.has_answers if answers is None else answers, again=again)
+        runs = asyncio.run(_run_both(questions, sides, collection, chosen, progress))
+    print_failures(runs)
+    comparison = comparing.compare_runs(*runs)
+    failures = comparing.check_comparison(conditions, comparison)
     if junit is not None:
-        junit.write_text(junit_xml(found, [one.written for one in conditions], failed), "utf-8")
+        texts = [condition.text for condition in conditions]
+        junit.write_text(comparing.render_junit(comparison, texts, failures), "utf-8")
     if json:
-        print_json({**found.as_dict(), "failed": failed})
+        print_json({**comparison.as_dict(), "failed": failures})
     else:
-        print_comparison(found, most_changed=changed)
-    for sentence in failed:
-        err().print(f"[bold red]gate:[/] {escape(sentence)}")
-    if failed:
-        raise typer.Exit(3)
+        _print_comparison(comparison, max_changed=changed)
+    exit_if_failed(failures)
 
 
-async def _both(
-    dataset: Dataset,
-    sides: list[Side],
-    collection: str,
-    *,
-    answers: bool | None,
-    again: bool,
-    told: Told,
-) -> tuple[Run, Run]:
-    from ragstone.evaluate.run import Options, run_questions
+async def _run_both(
+    dataset: Dataset, sides: list[Side], collection: str, chosen: Options, progress: Progress
+) -> list[Run]:
+    from ragstone.evaluate.run import run_questions
     from ragstone.evaluate.workbench import Workbench
 
-    wanted = dataset.has_answers if answers is None else answers
     runs = []
     for side in sides:
         bench = Workbench(dataset, side.settings, collection=collection)
-        bench.prepare(told)
+        bench.prepare(progress)
         runs.append(
-            await run_questions(
-                bench,
-                side.settings,
-                Options(answers=wanted, again=again),
-                name=side.name,
-                told=told,
-            )
+            await run_questions(bench, side.settings, chosen, name=side.name, progress=progress)
         )
-    return runs[0], runs[1]
+    return runs
 
 
-def print_comparison(found: Comparison, *, most_changed: int) -> None:
-    from ragstone.evaluate.summary import shown
+def _print_comparison(comparison: Comparison, *, max_changed: int) -> None:
+    from ragstone.evaluate.summary import format_measure
 
-    out().print(
-        f"[bold]{escape(found.before)} → {escape(found.after)}[/] · {escape(found.dataset)} · "
-        f"{found.questions} questions"
+    stdout().print(
+        f"[bold]{escape(comparison.before)} → {escape(comparison.after)}[/] · "
+        f"{escape(comparison.dataset)} · {comparison.questions} questions"
     )
     rows = [
         (
-            one.measure, shown(one.measure, one.before), shown(one.measure, one.after),
-            f"{one.mean:+.4f}", f"{one.interval[0]:+.4f} to {one.interval[1]:+.4f}",
-            f"{one.wins}/{one.losses}/{one.ties}", one.verdict,
+            one.measure,
+            format_measure(one.measure, one.before),
+            format_measure(one.measure, one.after),
+            f"{one.mean:+.4f}",
+            f"{one.interval[0]:+.4f} to {one.interval[1]:+.4f}",
+            f"{one.wins}/{one.losses}/{one.ties}",
+            one.verdict,
         )
-        for one in found.differences
-    ]  # fmt: skip
+        for one in comparison.differences
+    ]
     columns = ["measure", "A", "B", "difference", "95 %", "better/worse/equal", "verdict"]
     print_table(columns, rows)
-    for question in found.changed[:most_changed]:
+    for question in comparison.changed[:max_changed]:
         arrow = "[green]▲[/]" if question.after > question.before else "[red]▼[/]"
-        out().print(
+        stdout().print(
             f"{arrow} {question.before:.3f} → {question.after:.3f}  {escape(question.text[:160])}"
         )
-        for target, old, new in question.ways:
-            out().print(f"    [dim]{escape(target)}  A: {escape(old)}  B: {escape(new)}[/]")
-    out().print(f"[bold]{escape(found.sentence)}[/]")
+        for target, old, new in question.steps:
+            stdout().print(f"    [dim]{escape(target)}  A: {escape(old)}  B: {escape(new)}[/]")
+    stdout().print(f"[bold]{escape(comparison.sentence)}[/]")

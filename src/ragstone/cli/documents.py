@@ -1,4 +1,4 @@
-"""`ragstone documents`: what a collection holds."""
+"""Run `ragstone documents`: list, show and delete the documents of a collection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.options import err, out, print_json, print_table
+from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Document
 
 app = typer.Typer(invoke_without_command=True)
+
+DocumentId = Annotated[str, typer.Argument(help="Document id from `ragstone documents list`.")]
 
 
 @app.callback()
@@ -25,7 +27,7 @@ def documents(
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """List, show and delete documents. Without a subcommand they are listed.
+    """List, show and delete documents. Without a subcommand, list them.
 
     Example:  ragstone documents
     """
@@ -36,8 +38,8 @@ def documents(
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            wanted = context.invoked_subcommand
-            raise typer.BadParameter(f"Put --{name} after '{wanted}', not before it.", context)
+            subcommand = context.invoked_subcommand
+            raise typer.BadParameter(f"Put --{name} after '{subcommand}', not before it.", context)
 
 
 @app.command("list")
@@ -51,24 +53,23 @@ def list_documents(
 
     Example:  ragstone documents list --collection wiki
     """
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    with options.open_engine(options.load_settings(data, config)) as engine:
         options.require_collection(engine, collection)
-        found = engine.documents(collection)
-    finally:
-        engine.close()
+        listed = engine.documents(collection)
     if json:
-        print_json([_without_text(document) for document in found])
-    elif found:
-        rows = [(d.id, d.status, d.chunk_count, d.name, d.error or "") for d in found]
+        print_json([_dump_without_text(document) for document in listed])
+    elif listed:
+        rows = [(d.id, d.status, d.chunk_count, d.name, d.error or "") for d in listed]
         print_table(["id", "status", "chunks", "name", "error"], rows)
     else:
-        out().print(f"The collection '{collection}' is empty. Fill it with: ragstone ingest PATH…")
+        stdout().print(
+            f"The collection '{collection}' is empty. Fill it with: ragstone ingest PATH…"
+        )
 
 
 @app.command("show")
 def show_document(
-    document_id: Annotated[str, typer.Argument(help="As `ragstone documents list` prints it.")],
+    document_id: DocumentId,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -77,11 +78,8 @@ def show_document(
 
     Example:  ragstone documents show 4f2a9c… | less
     """
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    with options.open_engine(options.load_settings(data, config)) as engine:
         document = engine.catalog.document(document_id)
-    finally:
-        engine.close()
     if json:
         print_json(dataclasses.asdict(document))
     else:
@@ -90,7 +88,7 @@ def show_document(
 
 @app.command("delete")
 def delete_document(
-    document_id: Annotated[str, typer.Argument(help="As `ragstone documents list` prints it.")],
+    document_id: DocumentId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -103,31 +101,28 @@ def delete_document(
 
       ragstone documents delete 4f2a9c… --yes
     """
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    with options.open_engine(options.load_settings(data, config)) as engine:
         document = engine.catalog.document(document_id)
         if not yes:
-            _ask_to_delete(document)
+            _confirm_delete(document)
         asyncio.run(engine.delete(document_id))
-    finally:
-        engine.close()
-    out().print(f"Deleted '{document.name}' ({document_id}).", markup=False)
+    stdout().print(f"Deleted '{document.name}' ({document_id}).", markup=False)
 
 
-def _ask_to_delete(document: Document) -> None:
-    """Show what would be deleted and go on only if the answer is yes."""
+def _confirm_delete(document: Document) -> None:
+    """Ask whether to delete the document; exit with code 1 if not."""
     if not sys.stdin.isatty():
         raise InputError(
             f"'{document.name}' was not deleted: there is no terminal to ask at.",
-            hint="Add --yes to delete it without being asked.",
+            hint="Add --yes to delete without asking.",
         )
     question = f"Delete '{document.name}' from the collection '{document.collection}'?"
     if not typer.confirm(question, err=True):
-        err().print("Nothing was deleted.")
+        stderr().print("Nothing was deleted.")
         raise typer.Exit(1)
 
 
-def _without_text(document: Document) -> dict[str, object]:
+def _dump_without_text(document: Document) -> dict[str, object]:
     fields = dataclasses.asdict(document)
     del fields["text"]
     return fields

@@ -1,10 +1,11 @@
-"""`ragstone eval`: how good retrieval and answers are, on a dataset or on one's own documents."""
+"""Run `ragstone eval` and `ragstone tune`: measure answers, and search for better settings."""
 
 from __future__ import annotations
 
 import asyncio
 import json as json_module
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,91 +14,114 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.options import err, out, print_json, print_table, telling
+from ragstone.cli.options import print_json, print_table, show_progress, stderr, stdout
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, RetrievalMethod
 
 if TYPE_CHECKING:
     from ragstone.evaluate.datasets import Dataset
-    from ragstone.evaluate.run import Run
+    from ragstone.evaluate.run import Options, Run
     from ragstone.evaluate.summary import Summary
-    from ragstone.evaluate.workbench import Told
+    from ragstone.evaluate.tune import TuningResult
+    from ragstone.evaluate.workbench import Progress
     from ragstone.settings import Settings
 
 
 DatasetArgument = Annotated[
     Path | None,
     typer.Argument(
-        help="A BEIR folder, or a file of questions (.jsonl, .json).", readable=False,
-        metavar="DATASET",
+        help="BEIR folder, or file of questions (.jsonl, .json).", readable=False, metavar="DATASET"
     ),
-]  # fmt: skip
+]
 FromDocuments = Annotated[
     bool, typer.Option("--from-documents", help="Make the questions from the collection itself.")
 ]
-Count = Annotated[
-    int, typer.Option("--count", min=1, help="How many questions to make from documents.")
+Answers = Annotated[
+    bool | None,
+    typer.Option(
+        "--answers/--no-answers",
+        help="Write and measure answers too (default: if the dataset has answers).",
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Which ones: the same seed, the same questions.")]
+Baselines = Annotated[
+    bool,
+    typer.Option(
+        "--baselines/--no-baselines", help="Also measure keyword and semantic search alone."
+    ),
+]
+Judge = Annotated[
+    bool, typer.Option("--judge", help="Let the provider's model judge the answers too.")
+]
+Count = Annotated[
+    int, typer.Option("--count", min=1, help="Number of questions to make from documents.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Same seed, same questions from documents.")]
 WithModel = Annotated[
     bool, typer.Option("--with-model", help="Let the provider's model write the questions.")
 ]
-Again = Annotated[bool, typer.Option("--again", help="Ask everything anew, whatever is known.")]
+Again = Annotated[bool, typer.Option("--again", help="Ask again; ignore stored results.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="Ask at most this many, an even sample.")
 ]
 Work = Annotated[
-    Path | None,
-    typer.Option("--work", metavar="DIR", help="Where datasets and results are kept."),
+    Path | None, typer.Option("--work", metavar="DIR", help="Directory of datasets and results.")
+]
+Report = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Write a report (.html or .md).")
 ]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if", metavar="CONDITION",
-        help="Leave with exit code 3 when it holds, e.g. 'ndcg@10 < 0.6'; may be repeated.",
+        "--fail-if",
+        metavar="CONDITION",
+        help="Exit with code 3 if it holds, e.g. 'ndcg@10 < 0.6'; may be repeated.",
     ),
-]  # fmt: skip
+]
 SettingsFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", "--settings", "-c", metavar="FILE", readable=False,
-        help="A settings file to read.",
+        "--config",
+        "--settings",
+        "-c",
+        metavar="FILE",
+        readable=False,
+        help="Read this settings file.",
     ),
-]  # fmt: skip
+]
+TuningQuestions = Annotated[
+    int, typer.Option("--questions", min=20, help="Tune on at most this many questions.")
+]
+CheckQuestions = Annotated[
+    int, typer.Option("--check", min=20, help="Check on at most this many questions.")
+]
+Output = Annotated[
+    Path, typer.Option("--out", "-o", metavar="DIR", help="Write settings and plots here.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOptions:
+    """State how to make questions from documents."""
+
+    count: int
+    seed: int
+    with_model: bool
 
 
 def evaluate(
     dataset: DatasetArgument = None,
     from_documents: FromDocuments = False,
     collection: options.Collection = DEFAULT_COLLECTION,
-    method: Annotated[
-        str | None, typer.Option(help="semantic, keyword or hybrid (default).")
-    ] = None,
-    answers: Annotated[
-        bool | None,
-        typer.Option(
-            "--answers/--no-answers",
-            help="Write answers and measure them too (default: when the dataset knows answers).",
-        ),
-    ] = None,
-    baselines: Annotated[
-        bool,
-        typer.Option(
-            "--baselines/--no-baselines", help="Also measure BM25 and embeddings, each alone."
-        ),
-    ] = True,
-    judge: Annotated[
-        bool, typer.Option("--judge", help="Let the provider's model judge the answers too.")
-    ] = False,
+    method: options.Method = None,
+    answers: Answers = None,
+    baselines: Baselines = True,
+    judge: Judge = False,
     count: Count = 200,
     seed: Seed = 0,
     with_model: WithModel = False,
     limit: Limit = None,
     again: Again = False,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a report: .html, or .md."),
-    ] = None,
+    report: Report = None,
     fail_if: FailIf = None,
     work: Work = None,
     json: options.Json = False,
@@ -108,8 +132,8 @@ def evaluate(
 ) -> None:
     """Measure retrieval and answers on a dataset, or on questions made from your own documents.
 
-    The documents of a dataset are kept beside your own and never among them. A run that was
-    stopped goes on where it was.
+    A dataset's documents are stored apart from your own. A run that was stopped continues where it
+    stopped.
 
     Examples:
 
@@ -120,172 +144,169 @@ def evaluate(
       ragstone eval questions.jsonl --preset careful --json
     """
     from ragstone.evaluate.compare import check_conditions, parse_condition
+    from ragstone.evaluate.run import Options
+    from ragstone.evaluate.summary import summarise_run
 
-    conditions = [parse_condition(written, systems=1) for written in fail_if or ()]
+    conditions = [parse_condition(text, systems=1) for text in fail_if or ()]
     if report is not None:
-        options.make_folder(report.parent, "--report")
+        options.create_folder(report.parent, "--report")
     flags: dict[str, Any] = {"retrieve.method": method, "evaluate.directory": work}
-    settings = options.load(data, config, preset, set, **flags).settings
-    with telling() as told:
-        questions = questions_of(
-            dataset, settings, collection, from_documents=from_documents, count=count, seed=seed,
-            with_model=with_model, told=told,
-        ).limited(limit)  # fmt: skip
-        runs = asyncio.run(
-            _runs(questions, settings, collection, answers=answers, judge=judge, again=again,
-                  baselines=baselines, told=told)
-        )  # fmt: skip
-    from ragstone.evaluate.report import write_report
-    from ragstone.evaluate.summary import summarised
+    settings = options.load_settings(data, config, preset, set, **flags).settings
+    making = QuestionOptions(count, seed, with_model) if from_documents else None
+    with show_progress() as progress:
+        questions = load_questions(dataset, settings, collection, making, progress)
+        questions = questions.take_sample(limit)
+        with_answers = questions.has_answers or judge if answers is None else answers
+        chosen = Options(answers=with_answers, judge=judge, again=again)
+        runs = asyncio.run(_run_all(questions, settings, collection, chosen, baselines, progress))
+    print_failures(runs)
+    summaries = {run.name: summarise_run(run) for run in runs}
+    _print_evaluation(runs, summaries, report, as_json=json)
+    exit_if_failed(check_conditions(conditions, summaries[runs[0].name]))
 
-    tell_failures(runs)
-    summaries = {run.name: summarised(run) for run in runs}
-    written = write_report(runs, summaries, report)
-    if json:
-        print_json(_as_dict(runs, summaries, written))
-    else:
-        print_summaries(runs, summaries)
-        out().print(
-            f"[dim]report {escape(str(written))} · results {escape(str(runs[0].directory))}[/]"
-        )
-    failed = check_conditions(conditions, summaries[runs[0].name])
-    for sentence in failed:
-        err().print(f"[bold red]gate:[/] {escape(sentence)}")
-    if failed:
+
+def exit_if_failed(failures: Sequence[str]) -> None:
+    """Print the conditions of --fail-if that hold, and exit with code 3 if there are any."""
+    for failure in failures:
+        stderr().print(f"[bold red]gate:[/] {escape(failure)}")
+    if failures:
         raise typer.Exit(3)
 
 
-def questions_of(
-    dataset: Path | None, settings: Settings, collection: str, *, from_documents: bool,
-    count: int, seed: int, with_model: bool, told: Told,
-) -> Dataset:  # fmt: skip
-    """The dataset that is named, or one made from the documents."""
+def load_questions(
+    dataset: Path | None,
+    settings: Settings,
+    collection: str,
+    making: QuestionOptions | None,
+    progress: Progress,
+) -> Dataset:
+    """Read the named dataset, or make one from the documents of the collection."""
+    from ragstone.engine import Engine
     from ragstone.evaluate.datasets import load_dataset
-    from ragstone.evaluate.questions import questions_from_documents
+    from ragstone.evaluate.questions import make_questions
+    from ragstone.evaluate.workbench import require_documents
 
-    if dataset is not None and not from_documents:
-        return _checked(load_dataset(dataset), dataset, settings, collection)
-    if dataset is not None:
-        raise InputError(
-            "A dataset and --from-documents were both given.", hint="Choose one of the two."
-        )
-    if not from_documents:
+    if dataset is None and making is None:
         raise InputError(
             "There are no questions to ask.", hint="Name a dataset, or add --from-documents."
         )
-    from ragstone.engine import Engine
-
+    if dataset is not None and making is not None:
+        raise InputError(
+            "A dataset and --from-documents were both given.", hint="Choose one of the two."
+        )
+    loaded = load_dataset(dataset) if dataset is not None else None
+    if loaded is not None and loaded.passages:
+        return loaded
     engine = Engine(settings)
     try:
+        if loaded is not None and dataset is not None:
+            require_documents(loaded, dataset, engine, collection)
+            return loaded
+        assert making is not None
         options.require_collection(engine, collection)
         return asyncio.run(
-            questions_from_documents(
-                engine, collection, count=count, seed=seed, use_model=with_model, told=told
+            make_questions(
+                engine,
+                collection,
+                count=making.count,
+                seed=making.seed,
+                use_model=making.with_model,
+                progress=progress,
             )
         )
     finally:
         engine.close()
 
 
-def _checked(loaded: Dataset, path: Path, settings: Settings, collection: str) -> Dataset:
-    """A dataset that brings no documents must speak of those that there are."""
-    from ragstone.engine import Engine
-    from ragstone.evaluate.workbench import check_documents
-
-    if not loaded.passages:
-        engine = Engine(settings)
-        try:
-            check_documents(loaded, path, engine, collection)
-        finally:
-            engine.close()
-    return loaded
-
-
-async def _runs(
-    dataset: Dataset, settings: Settings, collection: str, *, answers: bool | None, judge: bool,
-    again: bool, baselines: bool, told: Told,
-) -> list[Run]:  # fmt: skip
-    """The run of the settings, and those of the two searches alone."""
+async def _run_all(
+    dataset: Dataset,
+    settings: Settings,
+    collection: str,
+    chosen: Options,
+    baselines: bool,
+    progress: Progress,
+) -> list[Run]:
+    """Run the settings, and keyword and semantic search alone as baselines."""
     from ragstone.evaluate.run import SEARCH_ALONE, Options, run_questions
-    from ragstone.evaluate.workbench import Workbench, changed
+    from ragstone.evaluate.workbench import Workbench, change_settings
 
     bench = Workbench(dataset, settings, collection=collection)
-    bench.prepare(told)
-    given = all(question.given is not None for question in dataset.questions)
-    wanted = dataset.has_answers or judge if answers is None else answers
-    chosen = Options(answers=wanted, judge=judge, again=again)
-    runs = [await run_questions(bench, settings, chosen, name=settings.preset, told=told)]
-    if baselines and dataset.has_targets and not given:
-        plain = changed(settings, SEARCH_ALONE)
-        searches: dict[str, RetrievalMethod] = {"BM25 alone": "keyword", "dense alone": "semantic"}
-        for name, method in searches.items():
-            alone = Options(method=method, again=again)
-            runs.append(await run_questions(bench, plain, alone, name=name, told=told))
+    bench.prepare(progress)
+    runs = [await run_questions(bench, settings, chosen, name=settings.preset, progress=progress)]
+    answered_already = all(question.given_answer is not None for question in dataset.questions)
+    if baselines and dataset.has_targets and not answered_already:
+        search_only = change_settings(settings, SEARCH_ALONE)
+        methods: dict[str, RetrievalMethod] = {"BM25 alone": "keyword", "dense alone": "semantic"}
+        for name, method in methods.items():
+            alone = Options(method=method, again=chosen.again)
+            runs.append(
+                await run_questions(bench, search_only, alone, name=name, progress=progress)
+            )
     return runs
 
 
-def print_summaries(runs: list[Run], summaries: dict[str, Summary]) -> None:
-    from ragstone.evaluate.summary import shown
-
-    dataset = runs[0].dataset
-    out().print(
-        f"[bold]{escape(dataset.name)}[/] · {len(dataset.questions)} questions · "
-        f"{len(dataset.passages) or 'your own'} documents"
-    )
-    names = list(summaries)
-    rows = []
-    for figure in summaries[names[0]].figures:
-        others = [summaries[name].figure(figure.name) for name in names[1:]]
-        bounds = "–".join(shown(figure.name, bound) for bound in figure.interval)
-        rows.append(
-            [figure.name, shown(figure.name, figure.mean),
-             bounds if figure.has_interval else "–", figure.count,
-             *(shown(one.name, one.mean) if one else "–" for one in others)]
-        )  # fmt: skip
-    print_table(["measure", names[0], "95 %", "questions", *names[1:]], rows)
-    stages = summaries[names[0]].stages
-    if stages:
-        out().print("[dim]stage, median and p95 in ms:[/]")
-        print_table(["stage", "p50", "p95"], [(name, *times) for name, times in stages.items()])
-
-
-def tell_failures(runs: Sequence[Run]) -> None:
-    """How many questions of each run failed, and why the first of them did."""
+def print_failures(runs: Sequence[Run]) -> None:
+    """Print how many questions of each run failed, with the first error."""
     for run in runs:
-        failures = [one.error for one in run.outcomes if one.error]
-        if failures:
-            err().print(
-                f"[yellow]{escape(run.name)}: {len(failures)} questions failed:[/] "
-                f"{escape(failures[0])}"
+        errors = [outcome.error for outcome in run.outcomes if outcome.error]
+        if errors:
+            stderr().print(
+                f"[yellow]{escape(run.name)}: {len(errors)} questions failed:[/] "
+                f"{escape(errors[0])}"
             )
 
 
-def _as_dict(runs: list[Run], summaries: dict[str, Summary], report: Path) -> dict[str, Any]:
-    return {
-        "dataset": runs[0].dataset.name,
-        "questions": len(runs[0].dataset.questions),
-        "report": str(report),
-        "runs": {
-            run.name: {"results": str(run.directory / "results.jsonl"),
-                       **summaries[run.name].as_dict()}
-            for run in runs
-        },
-    }  # fmt: skip
+def _print_evaluation(
+    runs: list[Run], summaries: dict[str, Summary], report: Path | None, *, as_json: bool
+) -> None:
+    from ragstone.evaluate.report import write_report
+
+    first = runs[0]
+    written = write_report(runs, summaries, report)
+    if not as_json:
+        _print_summaries(runs, summaries)
+        stdout().print(
+            f"[dim]report {escape(str(written))} · results {escape(str(first.directory))}[/]"
+        )
+        return
+    print_json(
+        {
+            "dataset": first.dataset.name,
+            "questions": len(first.dataset.questions),
+            "report": str(written),
+            "runs": {
+                run.name: {
+                    "results": str(run.directory / "results.jsonl"),
+                    **summaries[run.name].as_dict(),
+                }
+                for run in runs
+            },
+        }
+    )
+
+
+def _print_summaries(runs: list[Run], summaries: dict[str, Summary]) -> None:
+    from ragstone.evaluate.report import figure_columns, figure_rows
+
+    dataset = runs[0].dataset
+    stdout().print(
+        f"[bold]{escape(dataset.name)}[/] · {len(dataset.questions)} questions · "
+        f"{len(dataset.passages) or 'your own'} documents"
+    )
+    print_table(figure_columns(runs), figure_rows(runs, summaries))
+    stages = summaries[runs[0].name].stages
+    if stages:
+        stdout().print("[dim]stage, median and p95 in ms:[/]")
+        print_table(["stage", "p50", "p95"], [(name, *times) for name, times in stages.items()])
 
 
 def tune(
     dataset: DatasetArgument = None,
     from_documents: FromDocuments = False,
     collection: options.Collection = DEFAULT_COLLECTION,
-    questions: Annotated[
-        int, typer.Option("--questions", min=20, help="Most questions to tune on.")
-    ] = 400,
-    check: Annotated[
-        int, typer.Option("--check", min=20, help="Most questions to check on.")
-    ] = 1000,
-    output: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Where settings and plots go.")
-    ] = Path("tuned"),
+    questions: TuningQuestions = 400,
+    check: CheckQuestions = 1000,
+    output: Output = Path("tuned"),
     count: Count = 400,
     seed: Seed = 0,
     with_model: WithModel = False,
@@ -310,41 +331,57 @@ def tune(
 
       ragstone ask "Who signed the lease?" --config tuned/ragstone.toml
     """
-    from ragstone.evaluate.report import as_dict, html_page, markdown_page
-    from ragstone.evaluate.tune import settings_file
-    from ragstone.evaluate.tune import tune as search
+    from ragstone.evaluate.tune import tune_settings
     from ragstone.evaluate.workbench import Workbench
 
-    options.make_folder(output, "--out")
+    options.create_folder(output, "--out")
     flags: dict[str, Any] = {"evaluate.directory": work}
-    settings = options.load(data, config, preset, set, **flags).settings
-    with telling() as told:
-        asked = questions_of(
-            dataset, settings, collection, from_documents=from_documents, count=count, seed=seed,
-            with_model=with_model, told=told,
-        )  # fmt: skip
-        bench = Workbench(asked, settings, collection=collection)
-        bench.prepare(told)
-        tuned = asyncio.run(search(bench, most=questions, check=check, told=told))
-    toml = settings_file(tuned, when=datetime.now(UTC).strftime("%Y-%m-%d"))
-    found = as_dict(tuned)
+    settings = options.load_settings(data, config, preset, set, **flags).settings
+    making = QuestionOptions(count, seed, with_model) if from_documents else None
+    with show_progress() as progress:
+        loaded = load_questions(dataset, settings, collection, making, progress)
+        bench = Workbench(loaded, settings, collection=collection)
+        bench.prepare(progress)
+        result = asyncio.run(
+            tune_settings(bench, max_questions=questions, max_checks=check, progress=progress)
+        )
+    _write_tuning(result, output, as_json=json)
+
+
+def _write_tuning(result: TuningResult, output: Path, *, as_json: bool) -> None:
+    from ragstone.evaluate.report_tuning import (
+        render_tuning_html,
+        render_tuning_markdown,
+        tuning_as_dict,
+    )
+    from ragstone.evaluate.tune import render_settings_file
+
+    toml = render_settings_file(result, date=datetime.now(UTC).strftime("%Y-%m-%d"))
+    figures = tuning_as_dict(result)
     for name, text in (
         ("ragstone.toml", toml),
-        ("tune.html", html_page(tuned, toml)),
-        ("tune.md", markdown_page(tuned, toml)),
-        ("tune.json", json_module.dumps(found, indent=2)),
+        ("tune.html", render_tuning_html(result, toml)),
+        ("tune.md", render_tuning_markdown(result, toml)),
+        ("tune.json", json_module.dumps(figures, indent=2)),
     ):
         (output / name).write_text(text, "utf-8")
-    if json:
-        print_json(found)
+    if as_json:
+        print_json(figures)
         return
     rows = [
-        (one.path, f"{one.before:g}", f"{one.taken:g}", f"{max(t.quality for t in one.tried):.4f}")
-        for one in tuned.swept
+        (
+            sweep.path,
+            f"{sweep.before:g}",
+            f"{sweep.chosen:g}",
+            f"{max(trial.quality for trial in sweep.trials):.4f}",
+        )
+        for sweep in result.sweeps
     ]
     print_table(["setting", "before", "taken", "best nDCG@10 tried"], rows)
-    for path, value in tuned.values.items():
-        out().print(f"[green]set[/] {path} = {value:g}")
-    out().print(f"recommended threshold: RAG_MIN_SIMILARITY={tuned.threshold:g}")
-    out().print(f"[bold]{escape(tuned.sentence)}[/]")
-    out().print(f"[dim]wrote {escape(str(output))}/ragstone.toml, tune.html, tune.md, tune.json[/]")
+    for path, value in result.values.items():
+        stdout().print(f"[green]set[/] {path} = {value:g}")
+    stdout().print(f"recommended threshold: RAG_MIN_SIMILARITY={result.threshold:g}")
+    stdout().print(f"[bold]{escape(result.sentence)}[/]")
+    stdout().print(
+        f"[dim]wrote {escape(str(output))}/ragstone.toml, tune.html, tune.md, tune.json[/]"
+    )

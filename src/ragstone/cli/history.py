@@ -1,4 +1,4 @@
-"""`ragstone history`: what was asked, newest first."""
+"""Run `ragstone history` and `ragstone sessions`: list, show and delete past queries."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
-from ragstone.cli.options import out, print_json, print_table
+from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.errors import SettingsError
 from ragstone.types import ANY_QUERY, LOCAL_OWNER, HistoryFilter
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
 
+Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
+
 
 def history(
-    query_id: Annotated[str | None, typer.Argument(help="One query in full.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
+    query_id: Annotated[str | None, typer.Argument(help="Show this query in full.")] = None,
+    limit: Limit = 20,
     collection: Annotated[
-        str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only about this one.")
+        str | None,
+        typer.Option("--collection", "-C", metavar="NAME", help="Only queries to this collection."),
     ] = None,
-    session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Only of this owner of a key.")] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Forget what is named.")] = False,
+    session: Annotated[str | None, typer.Option(help="Only queries of this session.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only queries of this key owner.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the selected queries.")] = False,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """List past queries, print one in full with its trace, or forget some.
+    """List past queries, newest first; show one in full with its trace; or delete some.
 
     Examples:
 
@@ -41,26 +44,23 @@ def history(
 
       ragstone history --owner alice --delete
     """
-    wanted = HistoryFilter(owner, [collection] if collection else None, session_id=session)
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
+    with options.open_engine(options.load_settings(data, config)) as engine:
         if delete:
-            _delete(engine, query_id, wanted)
+            _delete_queries(engine, query_id, selection)
             return
         if query_id is not None:
             print_json(engine.history.query(query_id))
             return
-        entries = engine.history.queries(limit=limit, wanted=wanted)
+        entries = engine.history.queries(limit=limit, wanted=selection)
         if collection and not entries:
             options.require_collection(engine, collection)
-    finally:
-        engine.close()
     if json:
         print_json(entries)
     elif entries:
         rows = [
             (
-                datetime.fromtimestamp(entry["created_at"], UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                _format_time(entry["created_at"]),
                 entry["query_id"],
                 entry["status"],
                 entry["query"] or "–",
@@ -69,58 +69,58 @@ def history(
         ]
         print_table(["when (UTC)", "id", "status", "question"], rows)
     else:
-        out().print("No queries yet. Ask one with: ragstone ask 'Why …?'")
+        stdout().print("No queries yet. Ask one with: ragstone ask 'Why …?'")
 
 
-def _delete(engine: Engine, query_id: str | None, wanted: HistoryFilter) -> None:
+def _delete_queries(engine: Engine, query_id: str | None, selection: HistoryFilter) -> None:
     if query_id is not None:
         engine.history.delete_query(query_id)
-        out().print("Deleted 1 query.")
+        stdout().print("Deleted 1 query.")
         return
-    if wanted == ANY_QUERY:
+    if selection == ANY_QUERY:
         raise SettingsError(
-            "'--delete' needs to be told what to forget.",
-            hint="Name a query, or add --session, --collection or --owner.",
+            "'--delete' needs a selection of queries.",
+            hint="Add a query id, --session, --collection or --owner.",
         )
-    gone = engine.history.delete_queries(wanted)
-    out().print(f"Deleted {gone} {'query' if gone == 1 else 'queries'}.")
+    count = engine.history.delete_queries(selection)
+    stdout().print(f"Deleted {count} {'query' if count == 1 else 'queries'}.")
 
 
-app = typer.Typer(no_args_is_help=True, help="List, show and delete conversations.")
+sessions_app = typer.Typer(no_args_is_help=True, help="List, show and delete conversations.")
 
 Owner = Annotated[
-    str, typer.Option("--owner", metavar="NAME", help="Whose; without keys it is 'local'.")
+    str,
+    typer.Option("--owner", metavar="NAME", help="Owner of the sessions; 'local' without keys."),
 ]
-SessionId = Annotated[str, typer.Argument(help="As `ragstone sessions list` prints it.")]
+SessionId = Annotated[str, typer.Argument(help="Session id from `ragstone sessions list`.")]
 
 
-@app.command("list")
+@sessions_app.command("list")
 def list_sessions(
     owner: Owner = LOCAL_OWNER,
-    limit: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
+    limit: Limit = 20,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """List sessions, the one used last first.
+    """List sessions, the last used first.
 
     Example:  ragstone sessions list --limit 5
     """
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
-        found = engine.history.session_list(owner, limit=limit)
-    finally:
-        engine.close()
+    with options.open_engine(options.load_settings(data, config)) as engine:
+        listed = engine.history.list_sessions(owner, limit=limit)
     if json:
-        print_json([dataclasses.asdict(one) for one in found])
-    elif found:
-        rows = [(_when(s.updated_at), s.id, s.collection, s.turn_count, s.title) for s in found]
+        print_json([dataclasses.asdict(session) for session in listed])
+    elif listed:
+        rows = [
+            (_format_time(s.updated_at), s.id, s.collection, s.turn_count, s.title) for s in listed
+        ]
         print_table(["last used (UTC)", "id", "collection", "turns", "begins with"], rows)
     else:
-        out().print("No sessions yet. Begin one with: ragstone chat")
+        stdout().print("No sessions yet. Begin one with: ragstone chat")
 
 
-@app.command("show")
+@sessions_app.command("show")
 def show_session(
     session_id: SessionId,
     owner: Owner = LOCAL_OWNER,
@@ -132,34 +132,33 @@ def show_session(
 
     Example:  ragstone sessions show holiday-plans
     """
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    with options.open_engine(options.load_settings(data, config)) as engine:
         session = engine.history.session(owner, session_id)
-    finally:
-        engine.close()
     if json:
         print_json(dataclasses.asdict(session))
         return
     if session.summary:
-        out().print(f"[dim]summary of {session.summarised} turns:[/]\n{escape(session.summary)}\n")
+        stdout().print(
+            f"[dim]summary of {session.summarised} turns:[/]\n{escape(session.summary)}\n"
+        )
     for turn in session.turns:
-        out().print(f"[bold cyan]›[/] [bold]{escape(turn.question)}[/]")
-        out().print(f"{escape(turn.answer)}\n")
+        stdout().print(f"[bold cyan]›[/] [bold]{escape(turn.question)}[/]")
+        stdout().print(f"{escape(turn.answer)}\n")
 
 
-@app.command("delete")
+@sessions_app.command("delete")
 def delete_session(
     session_id: Annotated[
-        str | None, typer.Argument(help="As `ragstone sessions list` prints it.")
+        str | None, typer.Argument(help="Session id from `ragstone sessions list`.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All that the owner ever asked, in sessions or not.")
+        bool, typer.Option("--all", help="Delete all sessions and queries of the owner.")
     ] = False,
     owner: Owner = LOCAL_OWNER,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Forget a conversation and the queries that were asked in it, or everything of an owner.
+    """Delete a conversation and its queries, or everything that an owner asked.
 
     Examples:
 
@@ -169,20 +168,19 @@ def delete_session(
     """
     if (session_id is None) != everything:
         raise SettingsError(
-            "Either one session or all of them can be deleted.",
-            hint="Name one as `ragstone sessions list` prints it, or add --all.",
+            "Delete either one session or all of them.",
+            hint="Give an id from `ragstone sessions list`, or add --all.",
         )
-    engine = options.open_engine(options.load(data, config, None, None))
-    try:
+    with options.open_engine(options.load_settings(data, config)) as engine:
         if session_id is not None:
             engine.history.delete_session(owner, session_id)
-            out().print(f"Deleted {session_id}.", markup=False)
+            stdout().print(f"Deleted {session_id}.", markup=False)
             return
         sessions, queries = engine.history.delete_owner(owner)
-        out().print(f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False)
-    finally:
-        engine.close()
+        stdout().print(
+            f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False
+        )
 
 
-def _when(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _format_time(timestamp_s: float) -> str:
+    return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""`ragstone ingest`: files, folders and globs into a collection, once or for as long as it runs."""
+"""Run `ragstone ingest`: read files, folders and globs into a collection, once or continuously."""
 
 from __future__ import annotations
 
@@ -13,53 +13,50 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragstone.cli import options
-from ragstone.cli.options import err, out, print_json
+from ragstone.cli.options import print_json, stderr, stdout
 from ragstone.errors import SettingsError
 from ragstone.types import DEFAULT_COLLECTION, IngestedFile, IngestReport
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
 
-# Where there is no terminal, a line is written this often.
-_LINE_EVERY_S = 10.0
-# A look at 10,000 files costs a few hundredths of a second.
+# Looking at 10,000 files takes a few hundredths of a second.
 _WATCH_EVERY_S = 2.0
 
 
+Paths = Annotated[
+    list[Path],
+    typer.Argument(help="Files, folders or globs to read.", metavar="PATH…", readable=False),
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Remove documents whose file is gone.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow changes and removals until Ctrl-C.")]
+Again = Annotated[bool, typer.Option("--again", help="Read unchanged files again, too.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag for all files; repeatable.")]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=VALUE", help="Metadata for all files; repeatable."),
+]
+Password = Annotated[str | None, typer.Option("--password", help="Password of encrypted files.")]
+
+
 def ingest(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(help="Files, folders and globs.", metavar="PATH…", readable=False),
-    ],
+    paths: Paths,
     collection: options.Collection = DEFAULT_COLLECTION,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove what the folders no longer hold.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Keep following changes, removals too, until Ctrl-C.")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Read even files that have not changed.")
-    ] = False,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="A tag for all of them; may be repeated.")
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        typer.Option("--meta", metavar="KEY=VALUE", help="Metadata for all; may be repeated."),
-    ] = None,
-    password: Annotated[
-        str | None, typer.Option("--password", help="Opens encrypted files among them.")
-    ] = None,
+    prune: Prune = False,
+    watch: Watch = False,
+    again: Again = False,
+    tag: Tags = None,
+    meta: Metadata = None,
+    password: Password = None,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
-    """Read documents into a collection. Files that have not changed are left alone.
+    """Read documents into a collection. Unchanged files are skipped.
 
-    Exit code 1 if any file could not be read; the others are stored all the same.
+    Exits with code 1 if a file could not be read; the others are stored all the same.
 
     Examples:
 
@@ -69,49 +66,53 @@ def ingest(
 
       ragstone ingest 'reports/**/*.xlsx' --tag finance --meta year=2026
     """
-    given: dict[str, Any] = {
-        "metadata": metadata_of(tag or [], meta or []),
+    arguments: dict[str, Any] = {
+        "metadata": parse_metadata(tag or [], meta or []),
         "password": password,
         "prune": prune,
         "again": again,
     }
-    following = {"again": False, "prune": True}
-    engine = options.open_engine(options.load(data, config, preset, set))
-    try:
-        report = ingest_with_progress(engine, paths, collection, **given)
-        _print(report, json=json)
-        while watch:
-            time.sleep(_WATCH_EVERY_S)
-            again_report = asyncio.run(
-                engine.ingest(paths, collection=collection, **given | following)
-            )
-            if any(file.outcome not in {"unchanged", "failed"} for file in again_report.files):
-                _print(again_report, json=json)
-    except KeyboardInterrupt:
-        err().print("Stopped. What is stored stays; the same command goes on from here.")
-        raise
-    finally:
-        engine.close()
+    with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
+        try:
+            report = ingest_with_progress(engine, paths, collection, **arguments)
+            _print_result(report, json=json)
+            if watch:
+                arguments |= {"again": False, "prune": True}
+                _watch(engine, paths, collection, arguments, json=json)
+        except KeyboardInterrupt:
+            stderr().print("Stopped. Stored documents stay; run the same command to continue.")
+            raise
     if report.of("failed"):
         raise typer.Exit(1)
 
 
-def metadata_of(tags: list[str], pairs: list[str]) -> dict[str, Any]:
-    """`--tag` and `--meta` as metadata; a value that is a number or a truth value becomes one."""
+def _watch(
+    engine: Engine, paths: list[Path], collection: str, arguments: dict[str, Any], *, json: bool
+) -> None:
+    """Ingest again and again until Ctrl-C, and print the rounds that changed something."""
+    while True:
+        time.sleep(_WATCH_EVERY_S)
+        report = asyncio.run(engine.ingest(paths, collection=collection, **arguments))
+        if any(file.outcome not in {"unchanged", "failed"} for file in report.files):
+            _print_result(report, json=json)
+
+
+def parse_metadata(tags: list[str], pairs: list[str]) -> dict[str, Any]:
+    """Turn `--tag` and `--meta` into metadata; values become numbers and booleans if they can."""
     metadata: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise SettingsError(
-                f"'--meta {pair}' has no value.", hint="Write --meta year=2026, for example."
+                f"'--meta {pair}' has no value.", hint="Write e.g. --meta year=2026."
             )
-        metadata[key.strip()] = _value(value.strip())
+        metadata[key.strip()] = _parse_value(value.strip())
     if tags:
         metadata["tags"] = tags
     return metadata
 
 
-def _value(text: str) -> str | int | float | bool:
+def _parse_value(text: str) -> str | int | float | bool:
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
     for kind in (int, float):
@@ -123,32 +124,44 @@ def _value(text: str) -> str | int | float | bool:
 
 
 def ingest_with_progress(
-    engine: Engine, paths: list[Path], collection: str, **given: Any
+    engine: Engine, paths: list[Path], collection: str, **arguments: Any
 ) -> IngestReport:
-    """Run an ingest with a bar in a terminal, and a line now and then where there is none."""
+    """Ingest with a progress bar in a terminal, and with a line every few seconds without one."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=stderr(), transient=True, disable=not stderr().is_terminal
+    ) as bar:
         task = bar.add_task("reading", total=None, rate="")
         pace = Pace()
 
         def progress(outcome: IngestedFile, done: int, total: int) -> None:
             pace.count(outcome)
-            bar.update(task, completed=done, total=total, rate=pace.rate(),
-                       description=escape(outcome.name[-40:]))  # fmt: skip
-            if not err().is_terminal and pace.is_due():
-                err().print(pace.line(done, total))
+            bar.update(
+                task,
+                completed=done,
+                total=total,
+                rate=pace.format_rate(),
+                description=escape(outcome.name[-40:]),
+            )
+            if not stderr().is_terminal and pace.is_due():
+                stderr().print(pace.format_line(done, total))
 
-        return asyncio.run(engine.ingest(paths, collection=collection, progress=progress, **given))
+        return asyncio.run(
+            engine.ingest(paths, collection=collection, progress=progress, **arguments)
+        )
 
 
 class Pace:
-    """How fast a run goes, and how long it may still take."""
+    """Measure how fast a run goes, and estimate the rest of it."""
 
     def __init__(self) -> None:
-        self._begun = self._said = time.monotonic()
+        self._begun = self._last_line = time.monotonic()
         self._chunks = self._documents = 0
 
     def count(self, outcome: IngestedFile) -> None:
@@ -159,26 +172,27 @@ class Pace:
     def _seconds(self) -> float:
         return max(1e-3, time.monotonic() - self._begun)
 
-    def rate(self) -> str:
+    def format_rate(self) -> str:
         return f"{self._chunks / self._seconds():.0f} chunks/s" if self._chunks else ""
 
     def is_due(self) -> bool:
-        if time.monotonic() - self._said < _LINE_EVERY_S:
+        """Return True once in every interval, when the next line should be printed."""
+        if time.monotonic() - self._last_line < options.PROGRESS_LINE_EVERY_S:
             return False
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         return True
 
-    def line(self, done: int, total: int) -> str:
-        said = (
+    def format_line(self, done: int, total: int) -> str:
+        line = (
             f"{done} of {total} files · {self._documents} documents, "
-            f"{self._documents / self._seconds():.1f}/s · {self.rate()}"
+            f"{self._documents / self._seconds():.1f}/s · {self.format_rate()}"
         )
-        if not done:  # the first is an archive, say: how much it holds is not known before its end
-            return said
-        return f"{said} · about {self._seconds() / done * (total - done):.0f} s left"
+        if not done:  # e.g. the first file is an archive: its size is not known before its end
+            return line
+        return f"{line} · about {self._seconds() / done * (total - done):.0f} s left"
 
 
-def _print(report: IngestReport, *, json: bool) -> None:
+def _print_result(report: IngestReport, *, json: bool) -> None:
     if json:
         print_json([dataclasses.asdict(file) for file in report.files])
     else:
@@ -187,22 +201,22 @@ def _print(report: IngestReport, *, json: bool) -> None:
 
 def print_report(report: IngestReport) -> None:
     for file in report.of("failed"):
-        out().print(f"[red]failed[/] {escape(file.name)}: {escape(file.error or '')}")
-        out().print(f"       [dim]hint: {escape(file.hint)}[/]")
+        stdout().print(f"[red]failed[/] {escape(file.name)}: {escape(file.error or '')}")
+        stdout().print(f"       [dim]hint: {escape(file.hint)}[/]")
     counts = ", ".join(
         f"{len(report.of(outcome))} {outcome}"
         for outcome in ("added", "updated", "unchanged", "removed", "failed")
         if report.of(outcome)
     )
-    out().print(
+    stdout().print(
         f"[green]{len(report.files)} files[/]: {counts or 'none'} · {report.chunk_count} chunks "
         f"in '{report.collection}' · {report.embedded_chunks} embedded · {report.seconds:.1f} s"
-        f"{rates(report)}"
+        f"{format_rates(report)}"
     )
 
 
-def rates(report: IngestReport) -> str:
-    """How fast a run was, and how much memory it took; nothing when it had nothing to do."""
+def format_rates(report: IngestReport) -> str:
+    """Format speed and peak memory of a run; empty if it stored nothing."""
     stored = len(report.of("added")) + len(report.of("updated"))
     if not stored or not report.seconds:
         return ""

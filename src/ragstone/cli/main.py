@@ -1,4 +1,4 @@
-"""`ragstone`: the commands by name, and their failures as a sentence with a hint."""
+"""Register the commands of `ragstone`, and print their errors as a sentence with a hint."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from typing import Annotated
 import typer
 
 from ragstone import __version__
-from ragstone.cli import ask, chat, compare, documents, history, ingest, keys, search, serve
-from ragstone.cli import ask as check
-from ragstone.cli import ask as demo
-from ragstone.cli import evaluate as evaluation
-from ragstone.cli import evaluate as tune
-from ragstone.cli import history as sessions
-from ragstone.cli import maintain as models
-from ragstone.cli import maintain as settings
-from ragstone.cli import maintain as upkeep
-from ragstone.cli import serve as mcp
-from ragstone.cli.options import fail
+from ragstone.cli import (
+    ask,
+    chat,
+    compare,
+    documents,
+    evaluate,
+    history,
+    ingest,
+    keys,
+    maintain,
+    search,
+    serve,
+)
+from ragstone.cli.options import print_error
 from ragstone.errors import RagstoneError
+
+_SUMMARY = "Answer questions from your own documents, with citations that can be checked."
 
 app = typer.Typer(
     name="ragstone",
-    help="Answers questions from your own documents, with citations that can be checked.",
+    help=_SUMMARY,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -34,53 +39,53 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with:  ragstone demo  ·  ragstone ingest DOCUMENTS/  ·  ragstone ask 'Why …?'",
 )
-app.command("demo")(demo.demo)
+app.command("demo")(ask.demo)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("search")(search.search)
-app.command("check")(check.check)
-app.command("eval")(evaluation.evaluate)
+app.command("check")(ask.check)
+app.command("eval")(evaluate.evaluate)
 app.command("compare")(compare.compare)
-app.command("tune")(tune.tune)
+app.command("tune")(evaluate.tune)
 app.command("serve")(serve.serve)
 app.add_typer(keys.app, name="keys")
-app.command("mcp")(mcp.mcp)
+app.command("mcp")(serve.mcp)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(models.app, name="models")
-app.command("settings")(settings.settings)
-app.command("reindex")(upkeep.reindex)
-app.command("backup")(upkeep.backup)
-app.command("restore")(upkeep.restore)
-app.command("doctor")(upkeep.doctor)
+app.add_typer(history.sessions_app, name="sessions")
+app.add_typer(maintain.models_app, name="models")
+app.command("settings")(maintain.settings)
+app.command("reindex")(maintain.reindex)
+app.command("backup")(maintain.backup)
+app.command("restore")(maintain.restore)
+app.command("doctor")(maintain.doctor)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ragstone {__version__}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_SUMMARY)
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Answers questions from your own documents, with citations that can be checked."""
-    # What the settings warn of looks like our errors; nothing else has set up logging yet.
-    warned = logging.StreamHandler()
-    warned.setFormatter(logging.Formatter("warning: %(message)s"))
-    logging.getLogger("ragstone.settings").addHandler(warned)
+    """Print warnings about the settings like our errors; no other logging is set up yet."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    logging.getLogger("ragstone.settings").addHandler(handler)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Print a failure that we understand and leave with exit code 1."""
+def exit_on_error() -> Iterator[None]:
+    """Print an error that we understand and exit with code 1."""
     try:
         yield
     except RagstoneError as error:
-        fail(error)
+        print_error(error)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The options that every command shares, and the engine they lead to."""
+"""Define the options that all commands share, print results, and open the engine."""
 
 from __future__ import annotations
 
@@ -21,37 +21,62 @@ from rich.table import Table
 from rich.text import Text
 
 from ragstone.errors import InputError, RagstoneError, SettingsError
-from ragstone.types import Answer
+from ragstone.types import Answer, Citation
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
     from ragstone.settings import LoadedSettings
 
+# `readable=False`: the engine reports a path it cannot read, with its own message and exit code.
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", "-d", metavar="DIR", readable=False, help="Directory of documents and index."
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", readable=False, help="Read this ragstone.toml."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", "-p", help="minimal, classic, balanced (default) or careful."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="NAME=VALUE", help="Set any setting; may be repeated."),
+]
+Collection = Annotated[
+    str, typer.Option("--collection", "-C", metavar="NAME", help="Use this collection.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Method = Annotated[str | None, typer.Option(help="semantic, keyword or hybrid (default).")]
 
-PLAIN_WIDTH = 100
+# Without a terminal, progress is printed as a line this often.
+PROGRESS_LINE_EVERY_S = 10.0
 
 
 @cache
-def out() -> Console:
-    return _console(stderr=False)
+def stdout() -> Console:
+    return _open_console(stderr=False)
 
 
 @cache
-def err() -> Console:
-    return _console(stderr=True)
+def stderr() -> Console:
+    return _open_console(stderr=True)
 
 
-def _console(*, stderr: bool) -> Console:
+def _open_console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     # In a pipe lines are never folded: the next program decides.
     width = None if stream.isatty() else 10_000
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not stream.isatty())
 
 
-def fail(error: RagstoneError) -> None:
-    err().print(f"[bold red]error:[/] {escape(error.message)}")
+def print_error(error: RagstoneError) -> None:
+    stderr().print(f"[bold red]error:[/] {escape(error.message)}")
     if error.hint:
-        err().print(f"[dim]hint:[/] {escape(error.hint)}")
+        stderr().print(f"[dim]hint:[/] {escape(error.hint)}")
 
 
 def print_json(value: Any) -> None:
@@ -59,8 +84,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A ruled table in a terminal; tab-separated lines in a pipe."""
-    if not out().is_terminal:
+    """Print a table with headings in a terminal, and tab-separated lines in a pipe."""
+    if not stdout().is_terminal:
         for row in rows:
             sys.stdout.write("\t".join(str(cell) for cell in row) + "\n")
         return
@@ -69,32 +94,49 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    out().print(table)
+    stdout().print(table)
 
 
 def print_answer(answer: Answer) -> None:
-    """The answer, its sources with page and quotation, and one line of figures."""
-    console = out()
-    style = "" if answer.status == "answered" else "yellow"
-    console.print(_marked(answer.text, style))
+    """Print an answer, its sources with page and quotation, and one line of figures."""
+    text = Text(answer.text, style="" if answer.status == "answered" else "yellow")
+    text.highlight_regex(r"\[Source \d+\]", "cyan")
+    stdout().print(text)
     print_sources(answer)
 
 
 def print_sources(answer: Answer) -> None:
-    """What stands under an answer."""
-    console = out()
-    if answer.citations:
+    """Print citations, notes and figures of an answer whose text is on the screen already."""
+    console = stdout()
+    unique: dict[tuple[int, int, int], Citation] = {}
+    for citation in answer.citations:
+        unique.setdefault((citation.number, citation.start, citation.end), citation)
+    if unique:
         console.print()
-        for number, citation in _first_of_each(answer):
-            page = f", page {citation.page}" if citation.page else ""
-            console.print(
-                f"[cyan]\\[Source {number}][/] [bold]{escape(citation.document_name)}[/]{page}"
-                f" [dim]({citation.start}–{citation.end})[/]"
-            )
-            console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
+    for citation in unique.values():
+        page = f", page {citation.page}" if citation.page else ""
+        console.print(
+            f"[cyan]\\[Source {citation.number}][/] [bold]{escape(citation.document_name)}[/]{page}"
+            f" [dim]({citation.start}–{citation.end})[/]"
+        )
+        console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
     for note in answer.notes:
         console.print(f"[dim]note: {escape(note)}[/]")
-    console.print(f"[dim]{_figures(answer)}[/]")
+    console.print(f"[dim]{_summarise_answer(answer)}[/]")
+
+
+def _summarise_answer(answer: Answer) -> str:
+    figures = f"{len(answer.sources)} sources read"
+    total = f"{answer.trace['total_ms']:.0f} ms"
+    if answer.status == "abstained":
+        return f"no answer found · {figures} · {total}"
+    if answer.status == "refused":
+        return f"withheld by the moderator · {figures} · {total}"
+    grounded = "grounded" if answer.is_grounded else "not grounded"
+    return (
+        f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
+        f"{figures} · {answer.provider} · {total}"
+    )
 
 
 def print_trace(answer: Answer) -> None:
@@ -103,132 +145,85 @@ def print_trace(answer: Answer) -> None:
             span["stage"],
             f"{span['duration_ms']:.1f} ms",
             f"{span['cpu_ms']:.1f} ms",
-            ", ".join(f"{name} {_brief(value)}" for name, value in span["counts"].items()),
+            ", ".join(f"{name} {_shorten(value)}" for name, value in span["counts"].items()),
         )
         for span in answer.trace["spans"]
     ]
     print_table(["stage", "time", "CPU", "figures"], rows)
 
 
-def _brief(figure: Any) -> str:
-    """A figure in a line: of a long list the first three; the journal has them all."""
+def _shorten(figure: Any) -> str:
+    """Show the first three entries of a long list; the journal has all of them."""
     if isinstance(figure, list) and len(figure) > 4:
         return f"[{', '.join(map(str, figure[:3]))}, … {len(figure)} in all]"
     return str(figure)
 
 
-def _marked(text: str, style: str) -> Text:
-    marked = Text(text, style=style)
-    marked.highlight_regex(r"\[Source \d+\]", "cyan")
-    return marked
-
-
-def _first_of_each(answer: Answer) -> list[tuple[int, Any]]:
-    first: dict[tuple[int, int, int], Any] = {}
-    for citation in answer.citations:
-        first.setdefault((citation.number, citation.start, citation.end), citation)
-    return [(number, citation) for (number, _, _), citation in first.items()]
-
-
-def _figures(answer: Answer) -> str:
-    total = answer.trace["total_ms"]
-    if answer.status == "abstained":
-        return f"no answer found · {len(answer.sources)} sources read · {total:.0f} ms"
-    if answer.status == "refused":
-        return f"withheld by the moderator · {len(answer.sources)} sources read · {total:.0f} ms"
-    grounded = "grounded" if answer.is_grounded else "not grounded"
-    return (
-        f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
-        f"{len(answer.sources)} sources read · {answer.provider} · {total:.0f} ms"
-    )
-
-
-# Where there is no terminal, a line is written this often.
-_LINE_EVERY_S = 10.0
-
-
 @contextmanager
-def telling() -> Iterator[Callable[[str, int, int], None]]:
-    """A function that is told what is being done, how much of it is done, and how much there is."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TimeRemainingColumn())  # fmt: skip
-    said = time.monotonic()
-    with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
+def show_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Give a function (task, done, total) that draws a bar, or prints lines without a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = stderr()
+    last_line = time.monotonic()
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task("", total=None)
-        doing = ""
+        current = ""
 
-        def told(what: str, done: int, total: int) -> None:
-            nonlocal said, doing
-            if what != doing:
-                doing = what
-                bar.reset(task, description=what, total=total)
+        def update(description: str, done: int, total: int) -> None:
+            nonlocal last_line, current
+            if description != current:
+                current = description
+                bar.reset(task, description=description, total=total)
             bar.update(task, completed=done, total=total)
-            if not err().is_terminal and time.monotonic() - said > _LINE_EVERY_S:
-                said = time.monotonic()
-                err().print(f"{what}: {done} of {total}")
+            now = time.monotonic()
+            if not console.is_terminal and now - last_line > PROGRESS_LINE_EVERY_S:
+                last_line = now
+                console.print(f"{description}: {done} of {total}")
 
-        yield told
-
-
-# `readable=False`: what cannot be read is told by the engine, in its own words and exit code.
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", "-d", metavar="DIR", readable=False, help="Where documents and index are kept."
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", readable=False, help="A ragstone.toml to read."),
-]
-Preset = Annotated[
-    str | None,
-    typer.Option("--preset", "-p", help="minimal, classic, balanced (default) or careful."),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be repeated."),
-]
-Collection = Annotated[
-    str, typer.Option("--collection", "-C", metavar="NAME", help="The collection to work in.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+        yield update
 
 
-def load(
+def load_settings(
     data: Path | None,
     config: Path | None,
-    preset: str | None,
-    overrides: list[str] | None,
+    preset: str | None = None,
+    overrides: list[str] | None = None,
     **more: Any,
 ) -> LoadedSettings:
-    """The settings with the command line's flags on top."""
-    from ragstone.settings import load_settings
+    """Load the settings with the flags of the command line on top."""
+    from ragstone import settings
 
-    flags = flags_of(overrides)
+    flags = parse_overrides(overrides)
     named = {"data.directory": data, "preset": preset, **more}
     flags.update({path: value for path, value in named.items() if value is not None})
-    return load_settings(flags=flags, config_file=config)
+    return settings.load_settings(flags=flags, config_file=config)
 
 
-def flags_of(overrides: list[str] | None) -> dict[str, Any]:
-    """What `--set` was given, by name."""
+def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
+    """Split each `--set NAME=VALUE` into name and value."""
     flags: dict[str, Any] = {}
     for override in overrides or []:
         name, equals, value = override.partition("=")
         if not equals:
-            # What follows the name is not shown: it may be a secret.
+            # Only the name is shown: the rest may be a secret.
             shown = re.match(r"[\w.]*", override.strip())
             raise SettingsError(
                 f"'--set {shown[0] if shown else ''}' has no value.",
-                hint="Write --set RAG_TOP_K=5, for example.",
+                hint="Write e.g. --set RAG_TOP_K=5.",
             )
         flags[name.strip()] = value.strip()
     return flags
 
 
-def make_folder(folder: Path, flag: str) -> None:
-    """Where a result will be written, before the long work that leads to it."""
+def create_folder(folder: Path, flag: str) -> None:
+    """Create the folder of a result and try to write to it, before the long work begins."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -236,22 +231,27 @@ def make_folder(folder: Path, flag: str) -> None:
     except OSError as error:
         raise InputError(
             f"The folder '{folder}' of {flag} cannot be written: {error.strerror}.",
-            hint=f"Give {flag} another place.",
+            hint=f"Choose another folder for {flag}.",
         ) from error
+
+
+@contextmanager
+def open_engine(loaded: LoadedSettings) -> Iterator[Engine]:
+    from ragstone.engine import Engine
+
+    engine = Engine(loaded.settings)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def require_collection(engine: Engine, name: str) -> None:
     """Refuse to read from a collection that does not exist: its name is probably mistyped."""
     from ragstone.catalog.collections import refuse_unknown_collection
-    from ragstone.query.request import check_collection
+    from ragstone.files import check_collection
 
     check_collection(name)
     # Another service has collections that the catalog does not know.
     if not engine.settings.retrieve.chunkenizer_url:
         refuse_unknown_collection(engine.catalog, name)
-
-
-def open_engine(loaded: LoadedSettings) -> Engine:
-    from ragstone.engine import Engine
-
-    return Engine(loaded.settings)

@@ -1,4 +1,4 @@
-"""`ragstone serve`: the HTTP server."""
+"""Run `ragstone serve` and `ragstone mcp`: the HTTP server and the MCP server."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.options import err
+from ragstone.cli.options import stderr
 from ragstone.errors import SettingsError
 
 if TYPE_CHECKING:
     from ragstone.settings import LoadedSettings, Settings
 
 
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0: any free port.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Allow a public address without keys.")]
+Workers = Annotated[int | None, typer.Option("--workers", "-w", help="Number of server processes.")]
+
+
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.")] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-w", help="Processes over one data directory.")
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Serve another address than loopback without keys.")
-    ] = False,
+    host: Host = None,
+    port: Port = None,
+    workers: Workers = None,
+    insecure: Insecure = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
-    """Serve the page and the HTTP API until Ctrl-C. Interactive documentation is at /docs.
+    """Serve the web page and the HTTP API until Ctrl-C. The API documentation is at /docs.
 
     Examples:
 
@@ -41,46 +43,38 @@ def serve(
       ragstone keys create alice --role admin && ragstone serve --host 0.0.0.0 --workers 4
     """
     flags = {"server.host": host, "server.port": port, "server.workers": workers}
-    loaded = options.load(data, config, preset, set, **flags)
-    from ragstone.server.run import hosts_without_key, listen, run
+    _serve_http(options.load_settings(data, config, preset, set, **flags), insecure=insecure)
 
-    settings = loaded.settings
-    server = settings.server
-    listener = listen(server.host, server.port)
-    only_hosts = hosts_without_key(settings, insecure=insecure)
-    address = f"http://{server.host}:{listener.getsockname()[1]}"
-    err().print(f"Ragstone listens on [bold]{address}[/] · documentation at {address}/docs")
-    run(loaded, listener, only_hosts=only_hosts)
+
+McpCollection = Annotated[
+    str | None,
+    typer.Option("--collection", "-C", metavar="NAME", help="Search only this collection."),
+]
+McpKey = Annotated[
+    str | None, typer.Option(help="API key of the assistant; required if the server has keys.")
+]
+McpHttp = Annotated[
+    bool, typer.Option("--http", help="Serve many assistants over streamable HTTP at /mcp.")
+]
 
 
 def mcp(
-    collection: Annotated[
-        str | None, typer.Option("--collection", "-C", metavar="NAME", help="What to look in.")
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Whose rights the assistant has; wanted as soon as there are keys."),
-    ] = None,
-    http: Annotated[
-        bool, typer.Option("--http", help="Serve any number over streamable HTTP, at /mcp.")
-    ] = False,
-    host: Annotated[str | None, typer.Option(help="With --http: address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="With --http: port; 0 picks a free one.")] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="With --http: another address than loopback, no keys."),
-    ] = False,
+    collection: McpCollection = None,
+    key: McpKey = None,
+    http: McpHttp = False,
+    host: Host = None,
+    port: Port = None,
+    insecure: Insecure = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
-    """Serve assistants: search, fetch and ask. One over standard input and output, or, with
-    --http, many over streamable HTTP.
+    """Serve search, fetch and ask to AI assistants with the Model Context Protocol.
 
-    Over standard input and output the key can also be given as RAGSTONE_MCP_KEY. Over HTTP each
-    request brings its own key, and ?collection=NAME says what to look in; `ragstone serve` has the
-    same door beside all others.
+    By default serves one assistant over standard input and output; the key can also be given as
+    RAGSTONE_MCP_KEY. With --http serves many: each request brings its own key, and
+    ?collection=NAME names the collection. `ragstone serve` has the same endpoint.
 
     Examples:
 
@@ -91,49 +85,56 @@ def mcp(
       ragstone mcp --http --port 8643
     """
     try:
-        import ragstone.integrations.mcp  # noqa: F401  the extra must be there before anything starts
+        import ragstone.server.mcp  # noqa: F401  is the extra installed?
     except ImportError as error:
         raise SettingsError(
             "The Model Context Protocol is not installed.", hint="Try: pip install 'ragstone[mcp]'"
         ) from error
-    _refuse_mixture(http=http, theirs=(key, collection), ours=(host, port, insecure or None))
+    _refuse_mixed_options(
+        http=http, stdio_options=(key, collection), http_options=(host, port, insecure or None)
+    )
     flags = {"server.mcp_key": key, "server.host": host, "server.port": port}
-    loaded = options.load(data, config, preset, set, **flags)
+    loaded = options.load_settings(data, config, preset, set, **flags)
     if http:
-        _over_http(loaded, insecure=insecure)
+        _serve_http(loaded, insecure=insecure, mcp_only=True)
     else:
-        _over_stdio(loaded.settings, collection)
+        _serve_stdio(loaded.settings, collection)
 
 
-def _refuse_mixture(*, http: bool, theirs: Iterable[object], ours: Iterable[object]) -> None:
-    if http and any(one is not None for one in theirs):
+def _refuse_mixed_options(
+    *, http: bool, stdio_options: Iterable[object], http_options: Iterable[object]
+) -> None:
+    if http and any(one is not None for one in stdio_options):
         raise SettingsError(
-            "--key and --collection are for standard input and output.",
-            hint="Over HTTP a request says both: Authorization: Bearer KEY, /mcp?collection=NAME.",
+            "--key and --collection do not work with --http.",
+            hint="Send them with each request: Authorization: Bearer KEY, /mcp?collection=NAME.",
         )
-    if not http and any(one is not None for one in ours):
+    if not http and any(one is not None for one in http_options):
         raise SettingsError("--host, --port and --insecure need --http.", hint="Add --http.")
 
 
-def _over_http(loaded: LoadedSettings, *, insecure: bool) -> None:
-    from ragstone.server.run import hosts_without_key, listen, run
+def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = False) -> None:
+    from ragstone.server.run import list_keyless_hosts, open_listener, run_server
 
     server = loaded.settings.server
-    listener = listen(server.host, server.port)
-    only_hosts = hosts_without_key(loaded.settings, insecure=insecure)
-    address = f"http://{server.host}:{listener.getsockname()[1]}/mcp"
-    err().print(f"Ragstone serves assistants at [bold]{address}[/]")
-    run(loaded, listener, only_hosts=only_hosts, only_assistants=True)
+    listener = open_listener(server.host, server.port)
+    only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
+    address = f"http://{server.host}:{listener.getsockname()[1]}"
+    if mcp_only:
+        stderr().print(f"Ragstone serves assistants at [bold]{address}/mcp[/]")
+    else:
+        stderr().print(f"Ragstone listens on [bold]{address}[/] · documentation at {address}/docs")
+    run_server(loaded, listener, only_hosts=only_hosts, only_mcp=mcp_only)
 
 
-def _over_stdio(settings: Settings, collection: str | None) -> None:
+def _serve_stdio(settings: Settings, collection: str | None) -> None:
     from ragstone.catalog.keys import KeyRing
     from ragstone.engine import Engine
-    from ragstone.integrations.mcp import run_stdio
-    from ragstone.observe import logs
-    from ragstone.server.auth import LOCAL, Caller, admitted
+    from ragstone.observe.logs import configure_logging
+    from ragstone.server.auth import LOCAL_CALLER, Caller, authenticate_key
+    from ragstone.server.mcp import run_stdio
 
-    logs.configure(settings.observe)
+    configure_logging(settings.observe)
     engine = Engine(settings)
     if collection is not None:
         options.require_collection(engine, collection)
@@ -141,6 +142,6 @@ def _over_stdio(settings: Settings, collection: str | None) -> None:
 
     def admit() -> Caller:
         secret = settings.server.mcp_key.get_secret_value()
-        return admitted(ring, secret) if ring.any() else LOCAL
+        return authenticate_key(ring, secret) if ring.has_keys() else LOCAL_CALLER
 
     asyncio.run(run_stdio(engine, admit, collection))

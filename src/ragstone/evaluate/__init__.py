@@ -1,1 +1,1 @@
-"""How good the answers are, on whose questions, and whether a change made them better."""
+"""Measure retrieval and answers on a dataset, compare two systems, and tune the settings."""

@@ -1,7 +1,7 @@
-"""Two systems on the same questions: what changed, by how much, how surely, and why.
+"""Compare two systems on the same questions, and check the conditions of a gate.
 
 Two runs in → for every measure the difference with its interval and a verdict, and the questions
-that changed most with the way of their targets through the stages of both.
+that changed most, with what the stages of both did with their targets.
 """
 
 from __future__ import annotations
@@ -10,71 +10,32 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from ragstone.errors import SettingsError
-from ragstone.evaluate.metrics import ANSWER, COSTS, JUDGED, RANKING, Interval, paired_bootstrap
+from ragstone.evaluate.metrics import (
+    ANSWER_MEASURES,
+    COST_MEASURES,
+    JUDGE_MEASURES,
+    RANKING_MEASURES,
+    Interval,
+    paired_bootstrap,
+)
 from ragstone.evaluate.run import Run
-from ragstone.evaluate.summary import main_measure, measures
+from ragstone.evaluate.summary import Summary, choose_main_measure, measure_run
 from ragstone.settings import PRESETS, Settings, load_settings
 
-if TYPE_CHECKING:
-    from ragstone.evaluate.summary import Summary
-
-
-STEPS = tuple(round(step * 0.025, 3) for step in range(33))
-# A threshold may cost this share of the relevant hits.
-MOST_LOST = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What one threshold keeps, as shares."""
-
-    threshold: float
-    relevant_kept: float
-    others_kept: float
-
-
-def threshold_curve(run: Run) -> list[Kept]:
-    """One line per step; empty when the run has no judged hits with a similarity."""
-    relevant: list[float] = []
-    others: list[float] = []
-    labels = {one.id: set(one.grades) for one in run.dataset.questions}
-    for outcome in run.outcomes:
-        for label, _, similar in outcome.hits[:10]:
-            if similar is not None:
-                (relevant if label in labels[outcome.id] else others).append(similar)
-    return curve_of(relevant, others)
-
-
-def curve_of(relevant: Sequence[float], others: Sequence[float]) -> list[Kept]:
-    if not relevant:
-        return []
-    good, bad = np.array(relevant), np.array(others)
-    return [
-        Kept(step, float((good >= step).mean()), float((bad >= step).mean()) if others else 0.0)
-        for step in STEPS
-    ]
-
-
-def recommended(curve: Sequence[Kept], *, most_lost: float = MOST_LOST) -> float:
-    """The highest threshold that loses at most this share of the relevant hits."""
-    fitting = [one.threshold for one in curve if one.relevant_kept >= 1 - most_lost]
-    return max(fitting, default=0.0)
-
-
 Verdict: TypeAlias = Literal["better", "worse", "no difference"]
-# Below this two values of one question count as equal.
+# A smaller difference of two values counts as none.
 _EQUAL = 1e-9
-# With fewer questions that differ, all of them in one direction is no rarer than 5 % (sign test:
-# 2 / 2^5 = 6 %), while their bootstrap can be as narrow as one likes.
-_FEWEST_CHANGED = 6
-# What a preset is about. A ragstone.toml that lies around must not change both sides alike.
-_OF_A_PRESET = ("preset", "understand", "retrieve", "refine", "ground", "check")
+# With fewer changed questions, all in one direction happens by chance in more than 5 % of cases
+# (sign test: 2 / 2^5 = 6 %), while their bootstrap interval can be arbitrarily narrow.
+_MIN_CHANGED = 6
+# The sections that a preset sets. A ragstone.toml in the folder must not change both sides alike.
+_PRESET_SECTIONS = ("preset", "understand", "retrieve", "refine", "ground", "check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,47 +54,59 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """Beyond chance: the 95 % interval does not hold 0, and enough questions differ."""
+        """A difference needs a 95 % interval without 0, and enough changed questions."""
         low, high = self.interval
-        if low <= 0 <= high or self.wins + self.losses < _FEWEST_CHANGED:
+        if low <= 0 <= high or self.wins + self.losses < _MIN_CHANGED:
             return "no difference"
         return "better" if (low > 0) != self.lower_is_better else "worse"
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "measure": self.measure, "before": self.before, "after": self.after,
-            "difference": self.mean, "low": self.interval[0], "high": self.interval[1],
-            "wins": self.wins, "losses": self.losses, "ties": self.ties, "verdict": self.verdict,
-        }  # fmt: skip
+            "measure": self.measure,
+            "before": self.before,
+            "after": self.after,
+            "difference": self.mean,
+            "low": self.interval[0],
+            "high": self.interval[1],
+            "wins": self.wins,
+            "losses": self.losses,
+            "ties": self.ties,
+            "verdict": self.verdict,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuestion:
-    """A question on which the two differ, and what each stage of both said of its targets."""
+    """A question on which the two differ, and what the stages of both did with its targets."""
 
     id: str
     text: str
     before: float
     after: float
-    ways: tuple[tuple[str, str, str], ...]
-    """Target, its way in the first system, its way in the second."""
+    steps: tuple[tuple[str, str, str], ...]
+    """Target, its steps in the first system, its steps in the second."""
 
     def as_dict(self) -> dict[str, Any]:
-        ways = [{"target": target, "before": old, "after": new} for target, old, new in self.ways]
-        return {"id": self.id, "question": self.text, "before": self.before, "after": self.after,
-                "ways": ways}  # fmt: skip
+        ways = [{"target": target, "before": old, "after": new} for target, old, new in self.steps]
+        return {
+            "id": self.id,
+            "question": self.text,
+            "before": self.before,
+            "after": self.after,
+            "ways": ways,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is different between two systems."""
+    """The differences between two systems."""
 
     before: str
     after: str
     dataset: str
     questions: int
     measure: str
-    """The one that the verdict is about."""
+    """The measure of the verdict."""
     differences: tuple[Difference, ...]
     changed: tuple[ChangedQuestion, ...]
 
@@ -157,126 +130,146 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         main = self.difference(self.measure)
         return {
-            "before": self.before, "after": self.after, "dataset": self.dataset,
-            "questions": self.questions, "measure": self.measure,
-            "verdict": main.verdict if main else "no difference", "sentence": self.sentence,
+            "before": self.before,
+            "after": self.after,
+            "dataset": self.dataset,
+            "questions": self.questions,
+            "measure": self.measure,
+            "verdict": main.verdict if main else "no difference",
+            "sentence": self.sentence,
             "differences": [one.as_dict() for one in self.differences],
             "changed": [one.as_dict() for one in self.changed],
-        }  # fmt: skip
+        }
 
 
-def compared(before: Run, after: Run, *, most_changed: int = 20) -> Comparison:
-    old, new = measures(before), measures(after)
+def compare_runs(before: Run, after: Run, *, max_changed: int = 20) -> Comparison:
+    """Compare every measure that both runs have."""
+    old, new = measure_run(before), measure_run(after)
     differences = tuple(
-        _difference(name, old[name], new[name])
+        _compute_difference(name, old[name], new[name])
         for name in old
         if name in new and set(old[name]) & set(new[name])
     )
-    measure = main_measure({one.measure: {} for one in differences})
-    changed = _changed(before, after, old, new, measure)[:most_changed]
+    measure = choose_main_measure({one.measure: {} for one in differences})
+    changed = _find_changed_questions(before, after, old, new, measure)[:max_changed]
     return Comparison(
-        before.name, after.name, before.dataset.name, len(before.outcomes), measure, differences,
+        before.name,
+        after.name,
+        before.dataset.name,
+        len(before.outcomes),
+        measure,
+        differences,
         tuple(changed),
-    )  # fmt: skip
+    )
 
 
-def _difference(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> Difference:
+def _compute_difference(
+    name: str, old: Mapping[str, float], new: Mapping[str, float]
+) -> Difference:
     shared = [key for key in old if key in new]
     first = np.array([old[key] for key in shared])
     second = np.array([new[key] for key in shared])
     gap = second - first
-    lower = name in COSTS
-    gains = gap * (-1 if lower else 1)
+    lower_is_better = name in COST_MEASURES
+    gains = gap * (-1 if lower_is_better else 1)
     return Difference(
-        name, float(first.mean()), float(second.mean()), float(gap.mean()),
-        paired_bootstrap(second, first), int((gains > _EQUAL).sum()), int((gains < -_EQUAL).sum()),
-        int((np.abs(gap) <= _EQUAL).sum()), lower,
-    )  # fmt: skip
+        name,
+        before=float(first.mean()),
+        after=float(second.mean()),
+        mean=float(gap.mean()),
+        interval=paired_bootstrap(second, first),
+        wins=int((gains > _EQUAL).sum()),
+        losses=int((gains < -_EQUAL).sum()),
+        ties=int((np.abs(gap) <= _EQUAL).sum()),
+        lower_is_better=lower_is_better,
+    )
 
 
-def _changed(
+def _find_changed_questions(
     before: Run, after: Run, old: Mapping[str, Any], new: Mapping[str, Any], measure: str
 ) -> list[ChangedQuestion]:
-    """The questions whose value moved, losses first, the largest first."""
+    """Return the questions whose value changed, the largest losses and gains first."""
     if not measure:
         return []
     texts = {question.id: question.text for question in before.dataset.questions}
-    values = {key: (old[measure][key], new[measure][key]) for key in old[measure]
-              if key in new[measure]}  # fmt: skip
-    moved = [key for key, (a, b) in values.items() if abs(b - a) > _EQUAL]
-    moved.sort(key=lambda key: (values[key][1] - values[key][0], key))
+    values = {
+        key: (old[measure][key], new[measure][key]) for key in old[measure] if key in new[measure]
+    }
+    changed = [key for key, (a, b) in values.items() if abs(b - a) > _EQUAL]
+    changed.sort(key=lambda key: (values[key][1] - values[key][0], key))
     first, second = before.by_id, after.by_id
-    return [
-        ChangedQuestion(
-            key, texts[key], *values[key],
-            tuple(
-                (target, way_in_words(first[key].ways.get(target, ())),
-                 way_in_words(second[key].ways.get(target, ())))
-                for target in first[key].ways
-            ),
+    questions = []
+    for key in _alternate_ends(changed):
+        steps = tuple(
+            (
+                target,
+                describe_steps(taken),
+                describe_steps(second[key].target_steps.get(target, ())),
+            )
+            for target, taken in first[key].target_steps.items()
         )
-        for key in _both_ends(moved)
-    ]  # fmt: skip
+        questions.append(ChangedQuestion(key, texts[key], *values[key], steps))
+    return questions
 
 
-def _both_ends(moved: Sequence[str]) -> list[str]:
-    """The worst loss, the best gain, the next loss, the next gain …"""
-    half = (len(moved) + 1) // 2
-    losses, gains = moved[:half], moved[half:][::-1]
+def _alternate_ends(keys: Sequence[str]) -> list[str]:
+    """Order as worst loss, best gain, second loss, second gain …"""
+    half = (len(keys) + 1) // 2
+    losses, gains = keys[:half], keys[half:][::-1]
     mixed = [key for pair in zip(losses, gains, strict=False) for key in pair]
     return [*mixed, *losses[len(gains) :]]
 
 
-def way_in_words(way: Sequence[Mapping[str, Any]]) -> str:
-    """`semantic 3, keyword –, fuse 2, filter dropped: Its similarity is below 0.1.`"""
-    if not way:
-        return "never seen"
-    said: list[str] = []
-    for step in way:
+def describe_steps(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Return e.g. `semantic 3, keyword –, fuse 2, filter dropped it: Similarity below 0.1.`"""
+    if not steps:
+        return "not found by any stage"
+    parts: list[str] = []
+    for step in steps:
         stage = str(step["stage"]).rpartition(".")[2]
         if step["outcome"] == "dropped":
-            return ", ".join([*said, f"{stage} dropped it: {step['reason']}"])
-        said.append(f"{stage} {step['rank'] or '–'}")
-    return ", ".join(said)
+            return ", ".join([*parts, f"{stage} dropped it: {step['reason']}"])
+        parts.append(f"{stage} {step['rank'] or '–'}")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two systems: a name and its settings."""
+    """One of the two systems: its name and settings."""
 
     name: str
     settings: Settings
 
 
-def read_side(written: str, *, flags: Mapping[str, Any]) -> Side:
-    """A preset, a settings file or a data directory; changes may follow: `balanced,RAG_TOP_K=5`."""
-    name, *changes = written.split(",")
+def read_side(text: str, *, flags: Mapping[str, Any]) -> Side:
+    """Load a preset, a settings file or a data directory, with changes: `balanced,RAG_TOP_K=5`."""
+    name, *changes = text.split(",")
     values = dict(flags)
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
             raise SettingsError(
-                f"'{written}' has a change without a value.",
-                hint="Write balanced,RAG_TOP_K=5, for example.",
+                f"The change '{change}' of '{text}' has no value.",
+                hint="Write e.g. balanced,RAG_TOP_K=5.",
             )
         values[key.strip()] = value.strip()
     path = Path(name)
     if name in PRESETS:
         flags = {**values, "preset": name}
-        return Side(written, load_settings(flags=flags, file_without=_OF_A_PRESET).settings)
+        return Side(text, load_settings(flags=flags, ignored_sections=_PRESET_SECTIONS).settings)
     if path.suffix == ".toml":
-        return Side(written, load_settings(flags=values, config_file=path).settings)
+        return Side(text, load_settings(flags=values, config_file=path).settings)
     if path.is_dir():
-        return Side(written, load_settings(flags={**values, "data.directory": path}).settings)
+        return Side(text, load_settings(flags={**values, "data.directory": path}).settings)
     raise SettingsError(
-        f"'{name}' is no preset, no settings file and no data directory.",
+        f"Unknown system '{name}': not a preset, a settings file or a data directory.",
         hint=f"Presets: {', '.join(PRESETS)}. A settings file ends in .toml.",
     )
 
 
-MEASURES = (*RANKING, *ANSWER, *JUDGED, *COSTS)
-_OF_A_WHOLE_RUN = ("aurc", "ece")
-_WRITTEN = re.compile(
+MEASURES = (*RANKING_MEASURES, *ANSWER_MEASURES, *JUDGE_MEASURES, *COST_MEASURES)
+_RUN_MEASURES = ("aurc", "ece")
+_CONDITION = re.compile(
     r"\s*(?P<measure>[\w@]+)\s*(?:(?P<sign>[<>])\s*(?P<bound>[-\d.]+)"
     r"|(?P<worse>worse)(?:\s+by\s+(?P<by>[\d.]+))?)\s*"
 )
@@ -284,104 +277,103 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`sign` compares the mean with `number`; `worse` compares two systems."""
+    """A condition of --fail-if: with a sign about one mean, without one about a difference."""
 
-    written: str
+    text: str
     measure: str
     sign: str = ""
     number: float | None = None
 
-    @property
-    def compares(self) -> bool:
-        return not self.sign
 
-
-def parse_condition(written: str, *, systems: int = 2) -> Condition:
-    """Refused before anything is asked: what makes no sense, for one system or for two."""
-    match = _WRITTEN.fullmatch(written)
+def parse_condition(text: str, *, systems: int = 2) -> Condition:
+    """Parse a condition for one system or for two; refuse a bad one before anything is asked."""
+    match = _CONDITION.fullmatch(text)
     hint = "Write 'ndcg@10 < 0.6', 'ndcg@10 worse' or 'ndcg@10 worse by 0.01'."
     if match is None:
-        raise SettingsError(f"'--fail-if {written}' cannot be understood.", hint=hint)
+        raise SettingsError(f"Invalid condition '--fail-if {text}'.", hint=hint)
     measure = match["measure"]
     if measure not in MEASURES:
         raise SettingsError(
-            f"'--fail-if {written}' names a measure that does not exist.",
-            hint=f"There are: {', '.join(MEASURES)}.",
+            f"Unknown measure '{measure}' in '--fail-if {text}'.",
+            hint=f"Use one of: {', '.join(MEASURES)}.",
         )
     number = match["bound"] or match["by"]
     try:
         value = float(number) if number else None
     except ValueError as error:
-        raise SettingsError(f"'--fail-if {written}' has no number.", hint=hint) from error
+        raise SettingsError(
+            f"Invalid number '{number}' in '--fail-if {text}'.", hint=hint
+        ) from error
     if systems == 1 and not match["sign"]:
         raise SettingsError(
-            f"'--fail-if {written}' compares two systems.",
-            hint="Use it with: ragstone compare A B",
+            f"'--fail-if {text}' compares two systems.", hint="Use it with: ragstone compare A B"
         )
-    if systems == 2 and measure in _OF_A_WHOLE_RUN:
+    if systems == 2 and measure in _RUN_MEASURES:
         raise SettingsError(
-            f"'--fail-if {written}' names a figure of a whole run, which has no value per question "
-            "to compare.",
+            f"'--fail-if {text}' cannot compare two systems: {measure} is a figure of a whole run.",
             hint=f"Use it with: ragstone eval --fail-if '{measure} > 0.1'",
         )
-    return Condition(written, measure, match["sign"] or "", value)
+    return Condition(text, measure, match["sign"] or "", value)
 
 
 def check_conditions(conditions: Sequence[Condition], summary: Summary) -> list[str]:
-    """A sentence for every condition that holds for one run."""
+    """Return a sentence for each condition that holds for one run."""
     failed = []
     for one in conditions:
         figure = summary.figure(one.measure)
         if figure is None:
-            failed.append(f"{one.written}: {one.measure} was not measured.")
-        elif _holds(figure.mean, one):
-            failed.append(f"{one.written}: {one.measure} is {figure.mean:.4f}.")
+            failed.append(f"{one.text}: {one.measure} was not measured.")
+        elif _is_met(figure.mean, one):
+            failed.append(f"{one.text}: {one.measure} is {figure.mean:.4f}.")
     return failed
 
 
 def check_comparison(conditions: Sequence[Condition], comparison: Comparison) -> list[str]:
-    """A sentence for every condition that holds for the second of two systems."""
+    """Return a sentence for each condition that holds for the second of two systems."""
     failed = []
     for one in conditions:
-        found = comparison.difference(one.measure)
-        if found is None:
-            failed.append(f"{one.written}: {one.measure} was not measured.")
-        elif not one.compares:
-            if _holds(found.after, one):
-                failed.append(f"{one.written}: {one.measure} is {found.after:.4f}.")
-        elif _is_worse(found, one.number):
-            low, high = found.interval
+        difference = comparison.difference(one.measure)
+        if difference is None:
+            failed.append(f"{one.text}: {one.measure} was not measured.")
+        elif one.sign:
+            if _is_met(difference.after, one):
+                failed.append(f"{one.text}: {one.measure} is {difference.after:.4f}.")
+        elif _is_worse(difference, one.number):
+            low, high = difference.interval
             failed.append(
-                f"{one.written}: {one.measure} went from {found.before:.4f} to {found.after:.4f} "
-                f"({found.mean:+.4f}, 95 % {low:+.4f} to {high:+.4f})."
+                f"{one.text}: {one.measure} went from {difference.before:.4f} to "
+                f"{difference.after:.4f} ({difference.mean:+.4f}, 95 % {low:+.4f} to {high:+.4f})."
             )
     return failed
 
 
-def _holds(value: float, condition: Condition) -> bool:
+def _is_met(value: float, condition: Condition) -> bool:
     assert condition.number is not None
     return value < condition.number if condition.sign == "<" else value > condition.number
 
 
-def _is_worse(found: Difference, by: float | None) -> bool:
-    """Without a number: worse beyond chance; with one: the mean is worse by more than that."""
+def _is_worse(difference: Difference, by: float | None) -> bool:
+    """Without a number: worse beyond chance. With one: the mean is worse by more than that."""
     if by is None:
-        return found.verdict == "worse"
-    return found.mean * (-1 if found.lower_is_better else 1) < -by
+        return difference.verdict == "worse"
+    return difference.mean * (-1 if difference.lower_is_better else 1) < -by
 
 
-def junit_xml(comparison: Comparison, conditions: Sequence[str], failed: Sequence[str]) -> str:
-    """`failed` are sentences that begin with the condition they are about."""
-    broken = {sentence.partition(":")[0]: sentence for sentence in failed}
+def render_junit(comparison: Comparison, conditions: Sequence[str], failed: Sequence[str]) -> str:
+    """Render the comparison as JUnit XML. Each of `failed` begins with its condition."""
+    messages = {sentence.partition(":")[0]: sentence for sentence in failed}
     suite = ET.Element(
-        "testsuite", name=f"ragstone compare {comparison.before} {comparison.after}",
-        tests=str(len(conditions) + len(comparison.differences)), failures=str(len(broken)),
-        errors="0", skipped="0",
-    )  # fmt: skip
-    for written in conditions:
-        case = ET.SubElement(suite, "testcase", classname="gate", name=written)
-        if written in broken:
-            ET.SubElement(case, "failure", message=broken[written]).text = comparison.sentence
+        "testsuite",
+        name=f"ragstone compare {comparison.before} {comparison.after}",
+        tests=str(len(conditions) + len(comparison.differences)),
+        failures=str(len(messages)),
+        errors="0",
+        skipped="0",
+    )
+    for condition in conditions:
+        case = ET.SubElement(suite, "testcase", classname="gate", name=condition)
+        if condition in messages:
+            ET.SubElement(case, "failure", message=messages[condition]).text = comparison.sentence
     for one in comparison.differences:
         case = ET.SubElement(suite, "testcase", classname=comparison.dataset, name=one.measure)
         low, high = one.interval

@@ -1,7 +1,7 @@
-"""Questions with what is known of their answers, and the documents that they are asked of.
+"""Read datasets: questions with their known answers, and the documents to search.
 
 A path in → a `Dataset` out, whatever the format: a folder in BEIR layout, a file of questions and
-answers, or a file of Ragas samples. What is wrong with a file is said with its name and line.
+answers, or a file of Ragas samples. Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -17,83 +17,79 @@ from typing import Any, Literal, TypeAlias
 from ragstone.errors import InputError
 
 
-def bad_line(path: Path, number: int, what: str, hint: str) -> InputError:
-    unit = "entry" if path.suffix == ".json" else "line"  # there objects are counted
-    return InputError(f"{path}, {unit} {number}: {what}.", hint=hint)
+def line_error(path: Path, number: int, problem: str, hint: str) -> InputError:
+    """Build an error about a line; a JSON file has numbered entries in place of lines."""
+    unit = "entry" if path.suffix == ".json" else "line"
+    return InputError(f"{path}, {unit} {number}: {problem}.", hint=hint)
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1. Blank ones may stand at the end and nowhere else."""
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers from 1. Blank lines are allowed only at the end."""
     blank = 0
-    for number, raw in enumerate(_content(path).split(b"\n"), start=1):
+    for number, raw in enumerate(_read_bytes(path).split(b"\n"), start=1):
         try:
             line = raw.decode("utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
-            raise bad_line(
-                path, number, f"the byte 0x{raw[error.start]:02x} is not UTF-8",
-                "Save the file in UTF-8.",
-            ) from error  # fmt: skip
+            problem = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
+            raise line_error(path, number, problem, "Save the file in UTF-8.") from error
         if not line.strip():
             blank = blank or number
             continue
         if blank:
-            raise bad_line(path, blank, "it is empty", "Remove the line, or fill it.")
+            raise line_error(path, blank, "the line is empty", "Remove the line.")
         yield number, line
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"The file '{path}' cannot be read: {error.strerror}.", hint="Check its name."
+            f"The file '{path}' cannot be read: {error.strerror}.",
+            hint="Check the path and the permissions.",
         ) from error
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise bad_line(path, 1, "the file is in UTF-16", "Save the file in UTF-8.")
+        raise line_error(path, 1, "the file is UTF-16", "Save the file in UTF-8.")
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One JSON object per line."""
-    for number, line in text_lines(path):
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON object of each line with its number."""
+    for number, line in read_lines(path):
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
-            raise bad_line(
-                path, number, f"it is no JSON ({error.msg}, column {error.colno})",
-                "Every line must be one JSON object.",
-            ) from error  # fmt: skip
+            problem = f"invalid JSON ({error.msg}, column {error.colno})"
+            raise line_error(path, number, problem, "Write one JSON object per line.") from error
         except RecursionError as error:
-            raise bad_line(path, number, "it is nested too deeply", "Write it flat.") from error
+            hint = "Write a flat JSON object."
+            raise line_error(path, number, "the JSON is nested too deeply", hint) from error
         if not isinstance(value, dict):
-            raise bad_line(
-                path, number, "it is no JSON object", 'Every line must look like {"…": …}.'
-            )
+            hint = 'Write one JSON object per line: {"…": …}.'
+            raise line_error(path, number, "not a JSON object", hint)
         yield number, value
 
 
-def text_field(path: Path, number: int, row: Mapping[str, Any], *names: str) -> str:
-    """The first of the named fields, which must be a text that is not empty."""
+def read_text(path: Path, number: int, row: Mapping[str, Any], *names: str) -> str:
+    """Return the first of the named fields that is set; it must be a text that is not empty."""
     for name in names:
         value = row.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
             return str(value)
         if value is not None:
-            raise bad_line(
-                path, number, f"the field '{name}' holds no text", "Give it a text, or an id."
-            )
-    raise bad_line(
-        path, number, f"the field '{names[0]}' is missing",
-        f"It has: {', '.join(map(str, row)) or 'nothing'}.",
-    )  # fmt: skip
+            problem = f"the field '{name}' is not a text"
+            raise line_error(path, number, problem, "Give it a text or an id.")
+    hint = f"The fields are: {', '.join(map(str, row)) or 'none'}."
+    raise line_error(path, number, f"the field '{names[0]}' is missing", hint)
 
 
-def texts_field(path: Path, number: int, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A text or a list of texts; nothing when the field is missing or null."""
+def read_texts(path: Path, number: int, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a text or a list of texts as a tuple; empty if the field is missing or null."""
     value = row.get(name)
     listed = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(one, str | int) for one in listed):
-        raise bad_line(path, number, f"the field '{name}' is no list of texts", 'Write ["…", "…"].')
+        problem = f"the field '{name}' is not a list of texts"
+        raise line_error(path, number, problem, 'Write ["…", "…"].')
     return tuple(str(one) for one in listed if str(one).strip())
 
 
@@ -102,7 +98,7 @@ Half: TypeAlias = Literal["tune", "report"]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A document that a dataset brings along."""
+    """A document of the dataset itself."""
 
     id: str
     text: str
@@ -110,25 +106,25 @@ class Passage:
 
     @property
     def contextual_text(self) -> str:
-        """As it is embedded and indexed: its title as a heading, then its text."""
+        """The text as it is embedded and indexed: title, then text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a search should find: a document, a text, or a text in a document."""
+    """The thing a search should find: a document, a text, or a text in a document."""
 
     label: str
     grade: int = 1
     document: str = ""
-    """Its id or name; empty when the text may stand anywhere."""
+    """Id or name of the document; empty if the text may be in any."""
     text: str = ""
-    """The evidence itself; empty when any part of the document will do."""
+    """The evidence; empty if any part of the document will do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What another system found and answered, to be judged as it stands."""
+class GivenAnswer:
+    """Hits and answer of another system, to be measured unchanged."""
 
     response: str
     contexts: tuple[str, ...] = ()
@@ -137,19 +133,19 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question and everything that is known of its answer."""
+    """A question and everything known about its answer."""
 
     id: str
     text: str
     targets: tuple[Target, ...] = ()
     answers: tuple[str, ...] = ()
     answerable: bool | None = None
-    """False: the documents do not hold the answer, and saying so is right. None: not known."""
-    without: tuple[str, ...] = ()
-    """Names of documents that this question must not see."""
-    given: Given | None = None
+    """False: the documents have no answer, and to abstain is right. None: not known."""
+    hidden_documents: tuple[str, ...] = ()
+    """Names of documents that the search must leave out."""
+    given_answer: GivenAnswer | None = None
     line: int = field(default=0, compare=False, repr=False)
-    """Where it stands in its file, for sentences about it; no part of what it is."""
+    """Line in its file, for error messages."""
 
     @property
     def grades(self) -> dict[str, int]:
@@ -158,7 +154,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Questions, and the documents they are asked of; without any, the user's own collection."""
+    """Questions, and the documents to search; without documents, the user's own collection."""
 
     name: str
     questions: tuple[Question, ...]
@@ -167,7 +163,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same questions and documents, wherever they are read from."""
+        """Hash of questions and documents, whatever file they come from."""
         digest = hashlib.sha256()
         for passage in self.passages:
             digest.update(f"{passage.id}\0{passage.title}\0{passage.text}\1".encode())
@@ -183,26 +179,27 @@ class Dataset:
     def has_answers(self) -> bool:
         return any(one.answers or one.answerable is False for one in self.questions)
 
-    def limited(self, most: int | None) -> Dataset:
-        """The first `most` questions in an order that their own ids decide: an even sample."""
-        if most is None or most >= len(self.questions):
+    def take_sample(self, max_questions: int | None) -> Dataset:
+        """Take an even sample: the first questions in the order of the hashes of their ids."""
+        if max_questions is None or max_questions >= len(self.questions):
             return self
-        chosen = sorted(self.questions, key=lambda one: stable_number(one.id))[:most]
+        chosen = sorted(self.questions, key=lambda one: hash_text(one.id))[:max_questions]
         return replace(self, questions=tuple(chosen))
 
-    def half(self, which: Half) -> Dataset:
-        """The questions of one half. A question's own id decides, so the halves never change."""
-        wanted = 0 if which == "tune" else 1
-        chosen = [one for one in self.questions if stable_number(one.id) % 2 == wanted]
+    def take_half(self, which: Half) -> Dataset:
+        """Take one half of the questions. The hash of the id decides, so halves never change."""
+        remainder = 0 if which == "tune" else 1
+        chosen = [one for one in self.questions if hash_text(one.id) % 2 == remainder]
         return replace(self, questions=tuple(chosen))
 
 
-def stable_number(text: str) -> int:
+def hash_text(text: str) -> int:
+    """Return a number that is the same in every process, unlike `hash`."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def load_dataset(path: Path) -> Dataset:
-    """Read a dataset, whichever format it has."""
+    """Read a dataset in any of the known formats."""
     from ragstone.evaluate.load import read_beir, read_samples
 
     if path.is_dir():

@@ -1,5 +1,7 @@
-"""Plots as SVG text: lines, dots and bars on two axes. Colours come from the page's style sheet,
-so one picture serves light and dark; figures in, a string out."""
+"""Draw plots as SVG text: figures in → a string with lines, dots or bars on two axes out.
+
+Colours come from the style sheet of the page, so one picture serves light and dark.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 12, 14, 46
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One set of points with a name; `colour` counts the style sheet's `--c1` … `--c4`."""
+    """A named set of points; `colour` selects `--c1` … `--c4` of the style sheet."""
 
     name: str
     points: Sequence[Point]
@@ -29,30 +31,35 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A label, and bounds where they should not follow from the points."""
+    """A label, and bounds if they should not follow from the points."""
 
     label: str
     low: float | None = None
     high: float | None = None
 
 
-def plot(
-    title: str, series: Sequence[Series], x: Axis, y: Axis, *,
-    mark: float | None = None, mark_label: str = "",
-) -> str:  # fmt: skip
-    """A plot; `mark` is a place on the x axis with a dashed line."""
+def draw_plot(
+    title: str,
+    series: Sequence[Series],
+    x: Axis,
+    y: Axis,
+    *,
+    mark: float | None = None,
+    mark_label: str = "",
+) -> str:
+    """Draw a plot, with a dashed vertical line at `mark`."""
     points = [point for one in series for point in one.points]
     if not points:
         return ""
-    across = _Scale.over([p[0] for p in points], x, _LEFT, WIDTH - _RIGHT)
-    up = _Scale.over([p[1] for p in points], y, HEIGHT - _BOTTOM, _TOP)
+    across = _Scale.from_values([p[0] for p in points], x, _LEFT, WIDTH - _RIGHT)
+    up = _Scale.from_values([p[1] for p in points], y, HEIGHT - _BOTTOM, _TOP)
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
         f"<title>{escape(title)}</title>",
-        *_axes(across, up, x.label, y.label),
+        *_draw_axes(across, up, x.label, y.label),
     ]
     for one in series:
-        parts += _drawn(one, across, up)
+        parts += _draw_series(one, across, up)
     if mark is not None:
         at = across.place(mark)
         parts.append(
@@ -78,7 +85,7 @@ class _Scale:
     end: float
 
     @classmethod
-    def over(cls, values: Sequence[float], axis: Axis, start: float, end: float) -> _Scale:
+    def from_values(cls, values: Sequence[float], axis: Axis, start: float, end: float) -> _Scale:
         low = min(values) if axis.low is None else axis.low
         high = max(values) if axis.high is None else axis.high
         if high - low < 1e-9:
@@ -94,7 +101,7 @@ class _Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Round numbers, four to eight of them."""
+        """Return four to eight round numbers."""
         step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
         for factor in (1, 2, 5, 10):
             if (self.high - self.low) / (step * factor) <= 6:
@@ -105,7 +112,7 @@ class _Scale:
         return [round(number * step, 10) for number in range(first, last + 1)]
 
 
-def _axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
+def _draw_axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
     floor = HEIGHT - _BOTTOM
     parts = []
     for tick in up.ticks():
@@ -129,7 +136,7 @@ def _axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
     return parts
 
 
-def _drawn(one: Series, across: _Scale, up: _Scale) -> list[str]:
+def _draw_series(one: Series, across: _Scale, up: _Scale) -> list[str]:
     places = [(across.place(x), up.place(y)) for x, y in one.points]
     if one.kind == "line":
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
@@ -151,8 +158,8 @@ def _drawn(one: Series, across: _Scale, up: _Scale) -> list[str]:
     ]
 
 
-def horizontal_bars(title: str, rows: Sequence[tuple[str, float, float]], unit: str) -> str:
-    """Two values per row, the second behind the first: a median and a 95th percentile."""
+def draw_bars(title: str, rows: Sequence[tuple[str, float, float]], unit: str) -> str:
+    """Draw two horizontal bars per row, e.g. the median over the 95th percentile."""
     if not rows:
         return ""
     top = max(second for _, _, second in rows) or 1.0
@@ -176,8 +183,10 @@ def horizontal_bars(title: str, rows: Sequence[tuple[str, float, float]], unit: 
     return f"<figure><figcaption>{caption}</figcaption>{''.join(parts)}</figure>"
 
 
-def histogram(values: Sequence[float], *, low: float, high: float, bins: int) -> list[Point]:
-    """Shares of the values by bin, as points in the middles of the bins."""
+def compute_histogram(
+    values: Sequence[float], *, low: float, high: float, bins: int
+) -> list[Point]:
+    """Return the share of the values in each bin, at the middle of the bin."""
     counts = [0] * bins
     for value in values:
         at = int((value - low) / (high - low) * bins)

@@ -1,7 +1,7 @@
-"""Every question of a dataset asked once: a workbench and settings in → one outcome per question.
+"""Ask every question of a dataset once: a workbench and settings in → one outcome per question.
 
-Outcomes are written down as they come, in a file whose name says what they depend on. A run that
-was stopped goes on where it was; one that is complete costs nothing the second time.
+Each outcome is stored at once, in a folder whose name is a hash of everything it depends on. A run
+that was stopped continues where it stopped; a complete one costs nothing the second time.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any
 from ragstone.engine import Engine
 from ragstone.errors import RagstoneError, SettingsError
 from ragstone.evaluate.datasets import Dataset, Question
-from ragstone.evaluate.metrics import judged, labelled, meets, same_evidence
-from ragstone.evaluate.workbench import Told, Workbench, quiet, safe_name
-from ragstone.filters import Not, is_in
+from ragstone.evaluate.metrics import is_match, is_same_evidence, judge_answer, label_chunks
+from ragstone.evaluate.workbench import Progress, Workbench, ignore_progress, make_safe_name
+from ragstone.filters import Not, match_any
 from ragstone.protocols import Chat
-from ragstone.query.check.review import grounding
+from ragstone.query.check.review import check_against_facts
 from ragstone.query.explain import trace_chunk
 from ragstone.settings import Settings
 from ragstone.trace import QueryRun
 from ragstone.types import Answer, Hits, RetrievalMethod
 
-# As deep as the deepest measure looks.
+# The deepest measure looks at this many hits.
 DEPTH = 100
-# Similarities of the first hits are kept, for the curve of the threshold.
-_SHOWN = 20
-# Nothing but the search itself.
+# Store the similarities of the first hits, for the curve of the threshold.
+_STORED_HITS = 20
+# Search without any refinement.
 SEARCH_ALONE: dict[str, Any] = {
     "retrieve.candidates": 100,
     "refine.min_similarity": 0.0,
@@ -43,7 +43,7 @@ SEARCH_ALONE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is done with each question."""
+    """Say what to do with each question."""
 
     method: RetrievalMethod | None = None
     answers: bool = False
@@ -53,17 +53,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one question: the facts, from which every measure is computed."""
+    """The result of one question: the facts from which every measure is computed."""
 
     id: str
     ranking: tuple[str, ...] = ()
     hits: tuple[tuple[str, float, float | None], ...] = ()
     """Label, score and similarity of the first hits."""
-    ways: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """For each target what every stage said of its chunk."""
+    target_steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """What each stage did with the best chunk of each target."""
     answer: str | None = None
     short: str = ""
-    """The words marked as the answer proper, where there are any."""
+    """The words highlighted as the answer proper, if any."""
     status: str = ""
     confidence: float = 0.0
     groundedness: float = 0.0
@@ -79,14 +79,14 @@ class Outcome:
     cost_usd: float | None = None
     notes: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
-    judged: Mapping[str, float] = field(default_factory=dict)
+    judge_scores: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
 
     def as_line(self) -> str:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def of_line(cls, line: str) -> Outcome:
+    def from_line(cls, line: str) -> Outcome:
         value = json.loads(line)
         lists = ("ranking", "cited", "notes", "degraded")
         value.update({name: tuple(value[name]) for name in lists})
@@ -112,41 +112,45 @@ class Run:
 
 
 async def run_questions(
-    bench: Workbench, settings: Settings, options: Options, *, name: str, told: Told = quiet
+    bench: Workbench,
+    settings: Settings,
+    options: Options,
+    *,
+    name: str,
+    progress: Progress = ignore_progress,
 ) -> Run:
-    """Ask what has not been asked yet."""
-    engine = bench.engine(settings)
+    """Ask the questions that have no stored outcome yet."""
+    engine = bench.open_engine(settings)
     try:
         if options.judge:
-            check_model(engine, "--judge")
-        stamp = bench.stamp(engine, settings, dataclasses.replace(options, again=False))
-        folder = bench.work / "runs" / f"{safe_name(bench.dataset.name)}-{stamp}"
-        book = ResultsBook(folder / "results.jsonl", again=options.again)
+            require_language_model(engine, "--judge")
+        stamp = bench.hash_inputs(engine, settings, dataclasses.replace(options, again=False))
+        folder = bench.work / "runs" / f"{make_safe_name(bench.dataset.name)}-{stamp}"
+        results = ResultsFile(folder / "results.jsonl", again=options.again)
         begun = time.perf_counter()
         questions = bench.dataset.questions
         for number, question in enumerate(questions):
-            told(f"asking ({name})", number, len(questions))
-            if question.id not in book.outcomes:
-                book.add(await outcome_of(engine, question, options, bench.collection))
+            progress(f"asking ({name})", number, len(questions))
+            if question.id not in results.outcomes:
+                results.add(await ask_question(engine, question, options, bench.collection))
         seconds = time.perf_counter() - begun
-        outcomes = tuple(book.outcomes[one.id] for one in questions)
+        outcomes = tuple(results.outcomes[one.id] for one in questions)
         return Run(name, bench.dataset, settings, outcomes, folder, options, seconds)
     finally:
         engine.close()
 
 
-def check_model(engine: Engine, wanted_by: str) -> None:
-    """Refuse what only a language model can do where there is none."""
+def require_language_model(engine: Engine, flag: str) -> None:
+    """Refuse a flag that needs a language model if the provider has none."""
     if not isinstance(engine.provider, Chat):
         raise SettingsError(
-            f"{wanted_by} needs a provider with a language model, and "
-            f"'{engine.provider.name}' has none.",
-            hint="Choose one with --set LLM_PROVIDER=openai, for example.",
+            f"{flag} needs a provider with a language model; '{engine.provider.name}' has none.",
+            hint="Choose one, e.g. with --set LLM_PROVIDER=openai.",
         )
 
 
-class ResultsBook:
-    """A file of outcomes, one per line. What a kill left of a line is cut off."""
+class ResultsFile:
+    """A file of outcomes, one per line. Cuts off an incomplete last line, as a kill leaves it."""
 
     def __init__(self, path: Path, *, again: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,8 +168,8 @@ class ResultsBook:
             with self._path.open("r+b") as file:
                 file.truncate(end)
         for line in whole[:end].decode("utf-8").splitlines():
-            outcome = Outcome.of_line(line)
-            if not outcome.error:  # what failed is tried again
+            outcome = Outcome.from_line(line)
+            if not outcome.error:  # a failed question is asked again
                 self.outcomes[outcome.id] = outcome
 
     def add(self, outcome: Outcome) -> None:
@@ -174,63 +178,71 @@ class ResultsBook:
             file.write(outcome.as_line() + "\n")
 
 
-async def outcome_of(
+async def ask_question(
     engine: Engine, question: Question, options: Options, collection: str
 ) -> Outcome:
-    """One question's outcome; a failure is one too, and the others go on."""
+    """Ask one question; an error becomes its outcome, so that the run goes on."""
     try:
-        if question.given is not None:
-            outcome = _of_given(engine, question)
+        if question.given_answer is not None:
+            outcome = _check_given_answer(engine, question)
         else:
-            outcome = await _asked(engine, question, options, collection)
+            outcome = await _search_and_answer(engine, question, options, collection)
         if options.judge and outcome.answer and isinstance(engine.provider, Chat):
-            verdicts = await judged(engine.provider, question, outcome.answer)
-            outcome = dataclasses.replace(outcome, judged=verdicts)
+            verdicts = await judge_answer(engine.provider, question, outcome.answer)
+            outcome = dataclasses.replace(outcome, judge_scores=verdicts)
     except RagstoneError as error:
         return Outcome(question.id, error=str(error))
     return outcome
 
 
-async def _asked(engine: Engine, question: Question, options: Options, collection: str) -> Outcome:
-    limits = Not(is_in("document_name", list(question.without))) if question.without else None
+async def _search_and_answer(
+    engine: Engine, question: Question, options: Options, collection: str
+) -> Outcome:
+    hidden = list(question.hidden_documents)
+    limits = Not(match_any("document_name", hidden)) if hidden else None
     answer: Answer | None = None
-    if options.answers:  # before the search, so that its times are those of a new question
+    if options.answers:  # before the search, so that no cache shortens its times
         answer = await engine.ask(
             question.text, collection=collection, method=options.method, filters=limits
         )
     hits, run = await engine.search_traced(
         question.text, collection=collection, method=options.method, top_k=DEPTH, filters=limits
     )
-    found = Outcome(
+    outcome = Outcome(
         question.id,
-        ranking=tuple(labelled(question, [hit.chunk for hit in hits])),
+        ranking=tuple(label_chunks(question, [hit.chunk for hit in hits])),
         hits=tuple(
-            (_label(question, hit.chunk), round(hit.score, 4), _rounded(hit.scores.similarity))
-            for hit in hits[:_SHOWN]
+            (_label_chunk(question, hit.chunk), round(hit.score, 4), _round(hit.scores.similarity))
+            for hit in hits[:_STORED_HITS]
         ),
-        ways=_ways(question, hits, run),
-        **_costs([span.as_dict() for span in run.trace.spans]),
+        target_steps=_trace_targets(question, hits, run),
+        **_cost_fields([span.as_dict() for span in run.trace.spans]),
     )
     if answer is None:
-        return found
+        return outcome
     return dataclasses.replace(
-        found, **_answered(question, answer), **_costs(answer.trace["spans"]), notes=answer.notes,
+        outcome,
+        **_answer_fields(question, answer),
+        **_cost_fields(answer.trace["spans"]),
+        notes=answer.notes,
         degraded=answer.degraded,
-    )  # fmt: skip
+    )
 
 
-def _label(question: Question, chunk: Any) -> str:
-    return labelled(question, [chunk])[0]
+def _label_chunk(question: Question, chunk: Any) -> str:
+    return label_chunks(question, [chunk])[0]
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _answered(question: Question, answer: Answer) -> dict[str, Any]:
+def _answer_fields(question: Question, answer: Answer) -> dict[str, Any]:
     chunks = {source.number: source.hit.chunk for source in answer.sources}
     cited = {
-        _label(question, chunks[one.number]) for one in answer.citations if one.number in chunks
+        _label_chunk(question, chunks[one.number])
+        for one in answer.citations
+        if one.number in chunks
     }
     spans = [answer.text[start:end] for start, end in answer.highlights]
     return {
@@ -245,12 +257,12 @@ def _answered(question: Question, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _costs(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Times, tokens and cost out of a trace."""
+def _cost_fields(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sum times, tokens and cost of a trace."""
     stages: dict[str, float] = {}
     for span in spans:
         stages[span["stage"]] = round(stages.get(span["stage"], 0.0) + span["duration_ms"], 3)
-    outer = _outermost(spans)
+    outer = _outer_spans(spans)
     counts = [span["counts"] for span in spans]
     costs = [one["cost_usd"] for one in counts if one.get("cost_usd") is not None]
     return {
@@ -263,56 +275,61 @@ def _costs(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _outermost(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that are not inside another: a further attempt holds the spans of its own search."""
-    found: list[Mapping[str, Any]] = []
+def _outer_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Drop the spans inside another span: a second attempt contains those of its search."""
+    outer: list[Mapping[str, Any]] = []
     end = 0.0
     for span in sorted(spans, key=lambda one: (one["started_ms"], -one["duration_ms"])):
         stop = span["started_ms"] + span["duration_ms"]
-        if not found or stop > end:
-            found.append(span)
+        if not outer or stop > end:
+            outer.append(span)
             end = stop
-    return found
+    return outer
 
 
-# A question with hundreds of targets need not explain them all.
-_MOST_WAYS = 5
+# A question may have hundreds of targets: trace only the first.
+_MAX_TRACED_TARGETS = 5
 
 
-def _ways(question: Question, hits: Hits, run: QueryRun) -> dict[str, list[dict[str, Any]]]:
-    """The way of each target's best chunk through the stages, as far as one was seen."""
+def _trace_targets(
+    question: Question, hits: Hits, run: QueryRun
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what each stage did with the best chunk of each target."""
     if not question.targets:
         return {}
     waterfall = run.trace.waterfall.as_dict()
     seen = run.trace.waterfall.chunks()
-    ways: dict[str, list[dict[str, Any]]] = {}
-    order = [hit.chunk for hit in hits]
-    returned = {chunk.key for chunk in order}
-    order += [chunk for chunk in seen if chunk.key not in returned]
-    for target in question.targets[:_MOST_WAYS]:
-        chunk = next((one for one in order if meets(one, target)), None)
-        ways[target.label] = [
-            {"stage": step.stage, "outcome": step.outcome, "rank": step.rank,
-             "score": step.score, "reason": step.reason}
+    steps: dict[str, list[dict[str, Any]]] = {}
+    chunks = [hit.chunk for hit in hits]
+    returned = {chunk.key for chunk in chunks}
+    chunks += [chunk for chunk in seen if chunk.key not in returned]
+    for target in question.targets[:_MAX_TRACED_TARGETS]:
+        chunk = next((one for one in chunks if is_match(one, target)), None)
+        steps[target.label] = [
+            {name: getattr(step, name) for name in ("stage", "outcome", "rank", "score", "reason")}
             for step in (trace_chunk(waterfall, chunk.key) if chunk else ())
-        ]  # fmt: skip
-    return ways
+        ]
+    return steps
 
 
-def _of_given(engine: Engine, question: Question) -> Outcome:
-    """Another system's answer: its contexts ranked against the reference, its claims checked."""
-    assert question.given is not None
-    given = question.given
+def _check_given_answer(engine: Engine, question: Question) -> Outcome:
+    """Measure another system's answer: rank its contexts and check its claims."""
+    assert question.given_answer is not None
+    given = question.given_answer
     labels: list[str] = []
     for at, context in enumerate(given.contexts or given.context_ids):
         name = given.context_ids[at] if at < len(given.context_ids) else ""
         found = next(
-            (one.label for one in question.targets
-             if (name and name == one.document) or (one.text and same_evidence(context, one.text))),
+            (
+                one.label
+                for one in question.targets
+                if (name and name == one.document)
+                or (one.text and is_same_evidence(context, one.text))
+            ),
             None,
-        )  # fmt: skip
+        )
         labels.append(found or name or f"context {at + 1}")
-    checked = grounding(given.response, given.contexts, engine.embedder, threshold=0.6)
+    checked = check_against_facts(given.response, given.contexts, engine.embedder, threshold=0.6)
     claims = checked.claims
     cited = [one for one in claims if one.citations]
     return Outcome(

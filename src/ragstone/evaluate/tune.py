@@ -1,8 +1,7 @@
-"""Settings that fit a set of questions: each value searched in turn on one half of the questions,
-and the outcome checked on the other half, which the search never sees.
+"""Tune the settings: try the values of each on one half of the questions, check on the other half.
 
-A value is taken only when it is better by more than the standard error of the paired difference:
-smaller gains are chance more often than not, and a setting that stays as it is needs no reason.
+A value is chosen only if it is better by more than the standard error of the paired difference:
+smaller gains are chance more often than not.
 """
 
 from __future__ import annotations
@@ -10,67 +9,72 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 
 from ragstone.errors import InputError
-from ragstone.evaluate.compare import Kept, curve_of, recommended
 from ragstone.evaluate.datasets import Dataset, Question
-from ragstone.evaluate.metrics import Interval, Values, labelled, paired_bootstrap, ranking_measures
-from ragstone.evaluate.workbench import Told, Workbench, changed, quiet
-from ragstone.models.cache import QuestionBatcher, remembered
+from ragstone.evaluate.metrics import (
+    Interval,
+    Values,
+    label_chunks,
+    measure_rankings,
+    paired_bootstrap,
+)
+from ragstone.evaluate.summary import ThresholdPoint, compute_threshold_curve, recommend_threshold
+from ragstone.evaluate.workbench import Progress, Workbench, change_settings, ignore_progress
+from ragstone.fallback import Fallbacks
+from ragstone.models.cache import QuestionBatcher, add_vector_cache
 from ragstone.plugins import PartContext
-from ragstone.protocols import Catalog, Found, Index, Vectors, Within
+from ragstone.protocols import Catalog, Index, ScoredKey, Vectors
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import build_pipeline
-from ragstone.query.fallback import Fallbacks
 from ragstone.query.refine.rerank import CrossEncoderReranker
 from ragstone.settings import Settings, preset_values
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Query
 
-_TOP = 10
-# So many questions are asked once more, with nothing remembered, to see what a value costs.
-_TIMED = 15
+_TOP_K = 10
+# This many questions are asked again without caches, to measure what a value costs.
+_TIMED_QUESTIONS = 15
 
 
-class RememberedIndex:
-    """An index that is asked only once for the same list."""
+class CachedIndex:
+    """An index that searches only once for the same list."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._dense: dict[tuple[bytes, int], list[Found]] = {}
-        self._keyword: dict[tuple[str, int, float, float], list[Found]] = {}
+        self._lists: dict[tuple[Any, ...], list[ScoredKey]] = {}
 
-    def dense(
-        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
-    ) -> list[Found]:
-        if within is not None:
-            return self._index.dense(collection, vector, limit=limit, within=within)
-        key = (vector.tobytes(), limit)
-        if key not in self._dense:
-            self._dense[key] = self._index.dense(collection, vector, limit=limit)
-        return self._dense[key]
+    def search_dense(self, collection: str, vector: Vectors, **options: Any) -> list[ScoredKey]:
+        search = self._index.search_dense
+        return self._search_once(search, (collection, vector), vector.tobytes(), options)
 
-    def keyword(
-        self, collection: str, text: str, *, limit: int, k1: float, b: float,
-        within: Within | None = None,
-    ) -> list[Found]:  # fmt: skip
-        if within is not None:
-            return self._index.keyword(collection, text, limit=limit, k1=k1, b=b, within=within)
-        key = (text, limit, k1, b)
-        if key not in self._keyword:
-            self._keyword[key] = self._index.keyword(collection, text, limit=limit, k1=k1, b=b)
-        return self._keyword[key]
+    def search_keyword(self, collection: str, text: str, **options: Any) -> list[ScoredKey]:
+        return self._search_once(self._index.search_keyword, (collection, text), text, options)
+
+    def _search_once(
+        self,
+        search: Callable[..., list[ScoredKey]],
+        arguments: tuple[Any, ...],
+        key: str | bytes,
+        options: Mapping[str, Any],
+    ) -> list[ScoredKey]:
+        if options.get("scope") is not None:  # a filtered search is not cached
+            return search(*arguments, **options)
+        full_key = (key, *sorted(options.items()))
+        if full_key not in self._lists:
+            self._lists[full_key] = search(*arguments, **options)
+        return self._lists[full_key]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
 
 
-class RememberedCatalog:
+class CachedCatalog:
     """A catalog that reads a chunk only once."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -78,18 +82,18 @@ class RememberedCatalog:
         self._chunks: dict[int, Chunk] = {}
 
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
-        wanted = list(keys)
-        missing = [key for key in wanted if key not in self._chunks]
+        keys = list(keys)
+        missing = [key for key in keys if key not in self._chunks]
         if missing:
             self._chunks.update(self._catalog.chunks(missing))
-        return {key: self._chunks[key] for key in wanted if key in self._chunks}
+        return {key: self._chunks[key] for key in keys if key in self._chunks}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._catalog, name)
 
 
-class RememberedScores:
-    """A cross-encoder that looks only once at the same question and text."""
+class CachedScorer:
+    """A cross-encoder that scores the same question and text only once."""
 
     def __init__(self, encoder: Any, known: dict[tuple[str, str], float]) -> None:
         self._encoder = encoder
@@ -105,8 +109,8 @@ class RememberedScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Settings on some questions: nDCG@10 of each, and the similarities of the first hits."""
+class SearchQuality:
+    """nDCG@10 of each question, and the similarities of the first hits."""
 
     quality: Values
     relevant: tuple[float, ...]
@@ -119,54 +123,56 @@ class Measured:
 
 
 class Sweeper:
-    """Measures settings on a dataset's questions."""
+    """Measures settings on the questions of a dataset; caches searches and scores."""
 
-    def __init__(self, bench: Workbench, questions: Sequence[Question], told: Told = quiet) -> None:
-        bench.learn_questions(questions, told)
+    def __init__(
+        self, bench: Workbench, questions: Sequence[Question], progress: Progress = ignore_progress
+    ) -> None:
+        bench.embed_questions(questions, progress)
         self._bench = bench
-        self._engine = bench.engine(bench.settings)
-        self._catalog = cast("Catalog", RememberedCatalog(self._engine.catalog))
-        self._index = cast("Index", RememberedIndex(self._engine.index))
+        self._engine = bench.open_engine(bench.settings)
+        self._catalog = cast("Catalog", CachedCatalog(self._engine.catalog))
+        self._index = cast("Index", CachedIndex(self._engine.index))
         self._scores: dict[tuple[str, str], float] = {}
 
     def close(self) -> None:
         self._engine.close()
 
-    async def measure(self, settings: Settings, questions: Sequence[Question]) -> Measured:
-        pipeline = self._pipeline(settings, remembering=True)
+    async def measure(self, settings: Settings, questions: Sequence[Question]) -> SearchQuality:
+        pipeline = self._build_pipeline(settings, cached=True)
         rankings: dict[str, list[str]] = {}
         relevant: list[float] = []
         others: list[float] = []
         for question in questions:
-            query = self._query(question, settings)
+            query = self._build_query(question, settings)
             hits = (await pipeline.search(query, QueryRun(question.id))).hits
-            rankings[question.id] = labelled(question, [hit.chunk for hit in hits])
+            rankings[question.id] = label_chunks(question, [hit.chunk for hit in hits])
             wanted = question.grades
             for hit in hits:
                 similar = hit.scores.similarity
                 if similar is not None:
-                    label = labelled(question, [hit.chunk])[0]
+                    label = label_chunks(question, [hit.chunk])[0]
                     (relevant if label in wanted else others).append(similar)
-        found = ranking_measures({one.id: one.grades for one in questions}, rankings)["ndcg@10"]
+        found = measure_rankings({one.id: one.grades for one in questions}, rankings)["ndcg@10"]
         quality = np.array([found[one.id] for one in questions if one.id in found])
-        return Measured(quality, tuple(relevant), tuple(others))
+        return SearchQuality(quality, tuple(relevant), tuple(others))
 
-    async def cpu_ms(self, settings: Settings, questions: Sequence[Question]) -> float:
-        """CPU time of one search, with nothing remembered but the question's vector."""
-        pipeline = self._pipeline(settings, remembering=False)
-        timed = questions[:_TIMED]
+    async def measure_cpu_ms(self, settings: Settings, questions: Sequence[Question]) -> float:
+        """Measure the CPU time of one search without caches, but for the question's vector."""
+        pipeline = self._build_pipeline(settings, cached=False)
+        timed = questions[:_TIMED_QUESTIONS]
         begun = time.process_time()
         for question in timed:
-            await pipeline.search(self._query(question, settings), QueryRun(question.id))
+            await pipeline.search(self._build_query(question, settings), QueryRun(question.id))
         return (time.process_time() - begun) * 1000 / max(1, len(timed))
 
-    def _pipeline(self, settings: Settings, *, remembering: bool) -> Pipeline:
+    def _build_pipeline(self, settings: Settings, *, cached: bool) -> Pipeline:
         engine = self._engine
-        index = self._index if remembering else engine.index
-        catalog = self._catalog if remembering else engine.catalog
-        vectors = remembered(self._bench.embedder)
+        index = self._index if cached else engine.index
+        catalog = self._catalog if cached else engine.catalog
+        vectors = add_vector_cache(self._bench.embedder)
         context = PartContext(
-            self._bench.placed(settings),
+            self._bench.adapt_settings(settings),
             vectors,
             index,
             catalog,
@@ -176,24 +182,28 @@ class Sweeper:
             quoting=engine.provider,
         )
         pipeline = build_pipeline(context)
-        if not remembering:
+        if not cached:
             return pipeline
         refiners = [
-            replace(one, encoder=cast("Any", RememberedScores(one.encoder, self._scores)))
+            replace(one, encoder=cast("Any", CachedScorer(one.encoder, self._scores)))
             if isinstance(one, CrossEncoderReranker)
             else one
             for one in pipeline.refiners
         ]
         return replace(pipeline, refiners=refiners)
 
-    def _query(self, question: Question, settings: Settings) -> Query:
+    def _build_query(self, question: Question, settings: Settings) -> Query:
         return Query(
-            id=question.id, text=question.text, collection=self._bench.collection,
-            method=settings.retrieve.method, top_k=_TOP, mmr_lambda=settings.refine.mmr_lambda,
-        )  # fmt: skip
+            id=question.id,
+            text=question.text,
+            collection=self._bench.collection,
+            method=settings.retrieve.method,
+            top_k=_TOP_K,
+            mmr_lambda=settings.refine.mmr_lambda,
+        )
 
 
-# In the order of the pipeline: what a later step sees depends on the earlier ones.
+# In the order of the pipeline: the input of a later step depends on the earlier ones.
 SPACE: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("retrieve.bm25_k1", (0.6, 0.9, 1.2, 1.6, 2.0)),
     ("retrieve.bm25_b", (0.3, 0.5, 0.75, 0.9)),
@@ -203,12 +213,12 @@ SPACE: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("refine.rerank_weight", (0.1, 0.2, 0.3, 0.5, 0.7)),
     ("refine.mmr_lambda", (0.5, 0.7, 0.85, 0.95, 1.0)),
 )
-_FEWEST = 20
+_MIN_QUESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """One value: mean nDCG@10 on the tuning half, and CPU milliseconds per search."""
+class Trial:
+    """One value with its mean nDCG@10 on the tuning half and its CPU time per search."""
 
     value: float
     quality: float
@@ -216,37 +226,37 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """All values of one setting, the one before and the one taken."""
+class Sweep:
+    """All values tried for one setting, the one before and the one chosen."""
 
     path: str
-    tried: tuple[Tried, ...]
+    trials: tuple[Trial, ...]
     before: float
-    taken: float
+    chosen: float
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
-    """What tuning found, and what the held-back half says of it."""
+class TuningResult:
+    """The result of tuning, with its check on the held-back half."""
 
     dataset: Dataset
     settings: Settings
-    """Those it began with."""
-    swept: tuple[Swept, ...]
-    curve: tuple[Kept, ...]
+    """The settings before tuning."""
+    sweeps: tuple[Sweep, ...]
+    curve: tuple[ThresholdPoint, ...]
     threshold: float
     """The recommended similarity threshold."""
     values: Mapping[str, float]
-    """What to set, by path; empty when nothing better was found."""
+    """Values to set, by path; empty if nothing better was found."""
     before: float
     after: float
     interval: Interval
-    tuned_on: int
-    checked_on: int
-    kept_on_check: Kept | None = None
-    """What the recommended threshold keeps on the held-back half."""
+    tuning_count: int
+    check_count: int
+    check_point: ThresholdPoint | None = None
+    """The shares that the recommended threshold keeps on the held-back half."""
     rejected: Mapping[str, float] = field(default_factory=dict)
-    """What looked better on the tuning half and was not on the other."""
+    """Values that were better on the tuning half, but not on the other."""
 
     @property
     def sentence(self) -> str:
@@ -254,74 +264,88 @@ class Tuned:
         if not self.values:
             return (
                 f"Keep the settings as they are: nothing did better on the held-back half "
-                f"(nDCG@10 {self.before:.4f}, {self.checked_on} questions)."
+                f"(nDCG@10 {self.before:.4f}, {self.check_count} questions)."
             )
         return (
             f"nDCG@10 on the held-back half: {self.before:.4f} → {self.after:.4f} "
             f"({self.after - self.before:+.4f}, 95 % {low:+.4f} to {high:+.4f}, "
-            f"{self.checked_on} questions)."
+            f"{self.check_count} questions)."
         )
 
 
-async def tune(
-    bench: Workbench, *, most: int = 400, check: int = 1000, told: Told = quiet
-) -> Tuned:
-    """Search the space on one half, check on the other."""
-    judged = _judged(bench.dataset)
-    learning = judged.half("tune").limited(most).questions
-    holding = judged.half("report").limited(check).questions
-    if min(len(learning), len(holding)) < _FEWEST:
+async def tune_settings(
+    bench: Workbench,
+    *,
+    max_questions: int = 400,
+    max_checks: int = 1000,
+    progress: Progress = ignore_progress,
+) -> TuningResult:
+    """Try the values of SPACE on one half of the questions, and check on the other half."""
+    judged = _keep_judged(bench.dataset)
+    tuning = judged.take_half("tune").take_sample(max_questions).questions
+    held_back = judged.take_half("report").take_sample(max_checks).questions
+    if min(len(tuning), len(held_back)) < _MIN_QUESTIONS:
         raise InputError(
             f"The dataset '{bench.dataset.name}' has too few judged questions to tune on: "
-            f"{len(learning)} and {len(holding)} in its halves.",
-            hint=f"Each half needs {_FEWEST}; --from-documents makes questions from documents.",
+            f"{len(tuning)} and {len(held_back)} in its halves.",
+            hint=f"Each half needs {_MIN_QUESTIONS}. Use --from-documents to make more questions.",
         )
-    sweeper = Sweeper(bench, [*learning, *holding], told)
+    sweeper = Sweeper(bench, [*tuning, *held_back], progress)
     try:
-        return await _tuned(bench, sweeper, learning, holding, told)
+        return await _tune_and_check(bench, sweeper, tuning, held_back, progress)
     finally:
         sweeper.close()
 
 
-def _judged(dataset: Dataset) -> Dataset:
-    """Only what has a target that can be searched for."""
-    judged = [one for one in dataset.questions if one.grades and one.given is None]
+def _keep_judged(dataset: Dataset) -> Dataset:
+    """Keep the questions with a target to search for."""
+    judged = [one for one in dataset.questions if one.grades and one.given_answer is None]
     return replace(dataset, questions=tuple(judged))
 
 
-async def _tuned(
-    bench: Workbench, sweeper: Sweeper, learning: Sequence[Question],
-    holding: Sequence[Question], told: Told,
-) -> Tuned:  # fmt: skip
+async def _tune_and_check(
+    bench: Workbench,
+    sweeper: Sweeper,
+    tuning: Sequence[Question],
+    held_back: Sequence[Question],
+    progress: Progress,
+) -> TuningResult:
     start = bench.settings
-    current = changed(start, {"refine.min_similarity": 0.0})
-    best = await sweeper.measure(current, learning)
-    swept: list[Swept] = []
-    space = [(path, values) for path, values in SPACE if _applies(path, start)]
+    current = change_settings(start, {"refine.min_similarity": 0.0})
+    best = await sweeper.measure(current, tuning)
+    sweeps: list[Sweep] = []
+    space = [(path, values) for path, values in SPACE if _is_applicable(path, start)]
     for number, (path, values) in enumerate(space):
-        told(f"tuning {path}", number, len(space))
-        step, current, best = await _sweep(sweeper, current, best, path, values, learning)
-        swept.append(step)
-    curve = curve_of(best.relevant, best.others)
-    threshold = recommended(curve)
-    told("checking", len(space), len(space))
-    found = {one.path: one.taken for one in swept if one.taken != one.before}
-    chosen, rejected, first, last = await _checked(
-        sweeper, start, {**found, "refine.min_similarity": threshold}, holding
+        progress(f"tuning {path}", number, len(space))
+        sweep, current, best = await _sweep(sweeper, current, best, path, values, tuning)
+        sweeps.append(sweep)
+    curve = compute_threshold_curve(best.relevant, best.others)
+    threshold = recommend_threshold(curve)
+    progress("checking", len(space), len(space))
+    better = {one.path: one.chosen for one in sweeps if one.chosen != one.before}
+    chosen, rejected, first, last = await _check_on_held_back(
+        sweeper, start, {**better, "refine.min_similarity": threshold}, held_back
     )
-    plain = await sweeper.measure(current, holding)
-    return Tuned(
-        bench.dataset, start, tuple(swept), tuple(curve), threshold, chosen, first.mean, last.mean,
-        paired_bootstrap(last.quality, first.quality), len(learning), len(holding),
-        _at(curve_of(plain.relevant, plain.others), threshold), rejected,
-    )  # fmt: skip
+    unfiltered = await sweeper.measure(current, held_back)
+    check_curve = compute_threshold_curve(unfiltered.relevant, unfiltered.others)
+    return TuningResult(
+        bench.dataset,
+        start,
+        tuple(sweeps),
+        tuple(curve),
+        threshold,
+        chosen,
+        before=first.mean,
+        after=last.mean,
+        interval=paired_bootstrap(last.quality, first.quality),
+        tuning_count=len(tuning),
+        check_count=len(held_back),
+        check_point=next((one for one in check_curve if one.threshold == threshold), None),
+        rejected=rejected,
+    )
 
 
-def _at(curve: Sequence[Kept], threshold: float) -> Kept | None:
-    return next((one for one in curve if one.threshold == threshold), None)
-
-
-def _applies(path: str, settings: Settings) -> bool:
+def _is_applicable(path: str, settings: Settings) -> bool:
     if path.startswith("refine.rerank"):
         return settings.refine.reranker_enabled and settings.refine.reranker == "cross_encoder"
     method = settings.retrieve.method
@@ -331,84 +355,89 @@ def _applies(path: str, settings: Settings) -> bool:
 
 
 async def _sweep(
-    sweeper: Sweeper, current: Settings, best: Measured, path: str, values: Sequence[float],
+    sweeper: Sweeper,
+    current: Settings,
+    best: SearchQuality,
+    path: str,
+    values: Sequence[float],
     questions: Sequence[Question],
-) -> tuple[Swept, Settings, Measured]:  # fmt: skip
-    """Try each value of one setting; the next sweep begins with the one taken."""
-    before = float(value_at(current, path))
-    tried: list[Tried] = []
-    taken, taken_settings, taken_measured = before, current, best
+) -> tuple[Sweep, Settings, SearchQuality]:
+    """Try each value of one setting; the next sweep begins with the one chosen."""
+    before = float(get_value(current, path))
+    trials: list[Trial] = []
+    chosen, chosen_settings, chosen_quality = before, current, best
     for value in sorted({*values, before}):
-        settings = changed(current, {path: value})
+        settings = change_settings(current, {path: value})
         measured = best if value == before else await sweeper.measure(settings, questions)
-        tried.append(Tried(value, measured.mean, await sweeper.cpu_ms(settings, questions)))
-        better = measured.mean > taken_measured.mean
+        cpu_ms = await sweeper.measure_cpu_ms(settings, questions)
+        trials.append(Trial(value, measured.mean, cpu_ms))
+        better = measured.mean > chosen_quality.mean
         if better and is_gain(measured.quality, best.quality):
-            taken, taken_settings, taken_measured = value, settings, measured
-    return Swept(path, tuple(tried), before, taken), taken_settings, taken_measured
+            chosen, chosen_settings, chosen_quality = value, settings, measured
+    return Sweep(path, tuple(trials), before, chosen), chosen_settings, chosen_quality
 
 
 def is_gain(ours: Values, theirs: Values) -> bool:
-    """Better by more than one standard error of the paired difference."""
+    """Return whether `ours` is better by more than one standard error of the paired difference."""
     gap = ours - theirs
     if len(gap) < 2:
         return False
     return float(gap.mean()) > float(gap.std(ddof=1)) / math.sqrt(len(gap))
 
 
-async def _checked(
-    sweeper: Sweeper, start: Settings, values: Mapping[str, float], holding: Sequence[Question]
-) -> tuple[dict[str, float], dict[str, float], Measured, Measured]:
-    """What the held-back half lets through: everything, all but the threshold, or nothing."""
-    first = await sweeper.measure(start, holding)
+async def _check_on_held_back(
+    sweeper: Sweeper, start: Settings, values: Mapping[str, float], held_back: Sequence[Question]
+) -> tuple[dict[str, float], dict[str, float], SearchQuality, SearchQuality]:
+    """Accept all values, all but the threshold, or none: the first that is no worse."""
+    first = await sweeper.measure(start, held_back)
     without = {path: value for path, value in values.items() if path != "refine.min_similarity"}
     for attempt in (dict(values), without):
-        real = {p: v for p, v in attempt.items() if float(value_at(start, p)) != v}
-        if not real:
+        changes = {p: v for p, v in attempt.items() if float(get_value(start, p)) != v}
+        if not changes:
             continue
-        measured = await sweeper.measure(changed(start, real), holding)
+        measured = await sweeper.measure(change_settings(start, changes), held_back)
         if measured.mean >= first.mean:
             rejected = {p: v for p, v in values.items() if p not in attempt}
-            return real, rejected, first, measured
+            return changes, rejected, first, measured
     return {}, dict(values), first, first
 
 
-def value_at(settings: Settings, path: str) -> Any:
+def get_value(settings: Settings, path: str) -> Any:
     value: Any = settings
     for part in path.split("."):
         value = getattr(value, part)
     return value
 
 
-def _of_ones_own(settings: Settings) -> list[str]:
-    """What the search was set to beyond its preset: without it the figures would be another's."""
-    plain = changed(Settings(), preset_values(settings.preset))
+def _list_changed_settings(settings: Settings) -> list[str]:
+    """List the settings that differ from the preset: the figures depend on them."""
+    preset = change_settings(Settings(), preset_values(settings.preset))
     paths = [
         f"{section}.{name}"
         for section in ("understand", "retrieve", "refine")
-        for name in type(value_at(plain, section)).model_fields
+        for name in type(get_value(preset, section)).model_fields
     ]
     return [
         path
         for path in paths
-        if value_at(settings, path) not in (None, value_at(plain, path))  # TOML knows no nothing
+        if get_value(settings, path) not in (None, get_value(preset, path))  # TOML has no null
     ]
 
 
-def settings_file(tuned: Tuned, *, when: str) -> str:
-    """A ragstone.toml with what tuning found and what it began with."""
+def render_settings_file(tuned: TuningResult, *, date: str) -> str:
+    """Render a ragstone.toml with the tuned values and the settings that tuning began with."""
     lines = [
-        f"# Written by `ragstone tune` on {when}, from {tuned.dataset.name}:",
-        f"# {tuned.tuned_on} questions to tune on, {tuned.checked_on} held back.",
+        f"# Written by `ragstone tune` on {date}, from {tuned.dataset.name}:",
+        f"# {tuned.tuning_count} questions to tune on, {tuned.check_count} held back.",
         f"# {tuned.sentence}",
         f'preset = "{tuned.settings.preset}"',
     ]
     sections: dict[str, list[str]] = {}
-    tuned_settings = changed(tuned.settings, tuned.values)
-    for path in sorted({*tuned.values, *_of_ones_own(tuned.settings)}):
+    tuned_settings = change_settings(tuned.settings, tuned.values)
+    for path in sorted({*tuned.values, *_list_changed_settings(tuned.settings)}):
         section, _, name = path.rpartition(".")
-        # A text, a number or a truth is written the same in TOML and JSON.
-        value = json.dumps(value_at(tuned_settings, path), ensure_ascii=False, default=str)
+        # TOML and JSON write texts, numbers and booleans alike.
+        value = json.dumps(get_value(tuned_settings, path), ensure_ascii=False, default=str)
         sections.setdefault(section, []).append(f"{name} = {value}")
     for section, entries in sections.items():
         lines += ["", f"[{section}]", *entries]

@@ -1,1 +1,1 @@
-"""Where things are kept: the catalog is the truth, the index is derived from it."""
+"""Search the chunks of the catalog by keywords and by vectors."""

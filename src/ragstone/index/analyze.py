@@ -1,7 +1,7 @@
-"""Text to the terms of keyword search; documents and questions go through the same steps.
+"""Convert text to the terms of keyword search, the same for documents and questions.
 
-Unicode words, case folded, stop words dropped, stemmed by the language of the text; identifiers
-such as `readTimeout` or `max_file_mb` are kept whole and also split into their parts.
+Terms are Unicode words, case-folded, without stop words, stemmed in the language of the text.
+Identifiers such as `readTimeout` or `max_file_mb` are kept whole and also split into parts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib import resources
 
 import Stemmer
 
-# Hyphens, dots and apostrophes part words: keeping `time-sharing` whole beside its parts loses
-# 0.0035 nDCG@10 of BM25 (`bench/tune_refine.py`).
+# Hyphens, dots and apostrophes separate words: also keeping `time-sharing` whole loses 0.0035
+# nDCG@10 of BM25 (`bench/tune_refine.py`).
 _WORD = re.compile(r"\w+", re.UNICODE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", re.UNICODE)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
@@ -35,97 +35,80 @@ _stemmers = {language: Stemmer.Stemmer(language) for language in _FUNCTION_WORDS
 _LATIN = tuple(language for language in _FUNCTION_WORDS if language != "russian")
 
 
-def terms(text: str) -> list[str]:
-    """The terms of a text, in order, repeated as often as they occur."""
-    return list(_terms_of_text(text))
+def extract_terms(text: str) -> list[str]:
+    """Return the terms of a text, in order, repeated as often as they occur."""
+    return list(_extract_terms_cached(text))
 
 
-# Checks ask for the terms of the same sentences again and again; ingestion never does.
+# The checks need the terms of the same sentences many times; ingestion never does.
 @lru_cache(maxsize=16_384)
-def _terms_of_text(text: str) -> tuple[str, ...]:
-    words = _words(text)
-    return tuple(_terms(words, (_languages(words) or ("english",))[0]))
+def _extract_terms_cached(text: str) -> tuple[str, ...]:
+    words = _split_words(text)
+    return tuple(_stem_words(words, (_find_languages(words) or ("english",))[0]))
 
 
-def terms_of_all(texts: Iterable[str]) -> list[list[str]]:
-    """Return the terms of each text."""
-    return [list(_terms_of_text(text)) for text in texts]
+def extract_query_terms(text: str) -> list[str]:
+    """Return the distinct terms of a question.
+
+    If the language of a short question is unclear, it is stemmed in every possible language; the
+    documents contain only the terms of the right one.
+    """
+    words = _split_words(text)
+    languages = _find_languages(words) or _LATIN
+    return list(dict.fromkeys(term for one in languages for term in _stem_words(words, one)))
 
 
-def query_terms(text: str) -> list[str]:
-    """The terms of a question, each once. A question too short to tell its language is stemmed in
-    every language that it might be in; the documents hold only the one that fits."""
-    words = _words(text)
-    return list(
-        dict.fromkeys(
-            term for language in _languages(words) or _LATIN for term in _terms(words, language)
-        )
-    )
-
-
-def language_of(text: str) -> str | None:
-    """The language of a text in Latin script, by its function words; None when it is not clear."""
-    found = _languages(_words(text))
+def detect_language(text: str) -> str | None:
+    """Detect the language of a text in Latin script by its function words; None if unclear."""
+    found = _find_languages(_split_words(text))
     return found[0] if len(found) == 1 else None
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text))
 
 
-def _languages(words: Sequence[str]) -> tuple[str, ...]:
-    """The languages whose function words are most frequent; none when there are few: in prose a
-    third of the words are such, in code and lists hardly any."""
-    counts: Counter[str] = Counter()
-    for word in words:
-        for language in _known_by(word.casefold()):
-            counts[language] += 1
-    most = max(counts.values(), default=0)
-    if most * 10 < len(words) or not most:
+def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages with the most function words among the words; none if there are few.
+
+    In prose a third of the words are function words, in code and lists hardly any.
+    """
+    counts = Counter(one for word in words for one in _languages_of_word(word.casefold()))
+    highest = max(counts.values(), default=0)
+    if highest * 10 < len(words) or not highest:
         return ()
-    return tuple(language for language in _LATIN if counts[language] == most)
+    return tuple(language for language in _LATIN if counts[language] == highest)
 
 
 @lru_cache(maxsize=65536)
-def _known_by(word: str) -> tuple[str, ...]:
-    # A single letter is as likely a variable's name.
+def _languages_of_word(word: str) -> tuple[str, ...]:
+    # A single letter may as well be the name of a variable.
     if len(word) < 2:
         return ()
     return tuple(language for language in _LATIN if word in _FUNCTION_WORDS[language])
 
 
-def _terms(words: Iterable[str], language: str) -> list[str]:
-    found: list[str] = []
+def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:
     for word in words:
-        found.extend(_terms_of_word(word, language))
-    return found
+        yield from _terms_of_word(word, language)
 
 
 @lru_cache(maxsize=131072)
 def _terms_of_word(word: str, language: str) -> tuple[str, ...]:
-    if word.isascii() and word.islower() and word.isalpha():  # most words: nothing to take apart
-        stem = _stem(word, language)
-        return (stem,) if stem else ()
-    if _CJK.search(word):
-        return _bigrams(word.casefold())
-    if _CYRILLIC.search(word):
-        language = "russian"
-    parts = _PARTS.findall(word)
-    whole = _stem(word.casefold(), language)
-    if len(parts) < 2:
-        return (whole,) if whole else ()
-    return tuple(
-        term for term in (whole, *(_stem(part.casefold(), language) for part in parts)) if term
-    )
+    if word.isascii() and word.islower() and word.isalpha():  # most words: only one part
+        parts: list[str] = []
+    elif _CJK.search(word):
+        word = word.casefold()
+        return tuple(word[i : i + 2] for i in range(max(1, len(word) - 1)))
+    else:
+        language = "russian" if _CYRILLIC.search(word) else language
+        parts = _PARTS.findall(word)
+    words = (word, *(parts if len(parts) > 1 else ()))
+    return tuple(term for one in words if (term := _stem(one.casefold(), language)))
 
 
 def _stem(word: str, language: str) -> str:
+    """Return the stem of a word; empty for a stop word."""
     if word in _FUNCTION_WORDS[language]:
         return ""
     return str(_stemmers[language].stemWord(word))
-
-
-def _bigrams(word: str) -> tuple[str, ...]:
-    if len(word) == 1:
-        return (word,)
-    return tuple(word[i : i + 2] for i in range(len(word) - 1))

@@ -1,7 +1,7 @@
-"""What an embedded index holds: one small file that is replaced in one step.
+"""Search a collection with index files in the data directory.
 
-It names the folders that count and how far the catalog's changes have been taken in. Files that
-it does not name are left-overs of a run that was cut off.
+A small manifest, replaced atomically, names the current folders and the last catalog change that
+is in them. Files that it does not name are left over from an interrupted run.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ragstone.catalog.rows import joined
+from ragstone.catalog.rows import join_ranges
 from ragstone.errors import StoreBusyError, StoreError
-from ragstone.files import replace_file, sync_file, writing
+from ragstone.files import hold_writer_lock, replace_file, sync_file
 from ragstone.index import vectors
 from ragstone.index.keyword import KeywordIndex
-from ragstone.index.vectors import EXACT_ROWS, Codes, DenseIndex, VectorFile, covered
+from ragstone.index.vectors import EXACT_ROWS, Codes, DenseIndex, VectorFile, mask_keys
 from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, Change, Found, IndexCounts, Vectors, Within
+from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, SearchScope, Vectors
 
 log = logging.getLogger(__name__)
 
-# Counts up when an index must be built again.
+# A higher number makes every index be rebuilt.
 FORMAT = 6
-_NAME = "manifest.json"
+_MANIFEST_FILE = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`generation` numbers the folders; `dead` are spans of keys (first, count)."""
+    """Describe the files of an index.
+
+    `generation` numbers the folders; `dead` are ranges of deleted keys (first, count).
+    """
 
     dimension: int
     catalog: int
@@ -52,75 +55,77 @@ class Manifest:
     def dead_rows(self) -> int:
         return sum(count for _, count in self.dead)
 
-    def keyword_folder(self, shelf: Path) -> Path:
-        return shelf / f"keyword-{self.keyword_generation}"
+    def keyword_folder(self, folder: Path) -> Path:
+        return folder / f"keyword-{self.keyword_generation}"
 
-    def dense_folder(self, shelf: Path) -> Path:
-        return shelf / f"dense-{self.dense_generation}"
+    def dense_folder(self, folder: Path) -> Path:
+        return folder / f"dense-{self.dense_generation}"
 
-    def codes_file(self, shelf: Path) -> Path:
-        return self.dense_folder(shelf) / f"codes-{self.code_rows}.faiss"
+    def codes_file(self, folder: Path) -> Path:
+        return self.dense_folder(folder) / f"codes-{self.code_rows}.faiss"
 
 
-def read_manifest(shelf: Path, nothing: Manifest) -> Manifest:
-    """What is on the disk. A manifest that is missing, damaged, of another format or dimension,
-    or that follows another catalog, counts as `nothing`."""
+def read_manifest(folder: Path, nothing: Manifest) -> Manifest:
+    """Read the manifest of a folder.
+
+    Returns `nothing` if it is missing, damaged, or of another format, dimension or catalog.
+    """
     try:
-        fields = json.loads((shelf / _NAME).read_bytes())
+        fields = json.loads((folder / _MANIFEST_FILE).read_bytes())
         fields["dead"] = tuple((int(first), int(count)) for first, count in fields["dead"])
         found = Manifest(**fields)
     except OSError:
         return nothing
     except (ValueError, KeyError, TypeError) as error:
-        log.warning("the manifest of the index %s is damaged: %s", shelf.name, error)
+        log.warning("the manifest of the index %s is damaged: %s", folder.name, error)
         return nothing
     same = ("format", "dimension", "catalog")
     return found if all(getattr(found, n) == getattr(nothing, n) for n in same) else nothing
 
 
-def write_manifest(shelf: Path, manifest: Manifest) -> None:
-    """Publish, then clear away what is no longer named."""
-    replace_file(shelf / _NAME, json.dumps(asdict(manifest)).encode())
-    clear_unpublished(shelf, manifest)
-    for codes in manifest.dense_folder(shelf).glob("codes-*.faiss"):
-        if codes != manifest.codes_file(shelf):
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Publish a manifest, then delete the files that it does not name."""
+    replace_file(folder / _MANIFEST_FILE, json.dumps(asdict(manifest)).encode())
+    delete_unpublished(folder, manifest)
+    for codes in manifest.dense_folder(folder).glob("codes-*.faiss"):
+        if codes != manifest.codes_file(folder):
             codes.unlink(missing_ok=True)
 
 
-def clear_unpublished(shelf: Path, published: Manifest) -> None:
-    """Remove the folders that a failed build left; they may fill the disk."""
-    named = {published.keyword_folder(shelf), published.dense_folder(shelf)}
-    for folder in shelf.glob("*-*"):
-        if folder.is_dir() and folder not in named:
-            shutil.rmtree(folder, ignore_errors=True)
+def delete_unpublished(folder: Path, published: Manifest) -> None:
+    """Delete the folders that a failed build left; they may fill the disk."""
+    named = {published.keyword_folder(folder), published.dense_folder(folder)}
+    for path in folder.glob("*-*"):
+        if path.is_dir() and path not in named:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def manifest_stamp(shelf: Path) -> tuple[int, int] | None:
-    """Changes whenever the manifest does; None when there is none."""
+def read_stamp(folder: Path) -> tuple[int, int] | None:
+    """Return a value that changes with the manifest; None if there is no manifest."""
     try:
-        status = (shelf / _NAME).stat()
+        status = (folder / _MANIFEST_FILE).stat()
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
 
 
-# Chunks that are taken in with one commit: large enough to be fast, small enough for memory.
+# Chunks per commit: large enough to be fast, small enough for memory.
 _BATCH_CHUNKS = 20_000
-# How often a reader asks whether a writer died before it had told the index.
-_CATCH_UP_SECONDS = 1.0
-# Codes are written anew when this share of the rows is not in the file, and learnt anew when the
-# collection has grown this many times; vectors are written anew when this share of them is dead.
-_UNWRITTEN_SHARE = 0.25
-_GROWTH_UNTIL_TRAINED = 4
-_DEAD_SHARE = 0.25
+# How often a reader checks whether a writer ended before it updated the index.
+_CATCH_UP_S = 1.0
+# Codes are written again when this share of the rows is not in the file, and trained again when
+# the collection has grown by this factor; vectors are copied when this share of them is deleted.
+_MAX_UNCODED_SHARE = 0.25
+_TRAINING_GROWTH = 4
+_MAX_DEAD_SHARE = 0.25
 # tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError.
 _DAMAGE = (OSError, ValueError, RuntimeError)
-_LOOKS = 3
+_READ_ATTEMPTS = 3
 
 
 @dataclass(slots=True)
-class _Shelf:
-    """One collection's index, open."""
+class _OpenIndex:
+    """Hold the open files of one collection's index."""
 
     stamp: tuple[int, int] | None
     manifest: Manifest
@@ -131,7 +136,7 @@ class _Shelf:
 
 
 class EmbeddedIndex:
-    """Keyword and vector search over files in the data directory."""
+    """Implement `Index` with files in the data directory."""
 
     def __init__(
         self, catalog: Catalog, directory: Path, *, dimension: int, lock_timeout_s: float
@@ -141,40 +146,46 @@ class EmbeddedIndex:
         self._dimension = dimension
         self._lock_timeout_s = lock_timeout_s
         self._nothing = Manifest(dimension, catalog.identity())
-        self._shelves: dict[str, _Shelf] = {}
-        self._opening = threading.RLock()
+        self._indexes: dict[str, _OpenIndex] = {}
+        self._open_lock = threading.RLock()
 
     def refresh(self, collection: str) -> None:
         self._refresh(collection, timeout_s=self._lock_timeout_s)
 
     def rebuild(self, collection: str) -> None:
-        with writing(self._directory, timeout_s=self._lock_timeout_s):
-            self._take_in(collection, self._nothing)
+        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
+            self._apply_changes(collection, self._nothing)
 
     def counts(self, collection: str) -> IndexCounts:
-        shelf = self._shelf(collection)
-        return IndexCounts(dense=len(shelf.dense), keyword=len(shelf.keyword))
+        index = self._get_index(collection)
+        return IndexCounts(dense=len(index.dense), keyword=len(index.keyword))
 
     def last_change(self, collection: str) -> int:
-        return self._shelf(collection).manifest.seq
+        return self._get_index(collection).manifest.seq
 
-    def dense(
-        self, collection: str, vector: Vectors, *, limit: int, within: Within | None = None
-    ) -> list[Found]:
-        return self._shelf(collection).dense.search(vector, limit=limit, within=within)
+    def search_dense(
+        self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
+    ) -> list[ScoredKey]:
+        return self._get_index(collection).dense.search(vector, limit=limit, scope=scope)
 
-    def keyword(
-        self, collection: str, text: str, *, limit: int, k1: float, b: float,
-        within: Within | None = None,
-    ) -> list[Found]:  # fmt: skip
-        shelf = self._shelf(collection)
-        return shelf.keyword.search(text, limit=limit, k1=k1, b=b, within=within)
+    def search_keyword(
+        self,
+        collection: str,
+        text: str,
+        *,
+        limit: int,
+        k1: float,
+        b: float,
+        scope: SearchScope | None = None,
+    ) -> list[ScoredKey]:
+        index = self._get_index(collection)
+        return index.keyword.search(text, limit=limit, k1=k1, b=b, scope=scope)
 
     def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
-        return self._shelf(collection).dense.vectors(keys)
+        return self._get_index(collection).dense.vectors(keys)
 
     def close(self) -> None:
-        self._shelves.clear()
+        self._indexes.clear()
 
     def _folder(self, collection: str) -> Path:
         return self._directory / collection
@@ -183,42 +194,44 @@ class EmbeddedIndex:
         before = read_manifest(self._folder(collection), self._nothing)
         if not self._catalog.changes(collection, after=before.seq, limit=1):
             return
-        with writing(self._directory, timeout_s=timeout_s):
-            # Another process may have been faster.
+        with hold_writer_lock(self._directory, timeout_s=timeout_s):
+            # Another process may have done it meanwhile.
             before = read_manifest(self._folder(collection), self._nothing)
-            self._take_in(collection, before)
+            self._apply_changes(collection, before)
 
-    def _take_in(self, collection: str, before: Manifest) -> None:
-        """Follow the changes after a manifest; if its files are damaged, from the beginning."""
+    def _apply_changes(self, collection: str, before: Manifest) -> None:
+        """Apply all changes after a manifest; rebuild if its files are damaged."""
         try:
-            self._follow(collection, before)
+            self._apply_batches(collection, before)
         except _DAMAGE as error:
-            shelf = self._folder(collection)
-            clear_unpublished(shelf, read_manifest(shelf, self._nothing))
+            folder = self._folder(collection)
+            delete_unpublished(folder, read_manifest(folder, self._nothing))
             if not before.seq:
                 raise StoreError(
                     f"The index of '{collection}' cannot be written: {error}.",
-                    hint="Make room or check permissions; the documents are safe in the catalog "
-                    "and are indexed at the next start.",
+                    hint="Free disk space or check permissions; the documents are safe in the "
+                    "catalog and are indexed at the next start.",
                 ) from error
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
-            self._take_in(collection, self._nothing)
+            self._apply_changes(collection, self._nothing)
 
-    def _follow(self, collection: str, before: Manifest) -> None:
-        """Apply all changes after a manifest. From nothing, it is published only when whole, so
-        that no reader ever sees half an index."""
-        shelf = self._folder(collection)
+    def _apply_batches(self, collection: str, before: Manifest) -> None:
+        """Apply all changes after a manifest.
+
+        A new index is published only when complete, so that no reader sees a part of it.
+        """
+        folder = self._folder(collection)
         if before.seq == 0:
-            before = _next_generation(shelf, before)
+            before = _start_generation(folder, before)
         after = before
-        for batch in self._batches(collection, before.seq):
-            after = self._apply(shelf, after, batch)
+        for batch in self._read_batches(collection, before.seq):
+            after = self._apply_batch(folder, after, batch)
             if before.seq:
-                after = self._publish(shelf, after)
+                after = self._publish(folder, after)
         if not before.seq and after.seq:
-            self._publish(shelf, after)
+            self._publish(folder, after)
 
-    def _batches(self, collection: str, seq: int) -> Iterator[list[Change]]:
+    def _read_batches(self, collection: str, seq: int) -> Iterator[list[Change]]:
         while pending := self._catalog.changes(collection, after=seq, limit=_BATCH_CHUNKS):
             batch: list[Change] = []
             size = 0
@@ -230,92 +243,96 @@ class EmbeddedIndex:
             yield batch
             seq = batch[-1].seq
 
-    def _apply(self, shelf: Path, before: Manifest, batch: Sequence[Change]) -> Manifest:
+    def _apply_batch(self, folder: Path, before: Manifest, batch: Sequence[Change]) -> Manifest:
         removed = [change.keys for change in batch if change.kind == "remove"]
         added = [change.keys for change in batch if change.kind == "add"]
-        chunks, embeddings = self._catalog.indexable(added, dimension=self._dimension)
-        # What a run that was cut off may have added goes first, so that nothing is there twice.
-        KeywordIndex.create(before.keyword_folder(shelf)).apply([*removed, *added], chunks)
+        chunks, embeddings = self._catalog.chunks_with_vectors(added, dimension=self._dimension)
+        # Added keys are removed first: an interrupted run may have added them already.
+        KeywordIndex.create(before.keyword_folder(folder)).apply([*removed, *added], chunks)
         keys = [chunk.key for chunk in chunks]
-        rows = vectors.append(
-            before.dense_folder(shelf), rows=before.rows, keys=keys, vectors=embeddings
+        rows = vectors.append_vectors(
+            before.dense_folder(folder), rows=before.rows, keys=keys, vectors=embeddings
         )
-        dead = joined(sorted([*before.dead_ranges(), *removed], key=lambda keys: keys.start))
-        return replace(before, seq=batch[-1].seq, rows=rows, dead=_pairs(dead))
+        dead = join_ranges(sorted([*before.dead_ranges(), *removed], key=lambda keys: keys.start))
+        return replace(
+            before, seq=batch[-1].seq, rows=rows, dead=tuple((k.start, len(k)) for k in dead)
+        )
 
-    def _publish(self, shelf: Path, given: Manifest) -> Manifest:
-        """Make a manifest what readers see, tidied up where that is due."""
+    def _publish(self, folder: Path, manifest: Manifest) -> Manifest:
+        """Publish a manifest for readers; first compact and code the vectors where needed."""
         file = VectorFile.open(
-            given.dense_folder(shelf), dimension=self._dimension, rows=given.rows
+            manifest.dense_folder(folder), dimension=self._dimension, rows=manifest.rows
         )
-        if given.dead_rows() > max(EXACT_ROWS, _DEAD_SHARE * given.rows):
-            given, file = _compacted(shelf, given, file)
-        if given.rows > EXACT_ROWS and given.dimension % 8 == 0:
-            given = _coded(shelf, given, file)
-        write_manifest(shelf, given)
-        return given
+        if manifest.dead_rows() > max(EXACT_ROWS, _MAX_DEAD_SHARE * manifest.rows):
+            manifest, file = _compact(folder, manifest, file)
+        if manifest.rows > EXACT_ROWS and manifest.dimension % 8 == 0:
+            manifest = _write_codes(folder, manifest, file)
+        write_manifest(folder, manifest)
+        return manifest
 
-    def _shelf(self, collection: str) -> _Shelf:
-        """The open index of a collection, opened again when any process has written."""
+    def _get_index(self, collection: str) -> _OpenIndex:
+        """Return the open index of a collection; open it again after any process's change."""
         folder = self._folder(collection)
-        held = self._shelves.get(collection)
-        if held is not None and held.stamp == manifest_stamp(folder):
-            if time.monotonic() - held.checked_at < _CATCH_UP_SECONDS:
-                return held
-            held.checked_at = time.monotonic()
-        with self._opening:
-            self._catch_up(collection, held)
-            if held is None or held.stamp != manifest_stamp(folder):
-                held = self._shelves[collection] = self._open(collection, held)
-        return held
+        index = self._indexes.get(collection)
+        if index is not None and index.stamp == read_stamp(folder):
+            if time.monotonic() - index.checked_at < _CATCH_UP_S:
+                return index
+            index.checked_at = time.monotonic()
+        with self._open_lock:
+            self._catch_up(collection, index)
+            if index is None or index.stamp != read_stamp(folder):
+                index = self._indexes[collection] = self._open(collection, index)
+        return index
 
-    def _catch_up(self, collection: str, held: _Shelf | None) -> None:
-        """Take in what a writer acknowledged and then died before indexing. Whoever has an index
-        goes on with it when that fails; whoever has none must wait for it."""
-        ready = read_manifest(self._folder(collection), self._nothing).seq > 0
+    def _catch_up(self, collection: str, index: _OpenIndex | None) -> None:
+        """Apply changes that a writer committed but did not index before it ended.
+
+        If that fails, an open index is used as it is; without one the error is raised.
+        """
+        is_ready = read_manifest(self._folder(collection), self._nothing).seq > 0
         try:
-            self._refresh(collection, timeout_s=0 if ready else self._lock_timeout_s)
+            self._refresh(collection, timeout_s=0 if is_ready else self._lock_timeout_s)
         except StoreBusyError:
-            if not ready:
+            if not is_ready:
                 raise
             log.debug("another process is bringing the index of %r up to date", collection)
         except StoreError as error:
-            if held is None:
+            if index is None:
                 raise
             log.warning("the index of %r is not up to date: %s", collection, error)
 
-    def _open(self, collection: str, held: _Shelf | None) -> _Shelf:
+    def _open(self, collection: str, old: _OpenIndex | None) -> _OpenIndex:
         try:
-            return self._read_steadily(collection, held)
+            return self._read_with_retries(collection, old)
         except _DAMAGE as error:
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
-        with writing(self._directory, timeout_s=self._lock_timeout_s):
+        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
             try:
-                return self._read(collection, None)  # somebody else may have built it meanwhile
+                return self._read(collection, None)  # another process may have rebuilt it
             except _DAMAGE:
-                self._take_in(collection, self._nothing)
+                self._apply_changes(collection, self._nothing)
                 return self._read(collection, None)
 
-    def _read_steadily(self, collection: str, held: _Shelf | None) -> _Shelf:
-        """Read again when a writer has replaced the files between two looks."""
-        for _ in range(_LOOKS):
-            stamp = manifest_stamp(self._folder(collection))
+    def _read_with_retries(self, collection: str, old: _OpenIndex | None) -> _OpenIndex:
+        """Read the files; again if a writer replaced them meanwhile."""
+        for _ in range(_READ_ATTEMPTS):
+            stamp = read_stamp(self._folder(collection))
             try:
-                return self._read(collection, held)
+                return self._read(collection, old)
             except _DAMAGE:
-                if stamp == manifest_stamp(self._folder(collection)):
+                if stamp == read_stamp(self._folder(collection)):
                     raise
-        return self._read(collection, held)
+        return self._read(collection, old)
 
-    def _read(self, collection: str, held: _Shelf | None) -> _Shelf:
+    def _read(self, collection: str, old: _OpenIndex | None) -> _OpenIndex:
         folder = self._folder(collection)
-        stamp = manifest_stamp(folder)
+        stamp = read_stamp(folder)
         now = read_manifest(folder, self._nothing)
         file = VectorFile.open(now.dense_folder(folder), dimension=self._dimension, rows=now.rows)
-        codes = self._codes(folder, now, held)
+        codes = _load_codes(folder, now, old)
         if codes is not None:
             codes.extend(file)
-        return _Shelf(
+        return _OpenIndex(
             stamp,
             now,
             KeywordIndex(now.keyword_folder(folder) if now.seq else None),
@@ -324,55 +341,48 @@ class EmbeddedIndex:
             time.monotonic(),
         )
 
-    def _codes(self, folder: Path, now: Manifest, held: _Shelf | None) -> Codes | None:
-        """The codes in memory if they are of the same rows, else those on the disk."""
-        if not now.code_rows:
-            return None
-        if held is not None and held.codes is not None:
-            same = ("dense_generation", "trained_rows")
-            if all(getattr(held.manifest, name) == getattr(now, name) for name in same):
-                return held.codes
-        return Codes.read(now.codes_file(folder))
+
+def _load_codes(folder: Path, now: Manifest, old: _OpenIndex | None) -> Codes | None:
+    """Return the codes in memory if they are of the same rows, else those on the disk."""
+    if not now.code_rows:
+        return None
+    if old is not None and old.codes is not None:
+        same = ("dense_generation", "trained_rows")
+        if all(getattr(old.manifest, name) == getattr(now, name) for name in same):
+            return old.codes
+    return Codes.read(now.codes_file(folder))
 
 
-def _pairs(ranges: Sequence[range]) -> tuple[tuple[int, int], ...]:
-    return tuple((keys.start, len(keys)) for keys in ranges)
+def _start_generation(folder: Path, manifest: Manifest) -> Manifest:
+    """Return a manifest that names new, unused folders."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = [int(path.name.rpartition("-")[2]) for path in folder.glob("*-*") if path.is_dir()]
+    number = max(numbers, default=0) + 1
+    return replace(manifest, keyword_generation=number, dense_generation=number)
 
 
-def _next_generation(shelf: Path, empty: Manifest) -> Manifest:
-    """A manifest for folders that nothing has been written to yet."""
-    shelf.mkdir(parents=True, exist_ok=True)
-    numbers = [int(path.name.rpartition("-")[2]) for path in shelf.glob("*-*") if path.is_dir()]
-    fresh = max(numbers, default=0) + 1
-    return replace(empty, keyword_generation=fresh, dense_generation=fresh)
+def _compact(folder: Path, manifest: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
+    """Copy the vectors that are not deleted into a new folder."""
+    generation = _start_generation(folder, manifest).dense_generation
+    after = replace(manifest, dense_generation=generation, dead=(), code_rows=0, trained_rows=0)
+    dense_folder = after.dense_folder(folder)
+    rows = vectors.copy_rows(file, ~mask_keys(file.keys, manifest.dead_ranges()), dense_folder)
+    copy = VectorFile.open(dense_folder, dimension=manifest.dimension, rows=rows)
+    return replace(after, rows=rows), copy
 
 
-def _compacted(shelf: Path, given: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
-    """The same vectors without the dead ones, in a new folder."""
-    alive = ~covered(file.keys, given.dead_ranges())
-    after = replace(
-        given, dense_generation=_next_generation(shelf, given).dense_generation,
-        dead=(), code_rows=0, trained_rows=0,
-    )  # fmt: skip
-    rows = vectors.copy_living(file, alive, after.dense_folder(shelf))
-    after = replace(after, rows=rows)
-    return after, VectorFile.open(
-        after.dense_folder(shelf), dimension=given.dimension, rows=after.rows
-    )
-
-
-def _coded(shelf: Path, given: Manifest, file: VectorFile) -> Manifest:
-    """Write the codes anew when the file lags behind; the rest is coded at opening."""
-    if given.rows - given.code_rows <= _UNWRITTEN_SHARE * given.rows:
-        return given
-    if given.rows >= _GROWTH_UNTIL_TRAINED * given.trained_rows:
-        codes, trained = Codes.train(file), given.rows
+def _write_codes(folder: Path, manifest: Manifest, file: VectorFile) -> Manifest:
+    """Write the codes again if many rows have none; the others are coded when it is opened."""
+    if manifest.rows - manifest.code_rows <= _MAX_UNCODED_SHARE * manifest.rows:
+        return manifest
+    if manifest.rows >= _TRAINING_GROWTH * manifest.trained_rows:
+        codes, trained = Codes.train(file), manifest.rows
     else:
-        codes, trained = Codes.read(given.codes_file(shelf)), given.trained_rows
+        codes, trained = Codes.read(manifest.codes_file(folder)), manifest.trained_rows
         codes.extend(file)
-    after = replace(given, code_rows=given.rows, trained_rows=trained)
-    codes.write(after.codes_file(shelf))
-    sync_file(after.codes_file(shelf))
+    after = replace(manifest, code_rows=manifest.rows, trained_rows=trained)
+    codes.write(after.codes_file(folder))
+    sync_file(after.codes_file(folder))
     return after
 
 

@@ -1,1 +1,1 @@
-"""Document in, index out."""
+"""Read documents into a collection: files in, catalog and index out."""

@@ -1,27 +1,22 @@
-"""Which files are meant: paths, folders and globs to a list of files with their size and time."""
+"""Find the files to read: paths, folders and globs in, files with their size and time out."""
 
 from __future__ import annotations
 
 import glob
-import math
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ragstone.blocks import Loaded
-from ragstone.errors import IngestError, InputError
-from ragstone.ingest.formats.compose import clean
-from ragstone.ingest.formats.detect import is_wanted, known_suffixes
+from ragstone.errors import IngestError
+from ragstone.ingest.formats.detect import is_wanted, list_suffixes
 
 _WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to read, the name it is shown by, and the source it is known as."""
+    """Name a file to read: where it is, how it is shown, and the source it is stored under."""
 
     path: Path
     name: str
@@ -31,29 +26,29 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The files that were meant, and the folders they were looked for in."""
+class FoundFiles:
+    """List the files to read, and the folders that were searched."""
 
     files: tuple[FoundFile, ...]
     roots: tuple[str, ...]
 
 
-def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> Found:
-    """Every file named, and every readable type below every folder named, in a fixed order."""
+def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFiles:
+    """Return every file named, and every readable file below every folder, in a fixed order."""
     found: dict[str, FoundFile] = {}
     roots: list[str] = []
-    for path in (one for given in paths for one in _reachable(given)):
+    for path in (match for given in paths for match in _expand_glob(given)):
         if path.is_dir():
             root = path.resolve()
             roots.append(str(root))
-            inside = list(_walk(root))
+            inside = list(_walk_folder(root))
             if not inside and not may_be_empty:
                 raise IngestError(
                     f"The folder '{path}' holds no documents.",
-                    hint=f"Ragstone reads {', '.join(sorted(known_suffixes()))} files.",
+                    hint=f"Ragstone reads {', '.join(list_suffixes())} files.",
                 )
         elif path.exists():
-            inside = [_with_status(path.resolve(), path.name)]
+            inside = [_read_status(path.resolve(), path.name)]
         elif may_be_empty:
             roots.append(str(path.resolve()))
             continue
@@ -63,33 +58,29 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> Found:
             )
         for file in inside:
             found.setdefault(file.source, file)
-    return Found(tuple(found.values()), tuple(roots))
+    return FoundFiles(tuple(found.values()), tuple(roots))
 
 
-def _reachable(path: Path) -> list[Path]:
+def escape_path(path: Path | str) -> str:
+    """Return a path as text that can be stored and shown: bytes that are not UTF-8 become \\xNN."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _expand_glob(path: Path) -> list[Path]:
+    """Return the files that match a pattern, or the path itself if it has no wildcard or exists."""
     try:
-        return _expanded(path)
-    except OSError as error:  # a folder above it is locked, or its name is too long for any file
+        if path.exists() or not _WILDCARDS & set(str(path)):
+            return [path]
+        matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  absolute paths too
+        return [Path(match) for match in matches if Path(match).is_file()]
+    except OSError as error:  # no permission for a folder above it, or the name is too long
         raise IngestError(
-            f"'{printable(path)}' cannot be reached: {error.strerror}.",
+            f"'{escape_path(path)}' cannot be reached: {error.strerror}.",
             hint="Check the permissions of the folders above it.",
         ) from error
 
 
-def printable(path: Path | str) -> str:
-    """A path as text that can be stored and shown: bytes that are no UTF-8 become \\xNN."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _expanded(path: Path) -> list[Path]:
-    """A path, or what a pattern in it stands for; a file of that very name comes first."""
-    if path.exists() or not _WILDCARDS & set(str(path)):
-        return [path]
-    matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  takes ~ and absolute
-    return [Path(match) for match in matches if Path(match).is_file()]
-
-
-def _walk(root: Path) -> Iterator[FoundFile]:
+def _walk_folder(root: Path) -> Iterator[FoundFile]:
     def refuse(error: OSError) -> None:
         raise IngestError(
             f"The folder '{error.filename}' cannot be read: {error.strerror}.",
@@ -101,89 +92,13 @@ def _walk(root: Path) -> Iterator[FoundFile]:
         for name in sorted(names):
             if is_wanted(name):
                 path = Path(folder, name)
-                yield _with_status(path, path.relative_to(root).as_posix())
+                yield _read_status(path, path.relative_to(root).as_posix())
 
 
-def _with_status(path: Path, name: str) -> FoundFile:
-    shown, source = printable(name), printable(path)
+def _read_status(path: Path, name: str) -> FoundFile:
+    name, source = escape_path(name), escape_path(path)
     try:
         status = path.stat()
     except OSError:
-        return FoundFile(path, shown, source)  # its reader says what is wrong with it
-    return FoundFile(path, shown, source, status.st_size, status.st_mtime_ns)
-
-
-_DEEPEST = 20
-_LARGEST_CHARS = 100_000
-_HINT = "Use texts, numbers, true, false, null, lists and objects of these."
-
-
-def plain(value: Any, *, depth: int = 0) -> Any:
-    """Any value as JSON has it: what cannot be shown is left out, what JSON lacks becomes text."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, bool | int | None):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    if depth < _DEEPEST:  # what YAML refers back to may have no end
-        if isinstance(value, Mapping):
-            return {clean(str(key)): plain(inner, depth=depth + 1) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(inner, depth=depth + 1) for inner in value]
-    return clean(str(value))
-
-
-def check_metadata(metadata: Mapping[str, Any]) -> None:
-    """Refuse what could be stored but never be sent back, and what is no description any more."""
-    size = _check(metadata, depth=0)
-    if size > _LARGEST_CHARS:
-        raise InputError(
-            f"The metadata is longer than {_LARGEST_CHARS} characters.",
-            hint="Put what is to be found into the document.",
-        )
-
-
-def _check(value: Any, *, depth: int) -> int:
-    """The size in characters, roughly."""
-    if depth > _DEEPEST:
-        raise InputError(f"The metadata is nested deeper than {_DEEPEST}.", hint="Flatten it.")
-    if isinstance(value, Mapping):
-        return sum(_check(part, depth=depth + 1) for item in value.items() for part in item)
-    if isinstance(value, list | tuple):
-        return sum(_check(inner, depth=depth + 1) for inner in value)
-    if isinstance(value, str):
-        if value != value.encode("utf-8", "ignore").decode().replace("\0", ""):
-            raise InputError("The metadata holds a character that is no text.", hint=_HINT)
-        return len(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"The metadata holds a number that JSON lacks: {value}.", hint=_HINT)
-    if not isinstance(value, int | float | bool | None):
-        raise InputError(f"The metadata holds a {type(value).__name__}.", hint=_HINT)
-    return len(str(value))
-
-
-# More text does not change the verdict, and the classifier's time grows with it.
-_LANGUAGE_CHARS = 2_000
-_LETTER = re.compile(r"[^\W\d_]")
-
-
-def describe(loaded: Loaded) -> dict[str, Any]:
-    """The loader's metadata with a title and a language, where the text tells."""
-    metadata = dict(loaded.metadata)
-    if not metadata.get("title") and loaded.headings:
-        metadata["title"] = loaded.headings[0].title
-    language = detect_language(loaded.text)
-    if language:
-        metadata["language"] = language
-    return metadata
-
-
-def detect_language(text: str) -> str | None:
-    """The ISO 639-1 code of the language a text is most likely in; None for too little text."""
-    sample = text[:_LANGUAGE_CHARS]
-    if len(_LETTER.findall(sample)) < 20:
-        return None
-    import py3langid
-
-    return str(py3langid.classify(sample)[0])
+        return FoundFile(path, name, source)  # the parser reports what is wrong with it
+    return FoundFile(path, name, source, status.st_size, status.st_mtime_ns)

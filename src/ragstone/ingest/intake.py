@@ -1,162 +1,179 @@
-"""The writing side of the engine: documents into collections and out of them, one run at a time.
-
-`Engine` hands its parts over and its calls on; a stranger meets these methods there.
-"""
+"""Add documents to collections and delete them, one run at a time, for the engine."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import refuse_other_embedder
 from ragstone.catalog.originals import Originals
-from ragstone.catalog.uploads import INSIDE, SqlIntakeRecords
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
-from ragstone.ingest.discover import Found, FoundFile, find_files
-from ragstone.ingest.formats.detect import shown_name
+from ragstone.files import check_collection
+from ragstone.ingest.discover import FoundFiles, find_files
 from ragstone.ingest.run import Ingestor, Progress, RunOptions
-from ragstone.ingest.store import bring_up_to_date
+from ragstone.ingest.store import refresh_index
+from ragstone.ingest.uploads import UPLOAD_SCHEME, Upload, UploadRecorder, fail_interrupted
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Splitter
-from ragstone.query.request import check_collection
 from ragstone.settings import IngestSettings
-from ragstone.types import DEFAULT_COLLECTION, Document, IngestedFile, IngestReport
+from ragstone.types import DEFAULT_COLLECTION, Document, IngestReport
 
 if TYPE_CHECKING:
     from os import PathLike
 
 
 class UploadOptions(TypedDict, total=False):
-    """Say more about documents that were received."""
+    """Describe documents that were received."""
 
     collection: str
-    """Where to put them; a collection that does not exist is made."""
+    """Where to put them; a collection that does not exist is created."""
     upload_id: str | None
     """The id by which they can be searched alone."""
     metadata: Mapping[str, Any] | None
-    """What a filter can ask of them: `{"year": 2026, "tags": ["finance"]}`."""
+    """Fields that a filter can use: `{"year": 2026, "tags": ["finance"]}`."""
     password: str | None
     """Opens encrypted files among them."""
     again: bool
-    """Read even what has not changed."""
+    """Read unchanged files too."""
 
 
 class IngestOptions(UploadOptions, total=False):
-    """Say more about files and folders that are read."""
+    """Describe files and folders that are read."""
 
     prune: bool
-    """Remove what the folders no longer hold."""
+    """Remove documents whose files are no longer in the folders."""
     progress: Progress | None
     """Called after each document with its outcome, the files done and the files in all."""
 
 
 class Intake:
-    """Reads documents, removes them, and keeps what lies beside them: originals and records."""
+    """Ingest and delete documents, with their original files and records."""
 
     def __init__(
-        self, catalog: Catalog, index: Index, embedder: Embedder, settings: IngestSettings,
+        self,
+        catalog: Catalog,
+        index: Index,
+        embedder: Embedder,
+        settings: IngestSettings,
         directory: Path,
         splitter: Splitter | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._catalog = catalog
         self._index = index
         self._embedder = embedder
         self._settings = settings
+        self._splitter = splitter
+        self._lock = threading.Lock()
         self.records: IntakeRecords = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
         self.originals = Originals(directory)
-        self._ingesting = threading.Lock()
-        self._splitter = splitter
 
-    def recover(self) -> None:
+    def fail_interrupted_uploads(self) -> None:
         """Mark uploads whose process was killed as failed."""
         fail_interrupted(self.records, self.originals)
 
     async def ingest(
         self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
     ) -> IngestReport:
-        """Files, folders and globs; what is unchanged is left alone."""
-        prune = options.get("prune", False)
-        found = find_files([Path(path) for path in paths], may_be_empty=prune)
-        run = _run_options(options, upload_id=options.get("upload_id"), prune=prune)
-        return await self._ingest(found, run, options.get("progress"))
+        """Read files, folders and globs; leave unchanged files alone."""
+        run_options = _build_run_options(options, prune=options.get("prune", False))
+        found = find_files([Path(path) for path in paths], may_be_empty=run_options.prune)
+        return await self._run(found, run_options, options.get("progress"))
 
     async def ingest_uploads(
         self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
     ) -> IngestReport:
-        """Files that were received; a name that is known already is a new version of it."""
-        run = _run_options(options, upload_id=options.get("upload_id") or uuid.uuid4().hex)
-        desk = UploadDesk(self.records, self.originals, run)
-        desk.begin(uploads)
+        """Read files that were received; a known name gets a new version."""
+        upload_id = options.get("upload_id") or uuid.uuid4().hex
+        run_options = _build_run_options({**options, "upload_id": upload_id})
+        recorder = UploadRecorder(self.records, self.originals, uploads, upload_id=upload_id)
+        recorder.begin(run_options.collection)
         status = "failed"
         try:
-            report = await self._ingest(desk.found(uploads), run, desk.note)
+            report = await self._run(recorder.files, run_options, recorder.record_outcome)
             status = "finished"
             return report
         except asyncio.CancelledError:
-            desk.note_unread(uploads)
+            recorder.fail_unread()
             raise
         finally:
-            desk.finish(uploads, status, keep=self._settings.keep_originals)
+            recorder.finish(status, keep=self._settings.keep_originals)
 
-    def upload(self, upload_id: str) -> dict[str, Any]:
-        """One whose process was killed runs no more, and is not said to."""
-        found = self.records.upload(upload_id)
-        if found["status"] == "running":
-            fail_interrupted(self.records, self.originals)
-            found = self.records.upload(upload_id)
-        return found
+    def get_upload(self, upload_id: str) -> dict[str, Any]:
+        """Return the progress of an upload; fail it if its process was killed."""
+        upload = self.records.upload(upload_id)
+        if upload["status"] == "running":
+            self.fail_interrupted_uploads()
+            upload = self.records.upload(upload_id)
+        return upload
 
-    def original(self, document: Document) -> Path:
-        kept = self.originals.find(document.sha256) if document.sha256 else None
-        return kept or still_there(document)
+    def find_original(self, document: Document) -> Path:
+        """Return the file that a document was read from, if it exists and is unchanged."""
+        stored = self.originals.find(document.sha256) if document.sha256 else None
+        if stored is not None:
+            return stored
+        source, path = document.source, Path(document.source)
+        is_on_disk = not source.startswith(UPLOAD_SCHEME) and MEMBER_SEPARATOR not in source
+        if is_on_disk and path.is_file():
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == document.sha256:
+                    return path
+        raise NotFoundError(
+            f"The file of '{document.name}' was moved, changed or deleted after it was read.",
+            hint="Show its text with: ragstone documents show.",
+        )
 
-    def delete(self, document_id: str) -> None:
-        """Text, vectors, terms, and the file as it came."""
+    def delete_document(self, document_id: str) -> None:
+        """Delete its text, vectors, terms, and the original file."""
         document = self._catalog.document(document_id)
-        last_of_its_bytes = self.records.forget_document(document_id)
+        is_last_copy = self.records.delete_document_records(document_id)
         self._catalog.delete(document_id)
-        if last_of_its_bytes and document.sha256:
+        if is_last_copy and document.sha256:
             self.originals.remove(document.sha256)
-        bring_up_to_date(self._index, document.collection)
-        self._catalog.scrub()
+        refresh_index(self._index, document.collection)
+        self._catalog.erase_deleted()
 
     def create_collection(self, name: str) -> CollectionInfo:
         self.collections.create(check_collection(name), embedder=self._embedder.name)
         return self.collections.get(name)
 
     def delete_collection(self, name: str) -> None:
-        """Documents, index, originals, and what was asked of it."""
+        """Delete its documents, index, originals, and history."""
         check_collection(name)
-        with self._ingesting:
+        with self._lock:
             for sha256 in self.collections.delete(name):
                 self.originals.remove(sha256)
-            # Built anew, because an index that only follows keeps the terms of what was removed.
+            # Rebuilt and not refreshed: a refreshed index keeps the terms of deleted documents.
             self._index.rebuild(name)
-        self._catalog.scrub()
+        self._catalog.erase_deleted()
 
     def close(self) -> None:
         self.originals.spool.close()
 
-    async def _ingest(
-        self, found: Found, options: RunOptions, progress: Progress | None
+    async def _run(
+        self, found: FoundFiles, options: RunOptions, progress: Progress | None
     ) -> IngestReport:
         refuse_other_embedder(self._catalog, options.collection, self._embedder.name)
         stop = threading.Event()
         ingestor = Ingestor(
-            self._catalog, self.records, self._index, self._embedder, self._settings, options,
-            progress=progress, stop=stop, splitter=self._splitter,
-        )  # fmt: skip
-        work = asyncio.create_task(asyncio.to_thread(self._one_at_a_time, ingestor, found))
+            self._catalog,
+            self.records,
+            self._index,
+            self._embedder,
+            self._settings,
+            options,
+            progress=progress,
+            stop=stop,
+            splitter=self._splitter,
+        )
+        work = asyncio.create_task(asyncio.to_thread(self._run_locked, ingestor, found))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -164,126 +181,21 @@ class Intake:
             await asyncio.wait({work})
             raise
 
-    def _one_at_a_time(self, ingestor: Ingestor, found: Found) -> IngestReport:
-        with self._ingesting:
+    def _run_locked(self, ingestor: Ingestor, found: FoundFiles) -> IngestReport:
+        with self._lock:
             report = ingestor.run(found)
-            days = self._settings.old_version_days
-            for sha256 in self.records.expire(before=time.time() - days * 86_400):
+            oldest = time.time() - self._settings.old_version_days * 86_400
+            for sha256 in self.records.delete_expired_versions(before=oldest):
                 self.originals.remove(sha256)
             return report
 
 
-def _run_options(
-    options: UploadOptions, *, upload_id: str | None, prune: bool = False
-) -> RunOptions:
+def _build_run_options(options: UploadOptions, *, prune: bool = False) -> RunOptions:
     return RunOptions(
         check_collection(options.get("collection", DEFAULT_COLLECTION)),
-        upload_id,
+        options.get("upload_id"),
         options.get("metadata") or {},
         options.get("password"),
         prune,
         options.get("again", False),
-    )
-
-
-log = logging.getLogger(__name__)
-
-_SCHEME = "upload:"
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A received file: where it lies, and the name that its sender gave it."""
-
-    path: Path
-    name: str
-
-
-class UploadDesk:
-    """The life of one upload: begun, noted file by file, finished."""
-
-    def __init__(self, records: IntakeRecords, originals: Originals, options: RunOptions) -> None:
-        self._records = records
-        self._originals = originals
-        self._collection = options.collection
-        self._id = options.upload_id or ""
-        self._noted = 0
-
-    def begin(self, uploads: Sequence[Upload]) -> None:
-        names = [file.name for file in self.found(uploads).files]
-        self._originals.spool.begin(self._id, names)
-        self._records.begin_upload(self._id, self._collection, file_count=len(uploads))
-
-    def found(self, uploads: Sequence[Upload]) -> Found:
-        """What the pipeline reads. The name is the source: the same name again is a new version."""
-        files: list[FoundFile] = []
-        seen: dict[str, int] = {}
-        for upload in uploads:
-            name = shown_name(upload.name)
-            seen[name] = seen.get(name, 0) + 1
-            if seen[name] > 1:
-                name = f"{name} ({seen[name]})"
-            files.append(FoundFile(upload.path, name, _SCHEME + name))
-        return Found(tuple(files), ())
-
-    def note(self, outcome: IngestedFile, _done: int, _total: int) -> None:
-        self._records.note_upload(self._id, self._noted, outcome)
-        self._noted += 1
-
-    def note_unread(self, uploads: Sequence[Upload]) -> None:
-        """The run was stopped: what it did not come to is told as such."""
-        names = [file.name for file in self.found(uploads).files]
-        _note_unread(self._records, self._records.upload(self._id), names)
-
-    def finish(self, uploads: Sequence[Upload], status: str, *, keep: bool) -> None:
-        self._records.finish_upload(self._id, status)
-        for upload in uploads:
-            if keep and upload.path.is_file() and upload.path.stat().st_size:
-                self._originals.keep(upload.path)
-            else:
-                upload.path.unlink(missing_ok=True)
-        self._originals.spool.end(self._id)
-
-
-def fail_interrupted(records: IntakeRecords, originals: Originals) -> None:
-    """Uploads whose process was killed end as `failed`, each unread file with the reason."""
-    for left in originals.spool.clear():
-        with suppress(NotFoundError):  # killed before the upload was noted
-            upload = records.upload(left.upload_id)
-            if upload["status"] != "running":
-                continue
-            _note_unread(records, upload, left.names)
-            records.finish_upload(left.upload_id, "failed")
-
-
-def _note_unread(records: IntakeRecords, upload: Mapping[str, Any], names: Sequence[str]) -> None:
-    noted = [str(file["name"]) for file in upload["files"]]
-    unread = [
-        name
-        for name in names
-        if not any(done == name or done.startswith(f"{name}/") for done in noted)
-    ]
-    for position, name in enumerate(unread, start=len(noted)):
-        records.note_upload(str(upload["id"]), position, _interrupted(name))
-    log.warning("an upload was interrupted: %d of its files unread", len(unread))
-
-
-def _interrupted(name: str) -> IngestedFile:
-    return IngestedFile(
-        name, "failed", None, 0, "The server was stopped before this file was read.",
-        "Send it again; what the upload had stored is there.",
-    )  # fmt: skip
-
-
-def still_there(document: Document) -> Path:
-    """The file on the disk that a document was read from, if it is still the same."""
-    source = document.source
-    path = Path(source)
-    if not source.startswith(_SCHEME) and INSIDE not in source and path.is_file():
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == document.sha256:
-                return path
-    raise NotFoundError(
-        f"The file of '{document.name}' is not there as it was when it was read.",
-        hint="Its text is: ragstone documents show.",
     )

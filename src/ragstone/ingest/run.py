@@ -1,9 +1,9 @@
-"""The way of a document: find → read and split → embed → store. Files in, a report out.
+"""Run an ingest: find → parse and split → embed → store. Files in, a report out.
 
-Reading and splitting happen in parser processes, embedding in threads (the model computes outside
-Python's lock), storing here, in one place and in the order of arrival. What is in hand is bounded:
-when the embedder is behind, the readers wait. A run that is stopped or killed loses what is in
-hand; the same command takes it up again, because what is stored is recognised.
+Parsing and splitting happen in parser processes, embedding in threads (the model computes outside
+Python's lock), storing in this thread, in the order of arrival. The chunks in memory are bounded:
+if the embedder is behind, the parsers wait. A run that is stopped or killed loses what is not
+stored; the next run skips what is stored and reads the rest.
 """
 
 from __future__ import annotations
@@ -16,42 +16,39 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
-from ragstone.blocks import LoadOptions
-from ragstone.catalog.uploads import INSIDE
-from ragstone.ingest.discover import Found, FoundFile, check_metadata
-from ragstone.ingest.parser.pool import Event, ParserPool, peak_bytes
-from ragstone.ingest.parser.protocol import ReadPart, Request, SplitOptions
-from ragstone.ingest.split import Chunking, SplitContext
-from ragstone.ingest.store import (
-    EmbeddingQueue,
-    FinishedFile,
-    ReadDocument,
-    Writer,
-    bring_up_to_date,
-)
-from ragstone.plugins import find
-from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, SeenFile, Splitter
+from ragstone.blocks import LoadedDocument, LoadOptions, ParsedPart
+from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.ingest.discover import FoundFile, FoundFiles
+from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.ingest.metadata import check_metadata
+from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
+from ragstone.ingest.parser.protocol import Request, SplitOptions
+from ragstone.ingest.split import ChunkingOptions, SplitContext
+from ragstone.ingest.store import BatchWriter, FinishedFile, PreparedDocument, refresh_index
+from ragstone.plugins import find_part
+from ragstone.protocols import Catalog, Embedder, FileRecord, Index, IntakeRecords, Splitter
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
 from ragstone.types import Chunk, Document, IngestedFile, IngestReport
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
-"""Called for each document with its outcome, how many files are done, and how many there are."""
+"""Called for each document with its outcome, the number of files done, and of all files."""
 
-# Raised when a loader or the splitter gives other text or chunks for the same bytes.
-_READING = 2
-# Before the hash of the caller's metadata in a fingerprint.
-_MARK = ":metadata="
-# Chunks in hand, as a multiple of what is stored with one commit.
-_IN_HAND = 4
+# Raised when a loader or the splitter returns other text or chunks for the same bytes.
+_READER_VERSION = 2
+# Precedes the hash of the caller's metadata in a fingerprint.
+_METADATA_MARK = ":metadata="
+# Chunks in memory, as a multiple of a commit.
+_BATCHES_IN_MEMORY = 4
 _FILES_PER_WORKER = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a caller may say about one run."""
+    """Hold the caller's options of one run."""
 
     collection: str
     upload_id: str | None = None
@@ -59,21 +56,28 @@ class RunOptions:
     password: str | None = None
     prune: bool = False
     again: bool = False
-    """Read even what has not changed."""
+    """Read unchanged files too."""
 
     def __post_init__(self) -> None:
         check_metadata(self.metadata)
 
 
 class Ingestor:
-    """Reads files into one collection; one object serves one run."""
+    """Read files into one collection; one object serves one run."""
 
     def __init__(
-        self, catalog: Catalog, records: IntakeRecords, index: Index, embedder: Embedder,
-        settings: IngestSettings, options: RunOptions,
-        *, progress: Progress | None = None, stop: threading.Event | None = None,
+        self,
+        catalog: Catalog,
+        records: IntakeRecords,
+        index: Index,
+        embedder: Embedder,
+        settings: IngestSettings,
+        options: RunOptions,
+        *,
+        progress: Progress | None = None,
+        stop: threading.Event | None = None,
         splitter: Splitter | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._catalog = catalog
         self._records = records
         self._index = index
@@ -82,42 +86,53 @@ class Ingestor:
         self._options = options
         self._progress = progress
         self._stop = stop or threading.Event()
-        self._splitter = splitter
-        self._fingerprint = fingerprint(settings, embedder) + _metadata_mark(options.metadata)
-        cores = count_usable_cores()
-        self._embedding = EmbeddingQueue(
-            embedder, settings.embed_threads or cores, niceness=settings.niceness
+        self._given_splitter = splitter
+        self._chunking = ChunkingOptions(
+            settings.chunk_tokens,
+            settings.overlap_tokens,
+            settings.chunking,
+            settings.window_sentences,
+            settings.parent_tokens,
         )
-        self._workers = settings.workers or cores
-        self._writer = Writer(
-            catalog, records, index, collection=options.collection, embedder=embedder.name,
-            fingerprint=self._fingerprint, batch_chunks=settings.batch_chunks,
-            refresh_s=settings.refresh_s, report=self._report,
-        )  # fmt: skip
-        self._open: dict[str, FinishedFile] = {}
-        self._line: deque[ReadDocument | FinishedFile] = deque()
-        self._waiting = 0
-        self._on_their_way: set[str] = set()
+        self._fingerprint = compute_fingerprint(settings, embedder, options.metadata)
+        self._embedding = EmbeddingQueue(
+            embedder, settings.embed_threads or count_usable_cores(), niceness=settings.niceness
+        )
+        self._writer = BatchWriter(
+            catalog,
+            records,
+            index,
+            collection=options.collection,
+            embedder=embedder.name,
+            fingerprint=self._fingerprint,
+            batch_chunks=settings.batch_chunks,
+            refresh_s=settings.refresh_s,
+            report=self._report,
+        )
+        self._open_files: dict[str, FinishedFile] = {}
+        self._queue: deque[PreparedDocument | FinishedFile] = deque()
+        self._queued_chunks = 0
+        self._new_ids: set[str] = set()
         self._outcomes: list[IngestedFile] = []
         self._done = self._total = 0
 
-    def run(self, found: Found) -> IngestReport:
-        begun = time.monotonic()
-        seen = self._records.seen(self._options.collection)
+    def run(self, found: FoundFiles) -> IngestReport:
+        started = time.monotonic()
+        known = self._records.known_files(self._options.collection)
         self._total = len(found.files)
-        pending = [file for file in found.files if not self._settle(file, seen.get(file.source))]
+        changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
         with self._embedding:
-            if pending:
-                self._read_all(pending, seen)
+            if changed:
+                self._read_files(changed, known)
         if self._options.prune and not self._stop.is_set():
-            self._writer.prune(found, seen)
-        bring_up_to_date(self._index, self._options.collection)
+            self._writer.prune(found, known)
+        refresh_index(self._index, self._options.collection)
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),
-            embedded_chunks=self._embedding.embedded,
-            seconds=time.monotonic() - begun,
-            peak_bytes=peak_bytes(),
+            embedded_chunks=self._embedding.embedded_count,
+            seconds=time.monotonic() - started,
+            peak_bytes=measure_peak_bytes(),
         )
 
     def _report(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None:
@@ -127,46 +142,46 @@ class Ingestor:
             if self._progress is not None:
                 self._progress(outcome, self._done, self._total)
 
-    def _settle(self, file: FoundFile, known: SeenFile | None) -> bool:
-        """Deal with a file that has not changed since it was last read."""
-        if (
-            known is None
-            or (known.size, known.mtime_ns) != (file.size, file.mtime_ns)
-            or not self._is_valid(known)
-        ):
+    def _skip(self, file: FoundFile, record: FileRecord | None) -> bool:
+        """Report a file that has not changed since it was last read; False if it must be read."""
+        if record is None or (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
             return False
-        self._report(_as_before(file, known), files_done=1)
+        if not self._is_valid(record):
+            return False
+        self._report(_repeat_outcome(file, record), files_done=1)
         return True
 
-    def _is_valid(self, known: SeenFile) -> bool:
-        """Whether what is known of unchanged bytes still holds."""
-        options = self._options
-        # Metadata that nobody gives this time stays as it was given.
-        held = known.fingerprint if options.metadata else known.fingerprint.partition(_MARK)[0]
-        if options.again or held != self._fingerprint:
+    def _is_valid(self, record: FileRecord) -> bool:
+        """Tell whether the record of unchanged bytes still holds."""
+        options, fingerprint = self._options, record.fingerprint
+        if not options.metadata:  # metadata of an earlier run stays
+            fingerprint = fingerprint.partition(_METADATA_MARK)[0]
+        if options.again or fingerprint != self._fingerprint:
             return False
-        return known.status == "indexed" or not options.password
+        return record.status == "indexed" or not options.password
 
-    def _read_all(self, pending: Sequence[FoundFile], seen: Mapping[str, SeenFile]) -> None:
+    def _read_files(self, files: Sequence[FoundFile], known: Mapping[str, FileRecord]) -> None:
         # A process costs a second to start, and one reads ten times as fast as two cores embed.
-        workers = min(self._workers, 1 + len(pending) // _FILES_PER_WORKER)
+        workers = self._settings.workers or count_usable_cores()
+        workers = min(workers, 1 + len(files) // _FILES_PER_WORKER)
         pool = ParserPool[FoundFile](workers, timeout_s=self._settings.timeout_s)
-        jobs = ((file, self._request(file, seen.get(file.source))) for file in pending)
+        jobs = ((file, self._build_request(file, known.get(file.source))) for file in files)
         with closing(pool.run(jobs)) as events:
             for event in events:
                 if self._stop.is_set():
                     return
-                self._take(event, seen.get(event.job.source))
-                self._store(in_hand=self._settings.batch_chunks * _IN_HAND)
-        self._store(in_hand=0)
+                self._handle_event(event, known.get(event.job.source))
+                self._store(max_chunks=self._settings.batch_chunks * _BATCHES_IN_MEMORY)
+        self._store(max_chunks=0)
         self._writer.commit()
 
-    def _request(self, file: FoundFile, known: SeenFile | None) -> Request:
+    def _build_request(self, file: FoundFile, record: FileRecord | None) -> Request:
         settings = self._settings
         tokenizer = getattr(self._embedder, "tokenizer_file", None)
+        is_built_in = self._given_splitter is None and settings.splitter == "sentences"
         split = None
-        if tokenizer is not None and self._splits_in_parser():
-            split = SplitOptions(str(tokenizer), self._embedder.max_tokens, chunking(settings))
+        if tokenizer is not None and is_built_in:  # parser processes know no other splitter
+            split = SplitOptions(str(tokenizer), self._embedder.max_tokens, self._chunking)
         return Request(
             str(file.path),
             file.name,
@@ -180,34 +195,34 @@ class Ingestor:
             ),
             max_file_bytes=int(settings.max_file_mb * 1_000_000),
             max_memory_bytes=settings.max_memory_mb * 1_000_000,
-            known_sha256=known.sha256 if known is not None and self._is_valid(known) else None,
+            known_sha256=record.sha256 if record is not None and self._is_valid(record) else None,
             split=split,
         )
 
-    def _take(self, event: Event[FoundFile], known: SeenFile | None) -> None:
-        """A document goes in line, and the end of its file behind it."""
+    def _handle_event(self, event: ParserEvent[FoundFile], record: FileRecord | None) -> None:
+        """Queue a document, and the end of its file behind it."""
         file, part = event.job, event.part
-        state = self._open.setdefault(file.source, FinishedFile(file, known, event.stamp))
+        state = self._open_files.setdefault(file.source, FinishedFile(file, record, event.stamp))
         state.stamp = event.stamp
         if part is None:
-            state.is_unchanged = event.unchanged
-            if event.unchanged and known is not None:
-                state.own = _as_before(file, known)
-            self._line.append(self._open.pop(file.source))
+            state.is_unchanged = event.is_unchanged
+            if event.is_unchanged and record is not None:
+                state.outcome = _repeat_outcome(file, record)
+            self._queue.append(self._open_files.pop(file.source))
             return
-        document = self._document(file, part)
+        prepared = self._prepare(file, part)
         if part.member:
-            state.members[part.member] = document.outcome
+            state.members[part.member] = prepared.outcome
         else:
-            state.own = document.outcome
-        self._waiting += len(document.chunks)
-        self._line.append(document)
+            state.outcome = prepared.outcome
+        self._queued_chunks += len(prepared.chunks)
+        self._queue.append(prepared)
 
-    def _document(self, file: FoundFile, part: ReadPart) -> ReadDocument:
+    def _prepare(self, file: FoundFile, part: ParsedPart) -> PreparedDocument:
         collection = self._options.collection
-        source = f"{file.source}{INSIDE}{part.member}" if part.member else file.source
+        source = f"{file.source}{MEMBER_SEPARATOR}{part.member}" if part.member else file.source
         document = Document(
-            id=document_id(collection, part.sha256 or source),
+            id=compute_document_id(collection, part.sha256 or source),
             collection=collection,
             source=source,
             name=f"{file.name}/{part.member}" if part.member else file.name,
@@ -216,12 +231,12 @@ class Ingestor:
             upload_id=self._options.upload_id,
             created_at=time.time(),
         )
-        chunks = self._chunks(document, part)
+        chunks = self._split(document, part)
         if part.loaded is None or not chunks:
             error = part.error or "The file holds no text."
-            outcome = IngestedFile(document.name, "failed", document.id, 0, error,
-                                   part.hint or "There is nothing to search.")  # fmt: skip
-            return ReadDocument(replace(document, status="failed", error=error), outcome)
+            hint = part.hint or "There is nothing to search."
+            outcome = IngestedFile(document.name, "failed", document.id, 0, error, hint)
+            return PreparedDocument(replace(document, status="failed", error=error), outcome)
         document = replace(
             document,
             media_type=part.loaded.media_type,
@@ -229,98 +244,95 @@ class Ingestor:
             metadata={**part.loaded.metadata, **self._options.metadata},
             chunk_count=len(chunks),
         )
-        return self._placed(document, chunks, part)
+        return self._embed_if_new(document, chunks, part.loaded)
 
-    def _chunks(self, document: Document, part: ReadPart) -> tuple[Chunk, ...]:
+    def _split(self, document: Document, part: ParsedPart) -> tuple[Chunk, ...]:
         if part.loaded is None:
             return ()
-        if part.chunks is not None:
-            return tuple(
-                replace(chunk, document_id=document.id, document_name=document.name)
-                for chunk in part.chunks
-            )
-        # An embedder without a tokenizer file counts its tokens itself, here.
-        name = self._settings.splitter
-        context = SplitContext(self._embedder, chunking(self._settings))
-        splitter: Splitter = self._splitter or find("splitter", name)(context)
+        names = {"document_id": document.id, "document_name": document.name}
+        if part.chunks is None:
+            # An embedder without a tokenizer file counts its tokens itself, here.
+            return tuple(self._splitter.split(part.loaded, **names))
         return tuple(
-            splitter.split(part.loaded, document_id=document.id, document_name=document.name)
+            replace(chunk, document_id=document.id, document_name=document.name)
+            for chunk in part.chunks
         )
 
-    def _splits_in_parser(self) -> bool:
-        """Return True for the built-in splitter: parser processes know no other."""
-        return self._splitter is None and self._settings.splitter == "sentences"
+    @cached_property
+    def _splitter(self) -> Splitter:
+        if self._given_splitter is not None:
+            return self._given_splitter
+        build = find_part("splitter", self._settings.splitter)
+        splitter: Splitter = build(SplitContext(self._embedder, self._chunking))
+        return splitter
 
-    def _placed(
-        self, document: Document, chunks: tuple[Chunk, ...], part: ReadPart
-    ) -> ReadDocument:
-        """Decide what must be done: note a further place of known bytes, or embed what is new."""
-        held = self._catalog.current(document.collection, document.source)
-        if held is not None and held.status != "indexed":
-            held = None
-        is_new_here = held is None
+    def _embed_if_new(
+        self, document: Document, chunks: tuple[Chunk, ...], loaded: LoadedDocument
+    ) -> PreparedDocument:
+        """Embed the new chunks of a document, or only add a source if its bytes are stored."""
+        previous = self._catalog.find_by_source(document.collection, document.source)
+        if previous is not None and previous.status != "indexed":
+            previous = None
         outcome = IngestedFile(
-            document.name, "added" if is_new_here else "updated", document.id, len(chunks)
+            document.name, "updated" if previous else "added", document.id, len(chunks)
         )
-        if document.id in self._on_their_way or self._is_there(document.id):
-            same = held is not None and held.id == document.id
-            outcome = replace(outcome, outcome="unchanged") if same else outcome
-            return ReadDocument(document, outcome, is_copy=True)
-        self._on_their_way.add(document.id)
-        known = self._records.vectors_of(held.id) if held is not None else {}
+        if document.id in self._new_ids or self._is_stored(document.id):
+            if previous is not None and previous.id == document.id:
+                outcome = replace(outcome, outcome="unchanged")
+            return PreparedDocument(document, outcome, is_copy=True)
+        self._new_ids.add(document.id)
+        known = self._records.vectors_by_text(previous.id) if previous is not None else {}
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
-        lines = part.loaded.lines if part.loaded else ()
-        return ReadDocument(document, outcome, chunks, vectors, lines)
+        return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
 
-    def _is_there(self, document_id: str) -> bool:
-        """Whether these bytes are stored as they would be stored now."""
+    def _is_stored(self, document_id: str) -> bool:
+        """Tell whether these bytes are stored as this run would store them."""
         if self._options.again or self._options.metadata:
             return False
-        return self._records.is_living(document_id)
+        return self._records.is_current(document_id)
 
-    def _store(self, *, in_hand: int) -> None:
-        """Hand over what is embedded, oldest first; wait only for more than `in_hand` chunks."""
-        while self._line:
-            first = self._line[0]
-            if isinstance(first, ReadDocument) and first.vectors is not None:
-                # Told to stop, it waits for nothing more: what has its vectors is kept.
-                if not first.vectors.is_done and (self._waiting <= in_hand or self._stop.is_set()):
+    def _store(self, *, max_chunks: int) -> None:
+        """Store what is embedded, oldest first; wait only if more than `max_chunks` are queued."""
+        while self._queue:
+            first = self._queue[0]
+            if isinstance(first, PreparedDocument) and first.vectors is not None:
+                # A stopped run waits for nothing: it stores the documents that have vectors.
+                may_wait = self._queued_chunks > max_chunks and not self._stop.is_set()
+                if not first.vectors.is_done and not may_wait:
                     return
-                self._waiting -= len(first.chunks)
-            self._writer.put(self._line.popleft())
+                self._queued_chunks -= len(first.chunks)
+            self._writer.put(self._queue.popleft())
 
 
-def chunking(settings: IngestSettings) -> Chunking:
-    return Chunking(
-        settings.chunk_tokens, settings.overlap_tokens, settings.chunking,
-        settings.window_sentences, settings.parent_tokens,
-    )  # fmt: skip
-
-
-def fingerprint(settings: IngestSettings, embedder: Embedder) -> str:
-    """Everything besides the bytes that decides what is stored for a file."""
-    parts = [_READING, embedder.name, settings.chunk_tokens, settings.overlap_tokens, settings.ocr]
+def compute_fingerprint(
+    settings: IngestSettings, embedder: Embedder, metadata: Mapping[str, Any]
+) -> str:
+    """Join everything besides the bytes that decides what is stored for a file."""
+    parts = [
+        _READER_VERSION,
+        embedder.name,
+        settings.chunk_tokens,
+        settings.overlap_tokens,
+        settings.ocr,
+    ]
     if settings.chunking == "sentence_window":
         parts += [settings.chunking, settings.window_sentences]
     elif settings.chunking == "parent_child":
         parts += [settings.chunking, settings.parent_tokens]
-    return ":".join(map(str, parts))
-
-
-def _metadata_mark(metadata: Mapping[str, Any]) -> str:
+    fingerprint = ":".join(map(str, parts))
     if not metadata:
-        return ""
-    given = json.dumps(metadata, sort_keys=True, default=str)
-    return _MARK + hashlib.sha256(given.encode()).hexdigest()[:12]
+        return fingerprint
+    content = json.dumps(metadata, sort_keys=True, default=str)
+    return fingerprint + _METADATA_MARK + hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-def document_id(collection: str, content: str) -> str:
-    """The same bytes in a collection are the same document; `content` is their SHA-256."""
+def compute_document_id(collection: str, content: str) -> str:
+    """Derive the id from the SHA-256 of the bytes: the same bytes are the same document."""
     return hashlib.sha256(f"{collection}\0{content}".encode()).hexdigest()[:24]
 
 
-def _as_before(file: FoundFile, known: SeenFile) -> IngestedFile:
-    """The outcome of a file that was not read again."""
-    if known.status == "failed":
-        return IngestedFile(file.name, "failed", known.document_id, 0, known.error, known.hint)
-    return IngestedFile(file.name, "unchanged", known.document_id, known.chunk_count)
+def _repeat_outcome(file: FoundFile, record: FileRecord) -> IngestedFile:
+    """Build the outcome of a file that was not read again."""
+    if record.status == "failed":
+        return IngestedFile(file.name, "failed", record.document_id, 0, record.error, record.hint)
+    return IngestedFile(file.name, "unchanged", record.document_id, record.chunk_count)

@@ -1,1 +1,1 @@
-"""Ragstone's search inside other frameworks; each adapter needs its own extra."""
+"""Offer the engine to other frameworks; each integration needs its own extra."""

@@ -1,4 +1,4 @@
-"""What every adapter says of a hit beside its text."""
+"""Share what the retrievers need: the metadata of a hit, and calls without `await`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from ragstone.types import Hit
 
+T = TypeVar("T")
 
-def metadata_of(hit: Hit) -> dict[str, Any]:
+
+def build_metadata(hit: Hit) -> dict[str, Any]:
     chunk = hit.chunk
     return {
         "chunk_id": chunk.id,
@@ -25,14 +27,12 @@ def metadata_of(hit: Hit) -> dict[str, Any]:
     }
 
 
-T = TypeVar("T")
-
-
-def result_of(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result, also where an event loop runs already."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    # In a notebook a loop runs already, and it cannot run a second one.
+    # In a notebook a loop runs already; a thread has none.
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(asyncio.run, work).result()

@@ -1,4 +1,4 @@
-"""A LangChain retriever over an engine (`pip install 'ragstone[langchain]'`)."""
+"""Retrieve chunks for LangChain (`pip install 'ragstone[langchain]'`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from ragstone.engine import Engine
-from ragstone.integrations.convert import metadata_of, result_of
+from ragstone.integrations.convert import build_metadata, run_sync
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
 
 class RagstoneRetriever(BaseRetriever):
-    """Finds chunks; `filters`, `method` and `top_k` are those of `Engine.search`."""
+    """Find chunks; `filters`, `method` and `top_k` are those of `Engine.search`."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -31,22 +31,25 @@ class RagstoneRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return _documents(result_of(self._search(query)))
+        return _build_documents(run_sync(self._search(query)))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return _documents(await self._search(query))
+        return _build_documents(await self._search(query))
 
     async def _search(self, query: str) -> Hits:
         return await self.engine.search(
-            query, collection=self.collection, top_k=self.top_k, filters=self.filters,
+            query,
+            collection=self.collection,
+            top_k=self.top_k,
+            filters=self.filters,
             method=self.method,
-        )  # fmt: skip
+        )
 
 
-def _documents(hits: Hits) -> list[Document]:
+def _build_documents(hits: Hits) -> list[Document]:
     return [
-        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=metadata_of(hit))
+        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=build_metadata(hit))
         for hit in hits
     ]

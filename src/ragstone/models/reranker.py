@@ -1,6 +1,6 @@
-"""The cross-encoder that reads a question and a passage together: pairs → one logit each.
+"""Score how well passages answer a question: pairs of texts → one logit each.
 
-ms-marco-MiniLM-L-12-v2 as int8 ONNX, pulled with `ragstone models pull ms-marco-minilm-l12`.
+The model is ms-marco-MiniLM-L-12-v2 as int8 ONNX (`ragstone models pull ms-marco-minilm-l12`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.errors import StoreError
-from ragstone.models.registry import find_model, is_installed, model_path
+from ragstone.models.embedder import open_session
+from ragstone.models.registry import find_model, is_installed, locate_model
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -25,8 +26,8 @@ MODEL = "ms-marco-minilm-l12"
 MAX_TOKENS = 256
 
 
-def pair_tokenizer(file: Path) -> Tokenizer:
-    """A tokenizer for a question and a passage: the longer of the two is cut to make both fit."""
+def load_pair_tokenizer(file: Path) -> Tokenizer:
+    """Load a tokenizer for pairs: it cuts the longer of the two texts to make both fit."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(file))
@@ -37,54 +38,41 @@ def pair_tokenizer(file: Path) -> Tokenizer:
 
 
 class CrossEncoder:
-    """Loaded at first use; `models` is the directory that models are pulled into."""
+    """Run the cross-encoder, loaded at first use from the directory of pulled models."""
 
     def __init__(self, models: Path, *, threads: int = 1) -> None:
-        self._directory = model_path(find_model(MODEL), models)
-        self._installed = is_installed(find_model(MODEL), models)
+        self._directory = locate_model(find_model(MODEL), models)
+        self._is_installed = is_installed(find_model(MODEL), models)
         self._threads = threads
         self._loading = threading.Lock()
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        return pair_tokenizer(self._directory / "tokenizer.json")
+        return load_pair_tokenizer(self._directory / "tokenizer.json")
 
     @cached_property
     def _session(self) -> Any:
-        import onnxruntime
-
-        if not self._installed:
+        if not self._is_installed:
             raise StoreError(
                 f"The reranker's model {MODEL} is not installed.",
-                hint=f"Fetch it with: ragstone models pull {MODEL}",
+                hint=f"Install it with: ragstone models pull {MODEL}",
             )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         with self._loading:
-            return onnxruntime.InferenceSession(
-                str(self._directory / "model.onnx"), options, providers=["CPUExecutionProvider"]
-            )
+            return open_session(str(self._directory / "model.onnx"), threads=self._threads)
 
     def score(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """One logit per passage; a passage's score does not depend on the others."""
+        """Return one logit per passage; a score does not depend on the other passages."""
         session = self._session
-        wanted = {one.name for one in session.get_inputs()}
+        input_names = {tensor.name for tensor in session.get_inputs()}
         scores = np.zeros(len(passages), dtype=np.float32)
         # One pair at a time: padding to the longest of a batch costs more than it saves.
         for at, passage in enumerate(passages):
             encoding = self._tokenizer.encode(question, passage)
-            given = {
+            rows = {
                 "input_ids": encoding.ids,
                 "attention_mask": encoding.attention_mask,
                 "token_type_ids": encoding.type_ids,
             }
-            inputs = {
-                name: np.array([row], dtype=np.int64)
-                for name, row in given.items()
-                if name in wanted
-            }
+            inputs = {name: np.array([rows[name]], dtype=np.int64) for name in input_names}
             scores[at] = float(np.asarray(session.run(None, inputs)[0]).reshape(-1)[0])
         return scores

@@ -1,1 +1,1 @@
-"""What can be seen from outside: logs, metrics and spans, all drawn from the trace of a query."""
+"""Export logs, metrics and spans, all from the trace of a query."""

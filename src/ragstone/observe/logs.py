@@ -1,8 +1,8 @@
-"""Structured logs: one JSON object per line on standard error, each with its request's id.
+"""Write structured logs: one JSON object per line on standard error, with the id of its request.
 
-No question, answer, document or key is written unless `observe.log_text` asks for it. That holds
-for failures too: their kind and place are logged, their message only with `log_text`, because a
-database or a provider may quote the question in it.
+Questions, answers and documents are written only with `observe.log_text`. That includes errors:
+their type and place are logged, their message only with `log_text`, because a database or a
+provider may quote the question in it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from ragstone.observe.metrics import MetricsWatcher
-from ragstone.observe.spans import SpanWatcher, exporting
+from ragstone.observe.spans import SpanWatcher, build_tracer_provider
 from ragstone.settings import Settings
 from ragstone.settings.services import ObserveSettings
 from ragstone.trace import QueryRun, Span, Trace, Watcher
 from ragstone.types import Answer
 
 
-def configure(options: ObserveSettings) -> None:
-    """Send everything that is logged, also by libraries, through one format."""
+def configure_logging(options: ObserveSettings) -> None:
+    """Write all logs, also those of libraries, in one format."""
     level = logging.getLevelNamesMapping()[options.log_level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _failure(with_message=options.log_text),
+        _describe_errors(with_message=options.log_text),
     ]
     last: Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
     if options.log_format == "text":
@@ -50,13 +50,13 @@ def configure(options: ObserveSettings) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # A library's own chatter (each HTTP call with its address) is not ours to publish.
+    # Libraries log each HTTP call with its address, which may be private.
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("ragstone").setLevel(level)
 
 
-def _failure(*, with_message: bool) -> Processor:
-    def told(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+def _describe_errors(*, with_message: bool) -> Processor:
+    def describe(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
         given = event.pop("exc_info", None)
         error = given[1] if isinstance(given, tuple) else given
         if given is True:
@@ -71,23 +71,29 @@ def _failure(*, with_message: bool) -> Processor:
                 event["message"] = str(error)
         return event
 
-    return told
+    return describe
 
 
 class LogWatcher:
-    """Writes the log points of a query as its stages end, and one summary line."""
+    """Write a line for some stages of a query as they end, and one summary line."""
 
     def __init__(self, *, with_text: bool) -> None:
         self._with_text = with_text
         self._log = structlog.get_logger("ragstone")
 
-    def stage(self, run: QueryRun, span: Span) -> None:
+    def observe_stage(self, run: QueryRun, span: Span) -> None:
         point = _POINTS.get(span.stage)
         if point is None:
             return
         event, fields = point
-        if span.stage == "ground.context" and not _ran(run, "refine.rerank"):
-            self._rerank_left_out(run, span)
+        if span.stage == "ground.context" and not _has_run(run, "refine.rerank"):
+            self._log.info(
+                "after rerank",
+                request_id=run.request_id,
+                reranker_type="none",
+                chunks_after_rerank=span.counts.get("chunks_in", 0),
+                rerank_scores=[],
+            )
         self._log.info(
             event,
             request_id=run.request_id,
@@ -95,20 +101,14 @@ class LogWatcher:
             **{name: span.counts.get(name, empty) for name, empty in fields.items()},
         )
 
-    def _rerank_left_out(self, run: QueryRun, span: Span) -> None:
-        self._log.info(
-            "after rerank", request_id=run.request_id, reranker_type="none",
-            chunks_after_rerank=span.counts.get("chunks_in", 0), rerank_scores=[],
-        )  # fmt: skip
-
-    def answered(self, answer: Answer) -> None:
+    def observe_answer(self, answer: Answer) -> None:
         run = answer.trace
         texts = {"question": answer.question, "answer": answer.text} if self._with_text else {}
-        self._log.info("query", request_id=run["request_id"], **summary(answer), **texts)
+        self._log.info("query", request_id=run["request_id"], **summarize_answer(answer), **texts)
 
 
-def summary(answer: Answer) -> dict[str, Any]:
-    """The one line of a request, in figures."""
+def summarize_answer(answer: Answer) -> dict[str, Any]:
+    """Build the fields of the one line that a query logs."""
     return {
         "query_id": answer.query_id,
         "collection": answer.collection,
@@ -130,11 +130,11 @@ def summary(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _ran(run: QueryRun, stage: str) -> bool:
+def _has_run(run: QueryRun, stage: str) -> bool:
     return any(span.stage == stage for span in run.trace.spans)
 
 
-# Stage → the event of its log line, and its fields with what stands there when there is nothing.
+# Stage → the event of its log line, and its fields with their defaults.
 _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "fuse": (
         "initial retrieval",
@@ -157,12 +157,12 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def watch(settings: Settings) -> None:
-    """Log, count and send the queries of this process from now on."""
+def start_watching(settings: Settings) -> None:
+    """Log, count and export the queries of this process from now on."""
     options = settings.observe
     watchers: list[Watcher] = [LogWatcher(with_text=options.log_text), MetricsWatcher()]
     if options.otlp_endpoint:
-        provider = exporting(options.otlp_endpoint)
+        provider = build_tracer_provider(options.otlp_endpoint)
         watchers.append(SpanWatcher(provider, with_text=options.log_text))
     Trace.watchers = tuple(watchers)
 

@@ -1,6 +1,6 @@
-"""Prometheus metrics: how long each stage takes, how good answers are, what they cost, what fails.
+"""Count and time for Prometheus: stages, quality of answers, cost, failures, requests.
 
-No label holds a text, a name of a collection or an owner: their number has no bound.
+No label holds a text, a collection or an owner: their number has no limit.
 """
 
 from __future__ import annotations
@@ -48,24 +48,25 @@ WAITING = Gauge("ragstone_answers_waiting", "Questions in the queue.", multiproc
 
 
 # A client may choose the model, and each name would be a line of the metrics for ever.
-_MOST_MODELS = 32
+_MAX_MODELS = 32
 _OTHER = "other"
+_SIGNALS = ("groundedness_score", "confidence", "citation_precision", "citation_recall")
 
 
 class MetricsWatcher:
-    """Counts what the trace of a query says."""
+    """Count what the trace of a query holds."""
 
     def __init__(self) -> None:
         self._models: set[str] = set()
 
-    def stage(self, run: QueryRun, span: Span) -> None:
+    def observe_stage(self, run: QueryRun, span: Span) -> None:
         STAGE_SECONDS.labels(span.stage).observe(span.duration_ms / 1000)
         if span.error is not None:
             ERRORS.labels(span.stage, span.error.partition(":")[0]).inc()
         if span.stage == "ground.generate" and "input_tokens" in span.counts:
             self._count_tokens(span)
 
-    def answered(self, answer: Answer) -> None:
+    def observe_answer(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
         ANSWER_SECONDS.labels(answer.provider).observe(answer.total_ms / 1000)
         CACHE.labels("hit" if answer.repeated else "miss").inc()
@@ -77,27 +78,26 @@ class MetricsWatcher:
         if similarity is not None:
             QUALITY.labels("retrieval_similarity").observe(similarity)
         if answer.status == "answered":
-            for signal in ("groundedness_score", "confidence", "citation_precision",
-                           "citation_recall"):  # fmt: skip
+            for signal in _SIGNALS:
                 QUALITY.labels(signal).observe(getattr(answer, signal))
             if not answer.is_grounded:
                 UNGROUNDED.inc()
 
     def _count_tokens(self, span: Span) -> None:
-        who = span.counts.get("provider", ""), self._bounded(span.counts.get("model", ""))
+        labels = span.counts.get("provider", ""), self._limit_model(span.counts.get("model", ""))
         for direction in ("input", "output"):
-            TOKENS.labels(*who, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
-        COST.labels(*who).inc(span.counts.get("cost_usd") or 0)
+            TOKENS.labels(*labels, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
+        COST.labels(*labels).inc(span.counts.get("cost_usd") or 0)
 
-    def _bounded(self, model: str) -> str:
-        if model not in self._models and len(self._models) >= _MOST_MODELS:
+    def _limit_model(self, model: str) -> str:
+        if model not in self._models and len(self._models) >= _MAX_MODELS:
             return _OTHER
         self._models.add(model)
         return model
 
 
-def page(shared_directory: str) -> tuple[bytes, str]:
-    """What a scrape reads: of this process, or of all that share a directory."""
+def render_metrics(shared_directory: str) -> tuple[bytes, str]:
+    """Render the metrics of this process, or of all that share a directory, with the media type."""
     registry = REGISTRY
     if shared_directory:
         registry = CollectorRegistry()

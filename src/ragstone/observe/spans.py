@@ -1,6 +1,6 @@
-"""OpenTelemetry spans of a query, by the GenAI conventions, sent where an exporter is configured.
+"""Export the spans of a query to OpenTelemetry, by its GenAI conventions.
 
-They are drawn from the finished trace: a query pays nothing for them while it runs.
+They are built from the finished trace, so they cost a query nothing while it runs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ragstone.types import Answer
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-# Stage → the operation of the conventions; stages without one are plain inner spans.
+# Stage → its operation in the conventions; other stages are plain inner spans.
 _OPERATIONS = {"embed": "embeddings", "ground.generate": "chat", "fuse": "retrieval"}
 
 
-def exporting(endpoint: str) -> TracerProvider:
-    """A tracer provider that sends to an OTLP collector over HTTP."""
+def build_tracer_provider(endpoint: str) -> TracerProvider:
+    """Build a provider that sends spans to an OTLP collector over HTTP."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -39,42 +39,44 @@ def exporting(endpoint: str) -> TracerProvider:
 
 
 class SpanWatcher:
-    """Turns each finished query into one span with its stages inside."""
+    """Turn each finished query into one span with its stages inside."""
 
     def __init__(self, provider: TracerProvider, *, with_text: bool) -> None:
         self._tracer = provider.get_tracer("ragstone")
         self._provider = provider
         self._with_text = with_text
 
-    def stage(self, run: QueryRun, span: Span) -> None:
-        """Nothing: the whole query is sent when it is answered."""
+    def observe_stage(self, run: QueryRun, span: Span) -> None:
+        """Do nothing: the whole query is sent when it is answered."""
 
-    def answered(self, answer: Answer) -> None:
+    def observe_answer(self, answer: Answer) -> None:
         from opentelemetry import trace as api
 
-        begun_s: float = answer.trace["started_at"]
+        started_s: float = answer.trace["started_at"]
         root = self._tracer.start_span(
-            "ragstone.query", start_time=_ns(begun_s), attributes=self._of_answer(answer)
+            "ragstone.query", start_time=_to_ns(started_s), attributes=self._describe_answer(answer)
         )
         parent = api.set_span_in_context(root)
         for stage in answer.trace["spans"]:
-            start_s = begun_s + stage["started_ms"] / 1000
+            start_s = started_s + stage["started_ms"] / 1000
             span = self._tracer.start_span(
-                _name(stage, answer), context=parent, start_time=_ns(start_s),
-                attributes=_of_stage(stage, answer),
-            )  # fmt: skip
+                _name_span(stage, answer),
+                context=parent,
+                start_time=_to_ns(start_s),
+                attributes=_describe_stage(stage, answer),
+            )
             if stage["error"]:
                 kind = stage["error"].partition(":")[0]
                 span.set_attribute("error.type", kind)
                 span.set_status(api.StatusCode.ERROR, kind)
-            span.end(_ns(start_s + stage["duration_ms"] / 1000))
-        root.end(_ns(begun_s + answer.trace["total_ms"] / 1000))
+            span.end(_to_ns(start_s + stage["duration_ms"] / 1000))
+        root.end(_to_ns(started_s + answer.trace["total_ms"] / 1000))
 
     def close(self) -> None:
-        """Send what is still waiting."""
+        """Send the spans that are still waiting."""
         self._provider.shutdown()
 
-    def _of_answer(self, answer: Answer) -> dict[str, Any]:
+    def _describe_answer(self, answer: Answer) -> dict[str, Any]:
         attributes: dict[str, Any] = {
             "ragstone.request_id": answer.trace["request_id"],
             "ragstone.query_id": answer.query_id,
@@ -91,16 +93,16 @@ class SpanWatcher:
         return attributes
 
 
-def _name(stage: Mapping[str, Any], answer: Answer) -> str:
-    """`{operation} {model or data source}`, as the conventions want it."""
+def _name_span(stage: Mapping[str, Any], answer: Answer) -> str:
+    """Build `{operation} {model or data source}`, the name in the conventions."""
     operation = _OPERATIONS.get(stage["stage"])
     if operation is None:
         return str(stage["stage"])
-    about = answer.collection if operation == "retrieval" else stage["counts"].get("model", "")
-    return f"{operation} {about}".strip()
+    subject = answer.collection if operation == "retrieval" else stage["counts"].get("model", "")
+    return f"{operation} {subject}".strip()
 
 
-def _of_stage(stage: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+def _describe_stage(stage: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     counts = stage["counts"]
     attributes: dict[str, Any] = {
         f"ragstone.{name}": value
@@ -123,5 +125,5 @@ def _of_stage(stage: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     return attributes
 
 
-def _ns(seconds: float) -> int:
+def _to_ns(seconds: float) -> int:
     return int(seconds * 1e9)

@@ -1,1 +1,1 @@
-"""Who writes the answer."""
+"""Call model services and libraries: chat and embeddings."""

@@ -1,4 +1,4 @@
-"""Anthropic's messages API."""
+"""Chat with the messages API of Anthropic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.plugins import PartContext
-from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, provider
+from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, build_provider
 from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.types import Usage
 
@@ -17,32 +17,32 @@ VERSION = "2023-06-01"
 
 @dataclass(frozen=True, slots=True)
 class AnthropicWire(HttpWire):
-    """`POST /v1/messages`, streamed. System text goes beside the messages, not among them."""
+    """Stream `POST /v1/messages`. The system text is a field of its own."""
 
     name: str = "anthropic"
 
-    async def pieces(self, request: Request) -> Pieces:
-        read = written = 0
+    async def stream_pieces(self, request: Request) -> Pieces:
+        input_tokens = output_tokens = 0
         finished = False
-        async for event in self.endpoint.events("v1/messages", _body(request)):
+        async for event in self.endpoint.stream_events("v1/messages", _build_body(request)):
             kind = event.get("type")
             if kind == "content_block_delta":
                 if text := event["delta"].get("text"):
                     yield text
             elif kind == "message_start":
-                read = event["message"]["usage"]["input_tokens"]
+                input_tokens = event["message"]["usage"]["input_tokens"]
             elif kind == "message_delta":
-                written = event["usage"]["output_tokens"]
+                output_tokens = event["usage"]["output_tokens"]
             elif kind == "message_stop":
                 finished = True
             elif kind == "error":
                 raise CutStreamError
         if not finished:
             raise CutStreamError
-        yield Usage(read, written)
+        yield Usage(input_tokens, output_tokens)
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _build_body(request: Request) -> dict[str, Any]:
     system = [m.content for m in request.messages if m.role == "system"]
     if request.schema is not None:
         schema = json.dumps(request.schema)
@@ -50,18 +50,19 @@ def _body(request: Request) -> dict[str, Any]:
     return {
         "model": request.model,
         "system": "\n\n".join(system),
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages
-                     if m.role != "system"],
+        "messages": [
+            {"role": m.role, "content": m.content} for m in request.messages if m.role != "system"
+        ],
         "temperature": request.temperature,
         "max_tokens": request.max_tokens,
         "stream": True,
-    }  # fmt: skip
+    }
 
 
 def build(context: PartContext) -> ChatProvider:
     settings = context.settings.provider
     headers = {"x-api-key": settings.key("anthropic"), "anthropic-version": VERSION}
     wire = AnthropicWire(Endpoint("Anthropic", settings.base_url or DEFAULT_URL, headers))
-    return provider(
+    return build_provider(
         wire, context.settings, model="claude-sonnet-4-5", fast_model="claude-haiku-4-5"
     )

@@ -1,7 +1,7 @@
-"""An embedder behind HTTP: texts in batches → unit vectors, with the retries of every other call.
+"""Embed texts with a service over HTTP: texts in batches → unit vectors, with retries.
 
-Tokens are counted with the shipped tokenizer: no service offers its own, and chunks are far
-shorter than what any of them takes.
+Tokens are counted with the shipped tokenizer: the services offer none, and chunks are far shorter
+than their limits.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import numpy as np
 from ragstone.errors import ProviderError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
-from ragstone.providers.chat import Failure, Policy, plain_failure, status_failure
-from ragstone.providers.http import decoded, detail, hide_secrets
+from ragstone.providers.chat import Failure, RetryPolicy, explain_failure, explain_status
+from ragstone.providers.http import extract_detail, hide_secrets, parse_object
 from ragstone.settings import Settings
 
 
 class EmbeddingWire(Protocol):
-    """One service's protocol: where to ask, what to send, and where the vectors stand."""
+    """Speak the protocol of one service: its path, its request, and the vectors of its reply."""
 
     @property
     def title(self) -> str: ...
     def path(self, model: str) -> str: ...
     def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]: ...
     def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
-        """One per text, in their order; a KeyError or ValueError is a reply that makes no sense."""
+        """Return one vector per text, in order; raise KeyError or ValueError for a bad reply."""
         ...
 
 
 class RemoteEmbedder:
-    """Asks a service. `waits` tells the pipeline to do so off the event loop."""
+    """Embed with a service. `waits` tells the pipeline to call it in a thread."""
 
     waits = True
 
@@ -52,13 +52,13 @@ class RemoteEmbedder:
         max_tokens: int,
         dimension: int = 0,
         batch: int = 64,
-        policy: Policy | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
         self.name = f"{name}/{model}" + (f"/{dimension}" if dimension else "")
         self.max_tokens = max_tokens
         self._wire, self._model, self._wanted = wire, model, dimension
         self._url, self._headers, self._batch = url, dict(headers), batch
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         self._shipped = OnnxEmbedder()
         self._opening = threading.Lock()
 
@@ -71,21 +71,21 @@ class RemoteEmbedder:
 
     @cached_property
     def dimension(self) -> int:
-        """As the service says; asked for once."""
-        return self._wanted or len(self._asked(["."])[0])
+        """Return the dimension; if it is not set, ask the service once."""
+        return self._wanted or len(self._embed_batch(["."])[0])
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         rows: list[list[float]] = []
         for begin in range(0, len(texts), self._batch):
-            # A service refuses a text without letters; it needs a direction all the same.
+            # Services refuse an empty text, but it needs a vector too.
             part = texts[begin : begin + self._batch]
-            rows += self._asked([text if text.strip() else "." for text in part])
+            rows += self._embed_batch([text if text.strip() else "." for text in part])
         vectors = np.array(rows, dtype=np.float32)
         if vectors.shape[1] != self.dimension:
             raise ProviderError(
-                f"{self._wire.title} gave vectors of {vectors.shape[1]} numbers, not "
+                f"{self._wire.title} sent vectors of {vectors.shape[1]} numbers, not "
                 f"{self.dimension}.",
                 hint="Check EMBEDDING_MODEL and EMBEDDING_DIMENSION.",
             )
@@ -100,15 +100,16 @@ class RemoteEmbedder:
     @cached_property
     def _client(self) -> httpx.Client:
         with self._opening:
-            return httpx.Client(base_url=self._url, headers=self._headers,
-                                timeout=self._policy.timeout_s)  # fmt: skip
+            return httpx.Client(
+                base_url=self._url, headers=self._headers, timeout=self._policy.timeout_s
+            )
 
-    def _asked(self, texts: Sequence[str]) -> list[list[float]]:
-        """One batch, tried again as the policy says. Failing is a ProviderError."""
+    def _embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
+        """Embed one batch with retries; raise a ProviderError if all fail."""
         deadline = time.monotonic() + self._policy.timeout_s
         attempt = 0
         while True:
-            found, failure = self._tried(texts)
+            found, failure = self._try_once(texts)
             if found is not None:
                 return found
             pause = failure.retry_after_s
@@ -119,24 +120,23 @@ class RemoteEmbedder:
             time.sleep(pause)
             attempt += 1
 
-    def _tried(self, texts: Sequence[str]) -> tuple[list[list[float]] | None, Failure]:
+    def _try_once(self, texts: Sequence[str]) -> tuple[list[list[float]] | None, Failure]:
         title = self._wire.title
-        nothing = Failure("")
         try:
             body = self._wire.body(self._model, texts, self._wanted)
             reply = self._client.post(self._wire.path(self._model), json=body)
             if reply.status_code >= 400:
                 after = reply.headers.get("retry-after")
-                told = detail(hide_secrets(reply.text, self._headers))
-                return None, status_failure(title, reply.status_code, after, told)
-            rows = self._wire.vectors(decoded(reply.text))
+                text = extract_detail(hide_secrets(reply.text, self._headers))
+                return None, explain_status(title, reply.status_code, after, text)
+            rows = self._wire.vectors(parse_object(reply.text))
             if len(rows) != len(texts) or not all(rows):
-                raise ValueError("not one vector for every text")
+                raise ValueError("the number of vectors and texts differs")
         except (KeyError, TypeError, ValueError) as error:
-            return None, plain_failure(title, ValueError(str(error)))
+            return None, explain_failure(title, ValueError(str(error)))
         except httpx.HTTPError as error:
-            return None, plain_failure(title, error)
-        return rows, nothing
+            return None, explain_failure(title, error)
+        return rows, Failure("")
 
 
 def build_remote(
@@ -160,5 +160,5 @@ def build_remote(
         max_tokens=max_tokens,
         dimension=chosen.dimension,
         batch=chosen.batch,
-        policy=Policy(max_retries=calls.max_retries, timeout_s=calls.timeout_s),
+        policy=RetryPolicy(max_retries=calls.max_retries, timeout_s=calls.timeout_s),
     )

@@ -1,4 +1,4 @@
-"""Models in ONNX through fastembed."""
+"""Embed with ONNX models through fastembed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(settings: Settings) -> LibraryEmbedder:
     def load() -> Callable[[Sequence[str]], Any]:
         folder = Path(model).expanduser()
         if folder.is_dir():
-            found = TextEmbedding(_known_as(folder.name), specific_model_path=str(folder))
+            found = TextEmbedding(_find_library_name(folder.name), specific_model_path=str(folder))
         else:
             found = TextEmbedding(model)
         return lambda texts: found.embed(list(texts), batch_size=batch)
@@ -29,9 +29,9 @@ def build(settings: Settings) -> LibraryEmbedder:
     return LibraryEmbedder(f"fastembed/{Path(model).name}", load, max_tokens=512)
 
 
-def _known_as(name: str) -> str:
-    """The library's own name of a model whose folder is called so: it says how to pool."""
+def _find_library_name(name: str) -> str:
+    """Return the library's name for a model folder; the library needs it to choose the pooling."""
     for row in TextEmbedding.list_supported_models():
         if row["model"].rpartition("/")[2].casefold() == name.casefold():
             return str(row["model"])
-    raise ValueError(f"fastembed knows no model named {name!r}")
+    raise ValueError(f"Unknown fastembed model {name!r}.")

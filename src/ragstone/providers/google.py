@@ -1,4 +1,4 @@
-"""Google's embeddings."""
+"""Chat and embed with the Gemini API of Google."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ragstone.plugins import PartContext
-from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, provider
+from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, build_provider
 from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire
 from ragstone.settings import Settings
@@ -18,15 +18,15 @@ DEFAULT_URL = "https://generativelanguage.googleapis.com"
 
 @dataclass(frozen=True, slots=True)
 class GoogleWire(HttpWire):
-    """`POST /v1beta/models/{model}:streamGenerateContent`, as an event stream."""
+    """Stream `POST /v1beta/models/{model}:streamGenerateContent`."""
 
     name: str = "google"
 
-    async def pieces(self, request: Request) -> Pieces:
+    async def stream_pieces(self, request: Request) -> Pieces:
         path = f"v1beta/models/{request.model}:streamGenerateContent?alt=sse"
         usage: Usage | None = None
         finished = False
-        async for event in self.endpoint.events(path, _body(request)):
+        async for event in self.endpoint.stream_events(path, _build_body(request)):
             for candidate in event.get("candidates") or ():
                 finished = finished or bool(candidate.get("finishReason"))
                 for part in (candidate.get("content") or {}).get("parts") or ():
@@ -42,14 +42,16 @@ class GoogleWire(HttpWire):
             yield usage
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _build_body(request: Request) -> dict[str, Any]:
     options: dict[str, Any] = {
         "temperature": request.temperature,
         "maxOutputTokens": request.max_tokens,
     }
     if request.schema is not None:
-        options |= {"responseMimeType": "application/json",
-                    "responseJsonSchema": dict(request.schema)}  # fmt: skip
+        options |= {
+            "responseMimeType": "application/json",
+            "responseJsonSchema": dict(request.schema),
+        }
     turns = [
         {"role": "model" if m.role == "assistant" else "user", "parts": [{"text": m.content}]}
         for m in request.messages
@@ -64,14 +66,14 @@ def build(context: PartContext) -> ChatProvider:
     settings = context.settings.provider
     headers = {"x-goog-api-key": settings.key("google")}
     wire = GoogleWire(Endpoint("Google", settings.base_url or DEFAULT_URL, headers))
-    return provider(
+    return build_provider(
         wire, context.settings, model="gemini-2.5-flash", fast_model="gemini-2.5-flash-lite"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class GoogleEmbeddings:
-    """`POST /v1beta/models/{model}:batchEmbedContents`."""
+    """Embed with `POST /v1beta/models/{model}:batchEmbedContents`."""
 
     title: ClassVar[str] = "Google"
 
@@ -94,6 +96,11 @@ class GoogleEmbeddings:
 def build_embedder(settings: Settings) -> RemoteEmbedder:
     headers = {"x-goog-api-key": settings.embed.key(settings.provider.key("google"))}
     return build_remote(
-        GoogleEmbeddings(), settings, name="google", model="gemini-embedding-001",
-        url=DEFAULT_URL, headers=headers, max_tokens=2048,
-    )  # fmt: skip
+        GoogleEmbeddings(),
+        settings,
+        name="google",
+        model="gemini-embedding-001",
+        url=DEFAULT_URL,
+        headers=headers,
+        max_tokens=2048,
+    )

@@ -1,7 +1,7 @@
-"""JSON in, lines out: the one HTTP client under every wire.
+"""Send JSON and stream lines: the one HTTP client of all chat services.
 
-The services' own SDKs are not used: each retries in its own way, changes shape with its major
-versions and brings its own client; the protocols are a page of JSON each and stable.
+The SDKs of the services are not used: each retries in its own way, changes with its major versions
+and brings its own client, while the protocols are short and stable.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 
 import httpx
 
-from ragstone.providers.chat import Failure, status_failure
+from ragstone.providers.chat import Failure, explain_status
 from ragstone.threads import PerLoop
 
-# With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. How
-# many pools there are is the server's to say (`server.max_generations`): a call that waits here for
-# a connection would only lose its time-out to it.
-_CALLS_PER_POOL = 32
+# With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. The
+# number of calls is limited by `server.max_generations`, not here: a call that waits for a
+# connection would lose time of its time-out.
+_MAX_CALLS_PER_POOL = 32
 _LAST_BYTES_S = 0.2
 _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
-# A shorter one would be found inside of words.
-_SHORTEST_SECRET = 4
+# A shorter one occurs inside of words.
+_MIN_SECRET_CHARS = 4
 
 
 class StatusError(Exception):
-    """The service answered with an error's status."""
+    """Signal an HTTP error status of a service."""
 
     def __init__(self, status: int, retry_after: str | None, detail: str) -> None:
         super().__init__(f"{status}: {detail}")
@@ -38,7 +38,7 @@ class StatusError(Exception):
 
 @dataclass(slots=True)
 class _Pool:
-    """Connections, and how many calls they carry now."""
+    """Hold connections, and the number of calls that use them now."""
 
     client: httpx.AsyncClient
     calls: int = 0
@@ -46,15 +46,15 @@ class _Pool:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address with its headers. Connections are pooled, for each event loop by itself."""
+    """Call one address with its headers. Each event loop has its own pools of connections."""
 
     name: str
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     _pools: PerLoop[list[_Pool]] = field(default_factory=lambda: PerLoop(list))
 
-    async def lines(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
-        """The lines of the reply as they come; leaving early closes the connection."""
+    async def stream_lines(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
+        """Yield the lines of the reply as they come; leaving early closes the connection."""
         with self._client() as client:
             async with client.stream("POST", path, json=dict(body)) as reply:
                 if reply.status_code >= 400:
@@ -62,26 +62,28 @@ class Endpoint:
                     raise StatusError(
                         reply.status_code,
                         reply.headers.get("retry-after"),
-                        detail(hide_secrets(text, self.headers)),
+                        extract_detail(hide_secrets(text, self.headers)),
                     )
                 async for line in reply.aiter_lines():
                     yield line
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The JSON of each `data:` line of an event stream, up to `[DONE]`."""
-        lines = self.lines(path, body)
+    async def stream_events(
+        self, path: str, body: Mapping[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the JSON of each `data:` line of an event stream, up to `[DONE]`."""
+        lines = self.stream_lines(path, body)
         async with aclosing(lines):
             async for line in lines:
                 data = line[5:].strip() if line.startswith("data:") else ""
                 if data == "[DONE]":
-                    await _run_out(lines)
+                    await _drain(lines)
                     return
                 if data:
-                    yield decoded(data)
+                    yield parse_object(data)
 
     def explain(self, error: Exception) -> Failure | None:
         if isinstance(error, StatusError):
-            return status_failure(self.name, error.status, error.retry_after, error.detail)
+            return explain_status(self.name, error.status, error.retry_after, error.detail)
         return None
 
     async def aclose(self) -> None:
@@ -91,16 +93,18 @@ class Endpoint:
 
     @contextmanager
     def _client(self) -> Iterator[httpx.AsyncClient]:
-        """The first pool with room: one alone looks at all of its connections at every call."""
+        """Use the first pool with room: httpx looks at all connections of a pool at every call."""
         pools = self._pools.get()
-        pool = next((one for one in pools if one.calls < _CALLS_PER_POOL), None)
+        pool = next((one for one in pools if one.calls < _MAX_CALLS_PER_POOL), None)
         if pool is None:
             pool = _Pool(
                 httpx.AsyncClient(
-                    base_url=self.base_url, headers=self.headers, timeout=None,  # noqa: S113  calls.py times everything
+                    base_url=self.base_url,
+                    headers=self.headers,
+                    timeout=None,  # noqa: S113  `stream_with_retries` has the time-out
                     limits=httpx.Limits(max_connections=None),
                 )
-            )  # fmt: skip
+            )
             pools.append(pool)
         pool.calls += 1
         try:
@@ -111,7 +115,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class HttpWire:
-    """What every wire over HTTP has in common: an address, its failures, and its end."""
+    """Share what every wire over HTTP needs: an endpoint, its errors, and closing it."""
 
     endpoint: Endpoint
 
@@ -122,17 +126,16 @@ class HttpWire:
         await self.endpoint.aclose()
 
 
-async def _run_out(lines: AsyncIterator[str]) -> None:
-    """Read to the end of a reply that has said its last word: only then can its connection serve
-    the next call."""
+async def _drain(lines: AsyncIterator[str]) -> None:
+    """Read a finished reply to its end: only then can its connection serve the next call."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_LAST_BYTES_S):
             async for _ in lines:
                 pass
 
 
-def decoded(text: str) -> dict[str, Any]:
-    """One JSON object; anything else is a ValueError, which the policy understands."""
+def parse_object(text: str) -> dict[str, Any]:
+    """Parse one JSON object; raise a ValueError for anything else."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  the reply is wrong, not the caller
@@ -140,16 +143,16 @@ def decoded(text: str) -> dict[str, Any]:
 
 
 def hide_secrets(text: str, headers: Mapping[str, str]) -> str:
-    """Take the keys that were sent out of a reply: some services repeat a wrong one."""
+    """Remove the keys that were sent from a reply: some services repeat a wrong one."""
     for name, value in headers.items():
         secret = value.removeprefix("Bearer ")
-        if name in _SECRET_HEADERS and len(secret) >= _SHORTEST_SECRET:
+        if name in _SECRET_HEADERS and len(secret) >= _MIN_SECRET_CHARS:
             text = text.replace(secret, "********")
     return text
 
 
-def detail(text: str) -> str:
-    """What an error's body says, wherever the service puts it."""
+def extract_detail(text: str) -> str:
+    """Return the message of an error body, in any of the usual forms."""
     try:
         body = json.loads(text)
     except ValueError:

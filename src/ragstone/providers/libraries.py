@@ -1,7 +1,6 @@
-"""Embedding models of one's own, run in this process by a library.
+"""Embed with a model that a library runs in this process.
 
-`EMBEDDING_MODEL` is a model's name, which the library fetches from its hub when it is not there
-yet, or the folder of one.
+`EMBEDDING_MODEL` is a folder, or the name of a model, which the library downloads if needed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ragstone.protocols import Vectors
 
 
 class LibraryEmbedder:
-    """A model that a library runs in this process; loaded at first use, one call at a time."""
+    """Run a model with a library; it is loaded at first use and called once at a time."""
 
     waits = True
 
@@ -31,7 +30,7 @@ class LibraryEmbedder:
         self.max_tokens = max_tokens
         self._load = load
         self._shipped = OnnxEmbedder()
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def tokenizer_file(self) -> Path:
@@ -50,14 +49,14 @@ class LibraryEmbedder:
             return self._load()
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"The embedding model of {self.name} cannot be loaded ({type(error).__name__}).",
+                f"Cannot load the embedding model {self.name} ({type(error).__name__}).",
                 hint="Set EMBEDDING_MODEL to a model that the library knows, or to its folder.",
             ) from error
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        with self._one_at_a_time:
+        with self._lock:
             vectors = np.array(list(self._run(texts)), dtype=np.float32)
         lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)

@@ -1,6 +1,6 @@
-"""A GGUF file in this process, through llama.cpp: no server to run, no network, no key.
+"""Chat with a GGUF model in this process, through llama.cpp.
 
-`LLM_MODEL` is the file's path, or the name of a model that `ragstone models pull` has fetched.
+`LLM_MODEL` is the file's path, or the name of a model that `ragstone models pull` has downloaded.
 llama.cpp serves its own OpenAI protocol on a loopback port, so the wire is OpenAI's.
 """
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragstone.errors import SettingsError
-from ragstone.models.registry import find_model, model_path
+from ragstone.models.registry import find_model, locate_model
 from ragstone.plugins import PartContext
-from ragstone.providers.chat import ChatProvider, provider
+from ragstone.providers.chat import ChatProvider, build_provider
 from ragstone.providers.http import Endpoint
 from ragstone.providers.openai import OpenAIWire
 
@@ -21,20 +21,20 @@ DEFAULT_MODEL = "smollm2-135m"
 
 @dataclass(frozen=True, slots=True)
 class LocalWire(OpenAIWire):
-    """OpenAI's protocol, to a llama.cpp server that lives as long as this object."""
+    """Speak the protocol of OpenAI to a llama.cpp server that lives as long as this object."""
 
     server: object = None
 
 
-def gguf_file(name: str, directory: Path) -> Path:
-    """The file of a model given by path or by name."""
+def find_gguf_file(name: str, directory: Path) -> Path:
+    """Return the file of a model given by path or by name."""
     path = Path(name).expanduser()
     if path.suffix != ".gguf":
-        path = model_path(find_model(name), directory) / "model.gguf"
+        path = locate_model(find_model(name), directory) / "model.gguf"
     if not path.is_file():
         raise SettingsError(
-            f"The model file {path} is not there.",
-            hint=f"Fetch it with: ragstone models pull {DEFAULT_MODEL}, or set LLM_MODEL.",
+            f"Model file {path} not found.",
+            hint=f"Download one with: ragstone models pull {DEFAULT_MODEL}, or set LLM_MODEL.",
         )
     return path
 
@@ -48,11 +48,13 @@ def build(context: PartContext) -> ChatProvider:
             hint="Try: pip install 'ragstone[local]'",
         ) from error
     settings = context.settings
-    path = gguf_file(settings.provider.model or DEFAULT_MODEL, settings.data.directory / "models")
+    path = find_gguf_file(
+        settings.provider.model or DEFAULT_MODEL, settings.data.directory / "models"
+    )
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = settings.ground.max_context_tokens + 2 * settings.provider.max_tokens
     params.n_parallel = 1
     server = xllamacpp.Server(params)
     wire = LocalWire(Endpoint("llama.cpp", f"{server.listening_address}/v1"), "local", server)
-    return provider(wire, settings, model=path.stem, fast_model=path.stem)
+    return build_provider(wire, settings, model=path.stem, fast_model=path.stem)

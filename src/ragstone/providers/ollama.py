@@ -1,4 +1,4 @@
-"""Embedding models of an Ollama server."""
+"""Chat and embed with an Ollama server."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ragstone.providers.chat import (
     CutStreamError,
     Pieces,
     Request,
-    plain_messages,
-    provider,
+    build_provider,
+    format_messages,
 )
 from ragstone.providers.embed import RemoteEmbedder, build_remote
-from ragstone.providers.http import Endpoint, HttpWire, StatusError, decoded
+from ragstone.providers.http import Endpoint, HttpWire, StatusError, parse_object
 from ragstone.settings import Settings
 from ragstone.types import Usage
 
@@ -25,24 +25,24 @@ DEFAULT_URL = "http://127.0.0.1:11434"
 
 @dataclass(frozen=True, slots=True)
 class OllamaWire(HttpWire):
-    """`POST /api/chat`, one JSON object per line."""
+    """Stream `POST /api/chat`, one JSON object per line."""
 
     name: str = "ollama"
 
-    async def pieces(self, request: Request) -> Pieces:
+    async def stream_pieces(self, request: Request) -> Pieces:
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": plain_messages(request),
+            "messages": format_messages(request),
             "stream": True,
             "options": {"temperature": request.temperature, "num_predict": request.max_tokens},
         }
         if request.schema is not None:
             body["format"] = dict(request.schema)
         finished = False
-        async for line in self.endpoint.lines("api/chat", body):
+        async for line in self.endpoint.stream_lines("api/chat", body):
             if not line.strip():
                 continue
-            event = decoded(line)
+            event = parse_object(line)
             if "error" in event:  # an error after the first line comes inside the stream
                 raise StatusError(500, None, str(event["error"]))
             if content := event.get("message", {}).get("content"):
@@ -57,12 +57,12 @@ class OllamaWire(HttpWire):
 def build(context: PartContext) -> ChatProvider:
     settings = context.settings.provider
     wire = OllamaWire(Endpoint("Ollama", settings.base_url or DEFAULT_URL))
-    return provider(wire, context.settings, model="llama3.2", fast_model="llama3.2")
+    return build_provider(wire, context.settings, model="llama3.2", fast_model="llama3.2")
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaEmbeddings:
-    """`POST /api/embed`."""
+    """Embed with `POST /api/embed`."""
 
     title: ClassVar[str] = "Ollama"
 
@@ -79,6 +79,11 @@ class OllamaEmbeddings:
 
 def build_embedder(settings: Settings) -> RemoteEmbedder:
     return build_remote(
-        OllamaEmbeddings(), settings, name="ollama", model="nomic-embed-text",
-        url=DEFAULT_URL, headers={}, max_tokens=2048,
-    )  # fmt: skip
+        OllamaEmbeddings(),
+        settings,
+        name="ollama",
+        model="nomic-embed-text",
+        url=DEFAULT_URL,
+        headers={},
+        max_tokens=2048,
+    )

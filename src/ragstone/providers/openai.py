@@ -1,4 +1,4 @@
-"""OpenAI's embeddings, and every server that speaks its protocol."""
+"""Chat and embed with OpenAI, or any server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ragstone.providers.chat import (
     CutStreamError,
     Pieces,
     Request,
-    plain_messages,
-    provider,
+    build_provider,
+    format_messages,
 )
 from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire
@@ -25,14 +25,14 @@ DEFAULT_URL = "https://api.openai.com/v1"
 
 @dataclass(frozen=True, slots=True)
 class OpenAIWire(HttpWire):
-    """`POST /chat/completions`, streamed."""
+    """Stream `POST /chat/completions`."""
 
     name: str = "openai"
 
-    async def pieces(self, request: Request) -> Pieces:
+    async def stream_pieces(self, request: Request) -> Pieces:
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": plain_messages(request),
+            "messages": format_messages(request),
             "temperature": request.temperature,
             "max_tokens": request.max_tokens,
             "stream": True,
@@ -42,7 +42,7 @@ class OpenAIWire(HttpWire):
             schema = {"name": "reply", "schema": dict(request.schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         finished = False
-        async for event in self.endpoint.events("chat/completions", body):
+        async for event in self.endpoint.stream_events("chat/completions", body):
             for choice in event.get("choices") or ():
                 finished = finished or choice.get("finish_reason") is not None
                 if content := (choice.get("delta") or {}).get("content"):
@@ -55,16 +55,14 @@ class OpenAIWire(HttpWire):
 
 def build(context: PartContext) -> ChatProvider:
     settings = context.settings.provider
-    # A server of one's own needs no key.
-    key = settings.key("openai")
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+    headers = _build_headers(settings.key("openai"))
     wire = OpenAIWire(Endpoint("OpenAI", settings.base_url or DEFAULT_URL, headers))
-    return provider(wire, context.settings, model="gpt-4.1-mini", fast_model="gpt-4.1-nano")
+    return build_provider(wire, context.settings, model="gpt-4.1-mini", fast_model="gpt-4.1-nano")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIEmbeddings:
-    """`POST /embeddings`."""
+    """Embed with `POST /embeddings`."""
 
     title: ClassVar[str] = "OpenAI"
 
@@ -81,10 +79,17 @@ class OpenAIEmbeddings:
 
 
 def build_embedder(settings: Settings) -> RemoteEmbedder:
-    key = settings.embed.key(settings.provider.key("openai"))
-    # A server of one's own needs no key.
-    headers = {"authorization": f"Bearer {key}"} if key else {}
     return build_remote(
-        OpenAIEmbeddings(), settings, name="openai", model="text-embedding-3-small",
-        url=DEFAULT_URL, headers=headers, max_tokens=8191,
-    )  # fmt: skip
+        OpenAIEmbeddings(),
+        settings,
+        name="openai",
+        model="text-embedding-3-small",
+        url=DEFAULT_URL,
+        headers=_build_headers(settings.embed.key(settings.provider.key("openai"))),
+        max_tokens=8191,
+    )
+
+
+def _build_headers(key: str) -> dict[str, str]:
+    """Return the header with the key; a local server needs none."""
+    return {"authorization": f"Bearer {key}"} if key else {}

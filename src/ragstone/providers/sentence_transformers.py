@@ -1,4 +1,4 @@
-"""PyTorch models through sentence-transformers."""
+"""Embed with PyTorch models through sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Question in, answer out."""
+"""Answer questions: question in, answer out."""

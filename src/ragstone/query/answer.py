@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 
 from ragstone.errors import InputError, UnusableReplyError
 from ragstone.events import Event, Finished, SourcesFound, Token
-from ragstone.index.analyze import STOP_WORDS, terms
+from ragstone.evidence import (
+    CORRECT_FROM,
+    CheckedDraft,
+    DetectedIntent,
+    Draft,
+    Evidence,
+    Start,
+    UnderstoodQuery,
+)
+from ragstone.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
+from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import (
     Answerer,
@@ -31,24 +41,15 @@ from ragstone.protocols import (
     Understander,
 )
 from ragstone.query.cache import EvidenceCache
-from ragstone.query.check.conclude import SentenceHold
-from ragstone.query.check.review import NOT_GROUNDED, find_conflict
-from ragstone.query.evidence import (
-    CORRECT_FROM,
-    Checked,
-    Detected,
-    Draft,
-    Evidence,
-    Start,
-    Understood,
-)
-from ragstone.query.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
+from ragstone.query.check.conflict import find_conflict
+from ragstone.query.check.hold import SentenceHold
+from ragstone.query.check.review import NOT_GROUNDED
 from ragstone.query.ground.cite import Notation
-from ragstone.query.understand.rewrite import widen
+from ragstone.query.understand.rewrite import expand_question
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
 from ragstone.trace import QueryRun, Span, Waterfall
-from ragstone.types import Answer, Expansion, Hits, Query, Retrieved, Source
+from ragstone.types import Answer, Expansion, Hits, Query, RetrievedHits, Source
 
 _VARIANTS = 2
 _FEEDBACK_SOURCES = 3
@@ -61,7 +62,7 @@ class Attempt:
 
     evidence: Evidence
     draft: Draft
-    checked: Checked
+    checked: CheckedDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Pipeline:
         if understood.reply is not None:
             yield SourcesFound(())
             yield Token(understood.reply, verified=True)
-            yield Finished(build_answer(understood, _as_reply(understood), run))
+            yield Finished(build_answer(understood, _build_reply(understood), run))
             return
         if query.mode != "plain":
             yield SourcesFound(evidence.sources)
@@ -116,10 +117,11 @@ class Pipeline:
             for token in last_tokens if best is None else ():
                 yield token
             checked = await self.checker.check(understood.query, evidence, draft, run)
-            attempt = Attempt(evidence, draft, checked)
-            if best is None or checked.groundedness_score > best.checked.groundedness_score:
-                best = attempt
-            if not _is_unsupported(best, run) or len(evidence.tried) >= self.options.max_iterations:
+            best = _keep_better(best, Attempt(evidence, draft, checked), run)
+            if (
+                not _is_unsupported(best, run)
+                or len(evidence.other_wordings) >= self.options.max_iterations
+            ):
                 break
             # Later attempts are not streamed: the finished answer replaces what was shown.
             evidence = await self._search_again(evidence, run)
@@ -133,31 +135,33 @@ class Pipeline:
             return Start(understood)
         return Start(understood, await self._retrieve_or_nothing(understood.query, run))
 
-    async def search(self, query: Query, run: QueryRun) -> Retrieved:
+    async def search(self, query: Query, run: QueryRun) -> RetrievedHits:
         """Retrieve and refine. A summary reads its document in order instead."""
         return await self._refine_retrieved(query, await self._retrieve(query, run), run)
 
     async def _gather(
         self, query: Query, run: QueryRun, start: Start | None
-    ) -> tuple[Understood, Evidence]:
+    ) -> tuple[UnderstoodQuery, Evidence]:
         """Understand, retrieve and refine: everything before the first word is written."""
         if query.mode == "plain":
-            return Understood(query, Detected("question", 1.0, 0)), Evidence(query)
+            return UnderstoodQuery(query, DetectedIntent("question", 1.0, 0)), Evidence(query)
         understood = start.understood if start else await self._understand(query, run)
         if understood.reply is not None:
             return understood, Evidence(query)
+        # Two answers share one start, but each has its own mode.
+        understood = replace(understood, query=replace(understood.query, mode=query.mode))
         return understood, await self._find_evidence(understood.query, run, start)
 
-    async def _understand(self, query: Query, run: QueryRun) -> Understood:
+    async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
             await self.batcher.embed(query.text)
         return await self.understander.understand(query, run)
 
-    async def _retrieve(self, query: Query, run: QueryRun) -> Retrieved:
+    async def _retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
         retriever = self.sequential if query.route == "summarize" else self.retriever
         return await retriever.retrieve(query, run)
 
-    async def _retrieve_or_nothing(self, query: Query, run: QueryRun) -> Retrieved:
+    async def _retrieve_or_nothing(self, query: Query, run: QueryRun) -> RetrievedHits:
         """Retrieve; when no search works, go on without documents."""
         try:
             return await self._retrieve(query, run)
@@ -166,11 +170,11 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001  the last level: whatever a store raises
             with run.span("retrieve") as span:
                 self.fallbacks.use("without_context", run, span, error)
-            return Retrieved()
+            return RetrievedHits()
 
     async def _refine_retrieved(
-        self, query: Query, retrieved: Retrieved, run: QueryRun
-    ) -> Retrieved:
+        self, query: Query, retrieved: RetrievedHits, run: QueryRun
+    ) -> RetrievedHits:
         if query.route == "summarize":
             return retrieved
         hits, copies = await self._refine(query, retrieved.hits, run)
@@ -191,7 +195,7 @@ class Pipeline:
                 before = hits
                 try:
                     hits = await refiner.refine(query, hits, span)
-                except Exception as error:  # noqa: BLE001  a refiner is optional, whoever wrote it
+                except Exception as error:  # noqa: BLE001  a refiner is optional, also that of a plug-in
                     level: FallbackLevel = "without_refine_step"
                     if refiner.name == "rerank":
                         level = "without_rerank"
@@ -224,7 +228,7 @@ class Pipeline:
             evidence = await self._search_again(evidence, run)
         return evidence
 
-    async def _grade(self, query: Query, retrieved: Retrieved, run: QueryRun) -> Evidence:
+    async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:
         """Make sources of the hits, with the probability that they hold the answer."""
         with run.span("ground.context") as span:
             sources = await span.run_in_background(self.context.build, query, retrieved.hits, span)
@@ -234,18 +238,18 @@ class Pipeline:
             probability = 0.0
             try:
                 probability = await span.run_in_background(
-                    self.grader.probability, query.text, sources
+                    self.grader.estimate_probability, query.text, sources
                 )
             except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
                 self.fallbacks.use("without_grade", run, span, error)
-            evidence = Evidence(query, sources, probability, chunks_found=retrieved.found)
+            evidence = Evidence(query, sources, probability, chunks_found=retrieved.chunks_found)
             span.count(grade=evidence.grade, probability=round(probability, 4))
         return evidence
 
     def _may_search_again(self, evidence: Evidence) -> bool:
         # A summary reads its document in order: there is nothing to search again. Nor is there
         # where nothing is near in meaning: the collection, or what a filter leaves of it, is empty.
-        query, tried = evidence.query, len(evidence.tried)
+        query, tried = evidence.query, len(evidence.other_wordings)
         # The sources lend other words once; after that only a model has others.
         has_words = tried < self.options.max_iterations and (not tried or self.chat is not None)
         return (
@@ -270,32 +274,34 @@ class Pipeline:
             other = await self._grade(query, retrieved, run) if is_new else best
             kept = is_new and other.probability >= max(CORRECT_FROM, best.probability)
             span.count(
-                attempt=len(best.tried) + 2,
+                attempt=len(best.other_wordings) + 2,
                 grade_before=best.grade,
                 grade=other.grade,
                 probability=round(other.probability, 4),
                 kept=kept,
             )
-        tried = (*best.tried, wording)
+        tried = (*best.other_wordings, wording)
         if kept:
-            return replace(other, query=best.query, tried=tried, chunks_found=best.chunks_found)
+            return replace(
+                other, query=best.query, other_wordings=tried, chunks_found=best.chunks_found
+            )
         run.trace.waterfall = before
-        return replace(best, tried=tried)
+        return replace(best, other_wordings=tried)
 
     async def _reword(self, best: Evidence, run: QueryRun, span: Span) -> Query:
         """Find other words: first those of the sources, which cost nothing; then a model's."""
         query = best.query
         works = self.chat is not None and not MODEL_FAILED & set(run.degraded)
-        if self.chat is not None and works and best.tried:
+        if self.chat is not None and works and best.other_wordings:
             try:
-                found = await widen(self.chat, query.text, variants=_VARIANTS)
+                found = await expand_question(self.chat, query.text, variants=_VARIANTS)
                 return replace(query, expansions=tuple(found))
             except UnusableReplyError:
                 span.note("The model's other wordings could not be read.")
             except Exception as error:  # noqa: BLE001  whatever a provider raises, words are left
                 # It will not answer either: the time-out is spent once and not twice.
                 self.fallbacks.use("extractive_answer", run, span, error)
-        text = " ".join((query.text, *feedback_terms(query.text, best.sources)))
+        text = " ".join((query.text, *find_feedback_terms(query.text, best.sources)))
         return replace(query, expansions=(*query.expansions, Expansion("feedback", text)))
 
     def _finish_draft(
@@ -323,15 +329,15 @@ class Pipeline:
                 conflict = find_conflict(query.text, draft.text, notation)
                 span.count(conflicts=int(conflict is not None))
             if conflict is not None:
-                notice = conflict.notice(notation)
+                notice = conflict.format_notice(notation)
                 draft.text += notice
                 tokens.append(Token(notice, verified=True))
         return tokens
 
 
 def build_answer(
-    understood: Understood,
-    checked: Checked,
+    understood: UnderstoodQuery,
+    checked: CheckedDraft,
     run: QueryRun,
     evidence: Evidence | None = None,
     draft: Draft | None = None,
@@ -340,7 +346,7 @@ def build_answer(
     query, detected = understood.query, understood.detected
     return Answer(
         query_id=query.id,
-        question=query.asked or query.text,
+        question=query.original_text or query.text,
         collection=query.collection,
         text=checked.text,
         status=checked.status,
@@ -356,8 +362,8 @@ def build_answer(
         detected_intent=detected.intent,
         intent_confidence=round(detected.confidence, 4),
         route=query.route if evidence else "conversational",
-        provider=draft.provider.name if draft else "none",
-        model=_model_of(query, draft),
+        provider=draft.provider if draft else "none",
+        model=_name_model(query, draft),
         top_k=query.top_k if evidence and query.mode != "plain" else 0,
         chunks_retrieved=evidence.chunks_found if evidence else 0,
         degraded=tuple(run.degraded),
@@ -370,16 +376,25 @@ def build_answer(
     )
 
 
-def _model_of(query: Query, draft: Draft | None) -> str:
+def _name_model(query: Query, draft: Draft | None) -> str:
     """Return the model that wrote: the one asked for, unless the fallback had to."""
     if draft is None:
         return ""
-    return draft.provider.model if draft.is_fallback else query.model or draft.provider.model
+    return draft.model if draft.is_fallback else query.model or draft.model
 
 
-def _as_reply(understood: Understood) -> Checked:
+def _build_reply(understood: UnderstoodQuery) -> CheckedDraft:
     assert understood.reply is not None
-    return Checked(understood.reply, confidence=round(understood.detected.confidence, 4))
+    return CheckedDraft(understood.reply, confidence=round(understood.detected.confidence, 4))
+
+
+def _keep_better(best: Attempt | None, attempt: Attempt, run: QueryRun) -> Attempt:
+    if best is None:
+        return attempt
+    is_better = attempt.checked.groundedness_score > best.checked.groundedness_score
+    with run.span("correct.answer") as span:
+        span.count(attempt=len(attempt.evidence.other_wordings) + 1, kept=is_better)
+    return attempt if is_better else best
 
 
 def _is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
@@ -394,9 +409,9 @@ def _is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
     )
 
 
-def feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
+def find_feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
     """Return words that the first sources share and the question lacks (relevance feedback)."""
-    asked = set(terms(question))
+    asked = set(extract_terms(question))
     counts: Counter[str] = Counter()
     for source in sources[:_FEEDBACK_SOURCES]:
         words = {word.strip(".,;:!?()'’\"").casefold() for word in source.text.split()}
@@ -406,6 +421,6 @@ def feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
             if len(word) > 3
             and word.isalpha()
             and word not in STOP_WORDS
-            and not asked & set(terms(word))
+            and not asked & set(extract_terms(word))
         )
     return sorted(counts, key=lambda word: (-counts[word], word))[:_FEEDBACK_TERMS]

@@ -10,15 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ragstone.models.cache import remembered
-from ragstone.plugins import PartContext, find
+from ragstone.models.cache import add_vector_cache
+from ragstone.plugins import PartContext, find_part
 from ragstone.protocols import (
     Answerer,
+    Catalog,
     Checker,
     ContextBuilder,
+    Embedder,
+    Index,
     Moderator,
+    Provider,
     Refiner,
     Retriever,
+    Splitter,
     Understander,
 )
 from ragstone.query.answer import Pipeline
@@ -43,6 +48,12 @@ from ragstone.settings import Settings
 class GivenParts:
     """Hold ready-made parts. A part that is None is built by its name in the settings."""
 
+    embedder: Embedder | None = None
+    catalog: Catalog | None = None
+    index: Index | None = None
+    provider: Provider | None = None
+    moderator: Moderator | None = None
+    splitter: Splitter | None = None
     understander: Understander | None = None
     retriever: Retriever | None = None
     refiners: Sequence[Refiner] | None = None
@@ -56,11 +67,11 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
     """Build the pipeline of an engine."""
     given = given or GivenParts()
     settings = context.settings
-    reading = remembered(context.reads_with)
+    reading = add_vector_cache(context.reads_with)
     hybrid = HybridRetriever(
         context.catalog,
         context.index,
-        remembered(context.embedder),
+        add_vector_cache(context.embedder),
         settings.retrieve,
         context.fallbacks,
         reads_all=_may_reorder(settings),
@@ -97,7 +108,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
 
 
 def _build(slot: str, name: str, context: PartContext) -> Any:
-    return find(slot, name)(context)
+    return find_part(slot, name)(context)
 
 
 def _build_refiners(context: PartContext, given: GivenParts) -> list[Refiner]:
@@ -119,7 +130,7 @@ def _build_evidence_cache(context: PartContext) -> EvidenceCache | None:
     """Build the cache of evidence. Where whole answers are kept, evidence need not be as well."""
     data = context.settings.data
     quotes = context.provider is not None and context.provider.name == "extractive"
-    if quotes or _changes_unseen(context.settings) or not data.answer_cache:
+    if quotes or _has_external_documents(context.settings) or not data.answer_cache:
         return None
     return EvidenceCache(
         context.catalog,
@@ -129,7 +140,7 @@ def _build_evidence_cache(context: PartContext) -> EvidenceCache | None:
     )
 
 
-def _changes_unseen(settings: Settings) -> bool:
+def _has_external_documents(settings: Settings) -> bool:
     """Return True when another service holds the documents: it may change at any time."""
     return settings.retrieve.retriever_name != "hybrid"
 
@@ -140,7 +151,7 @@ def _may_reorder(settings: Settings) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class WrappedPipeline:
     """Hold the pipeline inside its middleware, and the middleware that compare uses alone."""
 
     handle: Handler
@@ -156,7 +167,7 @@ def wrap_pipeline(
     moderator: Moderator | None,
     history: RecordHistory,
     conversation: UseConversation,
-) -> Wrapped:
+) -> WrappedPipeline:
     """Put the middleware around the pipeline. The first of the list is the outermost."""
     settings = context.settings
     assert context.provider is not None
@@ -165,7 +176,7 @@ def wrap_pipeline(
         context.catalog,
         context.index,
         context.provider,
-        max_entries=0 if _changes_unseen(settings) else settings.data.answer_cache,
+        max_entries=0 if _has_external_documents(settings) else settings.data.answer_cache,
         max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
         query_log=settings.journal.query_log,
     )
@@ -180,10 +191,10 @@ def wrap_pipeline(
         ],
         stream_answer(pipeline),
     )
-    return Wrapped(handle, moderation, history, conversation, cache)
+    return WrappedPipeline(handle, moderation, history, conversation, cache)
 
 
 def build_moderator(context: PartContext) -> Moderator | None:
     name = context.settings.moderate.name
-    moderator: Moderator | None = find("moderator", name)(context) if name else None
+    moderator: Moderator | None = find_part("moderator", name)(context) if name else None
     return moderator

@@ -16,11 +16,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ragstone.catalog.journal import evidence_of
+from ragstone.catalog.journal import pack_evidence
 from ragstone.errors import StoreError
 from ragstone.events import Event, Finished, SourcesFound, Token
+from ragstone.evidence import Evidence
 from ragstone.protocols import Catalog, Index, Provider
-from ragstone.query.evidence import Evidence
 from ragstone.query.middleware import EventStream, Handler
 from ragstone.threads import PerLoop, run_in_thread_if_blocking
 from ragstone.trace import PackedObject, PackedTrace, PastWaterfall, QueryRun
@@ -51,7 +51,7 @@ class VersionedCache(Generic[T]):
             return held[1]
 
     def put(self, key: Key, version: int, value: T) -> None:
-        size = size_of((key, value))
+        size = measure_bytes((key, value))
         if size > self._max_bytes:
             return
         with self._lock:
@@ -63,7 +63,7 @@ class VersionedCache(Generic[T]):
                 self.size_bytes -= gone
 
 
-def settled_version(catalog: Catalog, index: Index, collection: str) -> int | None:
+def get_settled_version(catalog: Catalog, index: Index, collection: str) -> int | None:
     """Return the state of a collection that an answer will rest on; None while it changes."""
     version = catalog.last_change(collection)
     try:
@@ -77,13 +77,13 @@ def settled_version(catalog: Catalog, index: Index, collection: str) -> int | No
 _LIMITS = attrgetter(*(one.name for one in fields(Query) if one.name not in ("id", "filter")))
 
 
-def cache_key(query: Query) -> Key:
+def build_cache_key(query: Query) -> Key:
     """Return a question with everything that limits its search and its answer."""
     # A filter may hold lists, which cannot be compared by hash.
     return (*_LIMITS(query), query.filter and repr(query.filter))
 
 
-def size_of(value: Any) -> int:
+def measure_bytes(value: Any) -> int:
     """Return the memory of a value with all that it holds, each object counted once."""
     seen: set[int] = set()
     total, left = 0, [value]
@@ -107,7 +107,7 @@ def size_of(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _CachedEvidence:
     evidence: Evidence
     waterfall: PackedObject
 
@@ -118,7 +118,7 @@ class EvidenceCache:
     def __init__(self, catalog: Catalog, index: Index, *, max_entries: int, max_bytes: int) -> None:
         self._catalog = catalog
         self._index = index
-        self._found: VersionedCache[_Found] = VersionedCache(
+        self._found: VersionedCache[_CachedEvidence] = VersionedCache(
             max_entries=max_entries, max_bytes=max_bytes
         )
 
@@ -130,11 +130,11 @@ class EvidenceCache:
     ) -> Evidence:
         """Return what was found for a query before, or what `search` finds now."""
         version = await run_in_thread_if_blocking(
-            self._catalog, settled_version, self._catalog, self._index, query.collection
+            self._catalog, get_settled_version, self._catalog, self._index, query.collection
         )
         if version is None or run.degraded:
             return await search(query, run)
-        key = cache_key(replace(query, temperature=0.0, model="", history=()))
+        key = build_cache_key(replace(query, temperature=0.0, model="", history=()))
         known = self._found.get(key, version)
         if known is not None:
             with run.span("repeat.evidence") as span:
@@ -147,8 +147,8 @@ class EvidenceCache:
             return replace(known.evidence, query=query)
         evidence = await search(query, run)
         if not run.degraded:
-            packed = PackedObject.of(run.trace.waterfall.as_dict())
-            self._found.put(key, version, _Found(evidence, packed))
+            packed = PackedObject.pack(run.trace.waterfall.as_dict())
+            self._found.put(key, version, _CachedEvidence(evidence, packed))
         return evidence
 
 
@@ -183,7 +183,7 @@ class AnswerCache:
             version = await run_in_thread_if_blocking(self._catalog, self._version_for, query)
         if version is None:
             return (await next_(query, run)).then(self._pack)
-        key = cache_key(query)
+        key = build_cache_key(query)
         known = self.answers.get(key, version)
         if known is not None:
             return EventStream(_replay(query, known, run))
@@ -206,7 +206,7 @@ class AnswerCache:
         """Return the state that an answer will rest on; None when it is not shared."""
         if not self._max_entries or not (self._quotes or query.temperature == 0):
             return None
-        return settled_version(self._catalog, self._index, query.collection)
+        return get_settled_version(self._catalog, self._index, query.collection)
 
     async def _keep(self, key: Key, version: int, answer: Answer) -> Answer:
         """Keep an answer, but not a degraded or refused one: the next may be whole, and a
@@ -219,13 +219,12 @@ class AnswerCache:
         return packed
 
     async def _pack(self, answer: Answer) -> Answer:
-        evidence = evidence_of(answer, query_log=self._query_log)
+        evidence = pack_evidence(answer, query_log=self._query_log)
         return replace(answer, trace=PackedTrace(answer.trace, evidence))
 
 
 class _Work:
-    """Make one answer for all who wait for it. It goes on while anybody does: whoever asked first
-    may leave."""
+    """Make one answer for all callers who wait for it, as long as any of them waits."""
 
     def __init__(self, events: EventStream, ended: Callable[[], object]) -> None:
         self._ended = ended
@@ -279,7 +278,7 @@ class _Work:
 
 
 async def _join(work: _Work, query: Query, run: QueryRun) -> Events:
-    """Yield the events of somebody else's work, the answer under the id of this query."""
+    """Yield the events of work that another caller started, under the id of this query."""
     answer: Answer | None = None
     with run.span("repeat") as span:
         events = work.follow()
@@ -287,26 +286,26 @@ async def _join(work: _Work, query: Query, run: QueryRun) -> Events:
             async for event in events:
                 if isinstance(event, Finished):
                     answer = event.answer
-                    span.note("The same was being asked already: one piece of work for both.")
+                    span.note("The same question was already running: its answer is shared.")
                 else:
                     yield event
         finally:
             await events.aclose()
     assert answer is not None, "work ends with Finished or with an error"
-    yield _under_own_id(query, answer, run)
+    yield _finish_with_own_id(query, answer, run)
 
 
 async def _replay(query: Query, answer: Answer, run: QueryRun) -> Events:
     """Yield the events of an answer that is there already, under the id of this query."""
     with run.span("repeat") as span:
-        # Not by whom, nor under which id: that may have been somebody else.
+        # The note names no user and no id: another user may have asked.
         span.note("The same was asked before, and the collection has not changed since.")
     yield SourcesFound(answer.sources)
     yield Token(answer.text, verified=True)
-    yield _under_own_id(query, answer, run)
+    yield _finish_with_own_id(query, answer, run)
 
 
-def _under_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished:
+def _finish_with_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished:
     # The waterfall is that of the first time: nothing has changed since.
     assert isinstance(answer.trace, PackedTrace)
     own = {**run.as_dict(), "degraded": list(answer.degraded)}

@@ -1,7 +1,7 @@
-"""A session's memory: what of a conversation is sent along with its next question.
+"""Remember a conversation: which of its turns are sent along with the next question.
 
-turns → messages, bounded by turns and tokens; what is older lives on in a summary, which a model
-writes, or where there is none a digest of the questions and the first sentences of their answers.
+turns → messages, bounded by turns and tokens. Older turns are summarised: by a model, or without
+one as a list of the questions with the first sentences of their answers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ragstone.errors import InputError, ProviderError
+from ragstone.fallback import Fallbacks
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.fallback import Fallbacks
 from ragstone.query.ground.context import cut_at_sentence
 from ragstone.settings import MemorySettings
-from ragstone.text import sentence_spans
+from ragstone.text import find_sentence_spans
 from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Answer, Message, Query, Session, Turn
 
@@ -30,7 +30,7 @@ _WORDS_PER_TOKEN = 0.7
 
 
 class Sessions(Protocol):
-    """Conversations, each with its owner."""
+    """Store conversations, each with its owner."""
 
     def find(self, owner: str, session_id: str) -> Session | None: ...
     def add(
@@ -41,7 +41,7 @@ class Sessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Recall a session before a question and keep the turn after it."""
+    """Recall a session before a question, and add the turn after it."""
 
     sessions: Sessions
     embedder: Embedder
@@ -52,7 +52,7 @@ class Conversation:
     async def recall(
         self, owner: str, session_id: str, query: Query, run: QueryRun
     ) -> tuple[Message, ...]:
-        """What the conversation was about so far, as messages."""
+        """Return the conversation so far as messages."""
         check_session_id(session_id)
         with run.span("remember.recall") as span:
             session = await asyncio.to_thread(self.sessions.find, owner, session_id)
@@ -61,48 +61,59 @@ class Conversation:
                 return ()
             if session.collection != query.collection:
                 raise InputError(
-                    f"The session '{session_id}' is about the collection '{session.collection}'.",
+                    f"The session '{session_id}' belongs to the collection '{session.collection}'.",
                     hint="Use another session_id for another collection.",
                 )
-            turns = _unsummarised(session)
-            old, recent = split(turns, self.options, self._tokens)
+            turns = _list_unsummarised(session)
+            old, recent = split_turns(turns, self.options, self._count_tokens)
             summary = session.summary
             if old:
-                summary = await self._summarised(session, old, run, span)
+                summary = await self._summarise(session, old, run, span)
                 await asyncio.to_thread(
                     self.sessions.summarise, owner, session_id, summary, before=old[-1].position + 1
                 )
             span.count(turns=len(recent), summarised=len(old), summary_chars=len(summary))
-            return messages(summary, recent, self.options.max_tokens, self._tokens)
+            return build_messages(summary, recent, self.options.max_tokens, self._count_tokens)
 
-    async def keep(self, owner: str, session_id: str, answer: Answer) -> None:
-        """Put an answered question at the end of its session."""
+    async def add_turn(self, owner: str, session_id: str, answer: Answer) -> None:
+        """Add an answered question to the end of its session."""
         turn = Turn(
-            0, answer.query_id, answer.question, answer.text, answer.status,
-            answer.detected_intent, time.time(),
-        )  # fmt: skip
+            0,
+            answer.query_id,
+            answer.question,
+            answer.text,
+            answer.status,
+            answer.detected_intent,
+            time.time(),
+        )
         await asyncio.to_thread(
-            self.sessions.add, owner, session_id, answer.collection, turn,
+            self.sessions.add,
+            owner,
+            session_id,
+            answer.collection,
+            turn,
             kept_turns=self.options.kept_turns,
-        )  # fmt: skip
+        )
 
-    async def _summarised(
+    async def _summarise(
         self, session: Session, old: Sequence[Turn], run: QueryRun, span: Span
     ) -> str:
         limit = self.options.summary_tokens
         if self.chat is not None:
             try:
-                return await _written(self.chat, session.summary, old, limit, self._tokens)
+                return await _write_summary(
+                    self.chat, session.summary, old, limit, self._count_tokens
+                )
             except Exception as error:  # noqa: BLE001  whatever a provider raises, a digest will do
                 self.fallbacks.use("without_llm_steps", run, span, error)
-        return digest(session.summary, old, limit, self._tokens)
+        return digest_turns(session.summary, old, limit, self._count_tokens)
 
-    def _tokens(self, text: str) -> int:
+    def _count_tokens(self, text: str) -> int:
         return len(self.embedder.token_starts(text))
 
 
-def _unsummarised(session: Session) -> list[Turn]:
-    """What is not in the summary yet; small talk is no part of a memory."""
+def _list_unsummarised(session: Session) -> list[Turn]:
+    """Return the turns that are not in the summary yet, without small talk."""
     rest = (turn for turn in session.turns if turn.position >= session.summarised)
     return [turn for turn in rest if turn.intent not in SMALL_TALK]
 
@@ -110,19 +121,20 @@ def _unsummarised(session: Session) -> list[Turn]:
 def check_session_id(session_id: str) -> str:
     if not _SESSION_ID.fullmatch(session_id):
         raise InputError(
-            "A session's id has 1 to 128 letters, digits, dots, colons, dashes or underscores.",
+            f"Invalid session id '{session_id[:128]}'. Use 1 to 128 letters, digits, dots, colons, "
+            "dashes, underscores or @.",
             hint="Use a UUID, for example.",
         )
     return session_id
 
 
-def split(
+def split_turns(
     turns: Sequence[Turn], options: MemorySettings, tokens: Callable[[str], int]
 ) -> tuple[list[Turn], list[Turn]]:
-    """Turns to summarise and turns to keep as they are.
+    """Split turns into those to summarise and those to keep.
 
-    All are kept while they fit. Once they do not, half of the room is made free, so that the next
-    turns cost no summary each; the last turn always stays.
+    All are kept while they fit. Once they do not, half of the budget is made free, so that not
+    every further turn costs a summary; the last turn always stays.
     """
     sizes = [tokens(turn.question) + tokens(turn.answer) for turn in turns]
     if len(turns) <= options.max_turns and sum(sizes) <= options.max_tokens:
@@ -137,39 +149,39 @@ def split(
     return list(turns[:border]), list(turns[border:])
 
 
-def messages(
+def build_messages(
     summary: str, turns: Sequence[Turn], max_tokens: int, tokens: Callable[[str], int]
 ) -> tuple[Message, ...]:
-    """The conversation as a chat model sees it; an answer too long for all the room is cut."""
-    found = [Message("system", f"Earlier in this conversation:\n{summary}")] if summary else []
+    """Build the messages for a chat model; an answer longer than the whole budget is cut."""
+    messages = [Message("system", f"Earlier in this conversation:\n{summary}")] if summary else []
     for turn in turns:
         answer = _MARKER.sub("", turn.answer)
         if tokens(answer) > max_tokens:
             answer = cut_at_sentence(answer, lambda part: tokens(part) <= max_tokens)
-        found += [Message("user", turn.question), Message("assistant", answer or "…")]
-    return tuple(found)
+        messages += [Message("user", turn.question), Message("assistant", answer or "…")]
+    return tuple(messages)
 
 
-def digest(
+def digest_turns(
     summary: str, turns: Sequence[Turn], max_tokens: int, tokens: Callable[[str], int]
 ) -> str:
-    """The summary that needs no model: each question with the first sentence of its answer.
+    """Summarise without a model: each question with the first sentence of its answer.
 
-    When that is too long, the oldest lines go.
+    When that is too long, the oldest lines are dropped.
     """
     lines = [line for line in summary.splitlines() if line.strip()]
     for turn in turns:
         answer = _MARKER.sub("", turn.answer)
-        spans = sentence_spans(answer)
+        spans = find_sentence_spans(answer)
         first = answer[spans[0][0] : spans[0][1]] if spans else answer
-        said = " ".join(first.split()) if turn.status == "answered" else "not in the documents"
-        lines.append(f"- {turn.question} → {said}")
+        answer = " ".join(first.split()) if turn.status == "answered" else "not in the documents"
+        lines.append(f"- {turn.question} → {answer}")
     while len(lines) > 1 and tokens("\n".join(lines)) > max_tokens:
         lines.pop(0)
-    return _cut("\n".join(lines), max_tokens, tokens)
+    return _cut_to_tokens("\n".join(lines), max_tokens, tokens)
 
 
-async def _written(
+async def _write_summary(
     chat: Chat, summary: str, turns: Sequence[Turn], max_tokens: int, tokens: Callable[[str], int]
 ) -> str:
     conversation = "\n".join(
@@ -179,12 +191,12 @@ async def _written(
     prompt = render("summarise_session", summary=summary, conversation=conversation, words=words)
     written = (await chat.complete([Message("user", prompt)])).strip()
     if not written:
-        raise ProviderError("The model gave an empty summary.")
-    return _cut(written, max_tokens, tokens)
+        raise ProviderError("The model wrote an empty summary.")
+    return _cut_to_tokens(written, max_tokens, tokens)
 
 
-def _cut(text: str, max_tokens: int, tokens: Callable[[str], int]) -> str:
-    """A text that models wrote too long, at a sentence's end, or where it must be at any letter."""
+def _cut_to_tokens(text: str, max_tokens: int, tokens: Callable[[str], int]) -> str:
+    """Cut a text that is too long at the end of a sentence, or else at any letter."""
     if tokens(text) <= max_tokens:
         return text
     if cut := cut_at_sentence(text, lambda part: tokens(part) <= max_tokens):

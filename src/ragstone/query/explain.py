@@ -1,7 +1,7 @@
-"""Why this chunk, or why not: its way through the stages of one search, in words.
+"""Explain why a chunk is, or is not, among the hits of a search.
 
-A recorded waterfall and a chunk's id in → one step per stage out. For a chunk that no search
-listed, the index is asked now what it would have scored.
+recorded waterfall and chunk id → one step per stage, with a reason. For a chunk that no search
+listed, the index is asked now for its score.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragstone.errors import NotFoundError
-from ragstone.filters import is_in
-from ragstone.protocols import Catalog, Embedder, Index, Within
+from ragstone.filters import match_any
+from ragstone.protocols import Catalog, Embedder, Index, SearchScope
 from ragstone.settings import RetrieveSettings
 from ragstone.types import Chunk, Query
 
@@ -21,19 +21,20 @@ _SEARCHES = ("retrieve.semantic", "retrieve.keyword")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage's word on one chunk. `outcome` is found, kept, dropped or absent."""
+    """Hold what one stage did with a chunk. `outcome` is found, kept, dropped or absent."""
 
     stage: str
     outcome: str
     rank: int | None = None
     score: float | None = None
     said: Mapping[str, Any] = field(default_factory=dict)
+    """Further figures of the stage; the name is part of the HTTP reply."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The way of one chunk. `verdict` is the whole of it in a sentence."""
+    """Hold the steps of one chunk. `verdict` sums them up in a sentence."""
 
     chunk: Chunk
     steps: tuple[Step, ...]
@@ -42,7 +43,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains the searches of one engine."""
+    """Explain the searches of one engine."""
 
     catalog: Catalog
     index: Index
@@ -51,32 +52,36 @@ class Explainer:
 
     def explain(self, query: Query, waterfall: Mapping[str, Any], chunk_id: str) -> Explanation:
         chunk = find_chunk(self.catalog, query.collection, chunk_id)
-        steps = [self._with_score(query, chunk, step) for step in trace_chunk(waterfall, chunk.key)]
-        return Explanation(chunk, tuple(steps), self._verdict(query, chunk, steps))
+        steps = [self._add_score(query, chunk, step) for step in trace_chunk(waterfall, chunk.key)]
+        return Explanation(chunk, tuple(steps), self._sum_up(query, chunk, steps))
 
-    def _with_score(self, query: Query, chunk: Chunk, step: Step) -> Step:
-        """What a search that did not list the chunk would have said of it."""
+    def _add_score(self, query: Query, chunk: Chunk, step: Step) -> Step:
+        """Add the score that a search would have given to a chunk that it did not list."""
         if step.outcome != "absent" or not step.stage.startswith("retrieve."):
             return step
         if step.stage == "retrieve.semantic":
             vector = self.embedder.embed([query.text])[0]
             score = float((self.index.vectors(query.collection, [chunk.key]) @ vector)[0])
             return replace(step, score=round(score, 4))
-        alone = Within(
-            is_in("document_id", [chunk.document_id]), (range(chunk.key, chunk.key + 1),)
+        alone = SearchScope(
+            match_any("document_id", [chunk.document_id]), (range(chunk.key, chunk.key + 1),)
         )
-        found = self.index.keyword(
-            query.collection, query.text, limit=1, k1=self.options.bm25_k1, b=self.options.bm25_b,
-            within=alone,
-        )  # fmt: skip
+        found = self.index.search_keyword(
+            query.collection,
+            query.text,
+            limit=1,
+            k1=self.options.bm25_k1,
+            b=self.options.bm25_b,
+            scope=alone,
+        )
         if not found:
             return replace(step, score=0.0, reason="It shares no term with the question.")
         return replace(step, score=round(found[0].score, 4))
 
-    def _verdict(self, query: Query, chunk: Chunk, steps: list[Step]) -> str:
-        within = self.catalog.keys_within(query)
+    def _sum_up(self, query: Query, chunk: Chunk, steps: list[Step]) -> str:
+        within = self.catalog.resolve_scope(query)
         if within is not None and not any(chunk.key in keys for keys in within.ranges):
-            return "It is outside what the query was limited to."
+            return "It does not match the filters of the query."
         lost = next((step for step in steps if step.outcome == "dropped"), None)
         if lost is not None:
             return f"Dropped at {lost.stage}: {lost.reason}"
@@ -87,61 +92,64 @@ class Explainer:
 
 
 def find_chunk(catalog: Catalog, collection: str, chunk_id: str) -> Chunk:
-    """A chunk by its id, DOCUMENT:INDEX, if it is in that collection."""
+    """Return the chunk with an id DOCUMENT:INDEX, if it is in that collection."""
     document_id, _, index = chunk_id.rpartition(":")
-    asked = Query(id="", text="", collection=collection, document_ids=(document_id,))
-    within = catalog.keys_within(asked)
+    query = Query(id="", text="", collection=collection, document_ids=(document_id,))
+    within = catalog.resolve_scope(query)
     keys = [key for keys in (within.ranges if within else ()) for key in keys]
     for chunk in catalog.chunks(keys).values():
         if chunk.document_id == document_id and str(chunk.index) == index:
             return chunk
     raise NotFoundError(
-        f"There is no chunk '{chunk_id}' in the collection '{collection}'.",
+        f"Chunk '{chunk_id}' not found in the collection '{collection}'.",
         hint="A chunk's id is DOCUMENT:INDEX, as `ragstone search` prints it.",
     )
 
 
 def trace_chunk(waterfall: Mapping[str, Any], key: int) -> list[Step]:
-    """The way of one chunk through the stages, as far as it came. `waterfall` is `as_dict()`."""
+    """Return the steps of one chunk through the stages. `waterfall` is `Waterfall.as_dict()`."""
     steps: list[Step] = []
     alive = True
     for entry in waterfall["stages"]:
         stage, line = entry["stage"], entry["lines"].get(str(key))
         if line is None:
             if stage in _SEARCHES:
-                steps.append(Step(stage, "absent", reason=_outside(entry["cutoff"])))
+                steps.append(Step(stage, "absent", reason=_explain_absence(entry["cutoff"])))
             elif alive:
                 steps.append(Step(stage, "absent", reason="No search listed it."))
                 alive = False
             continue
-        said = {name: value for name, value in line.items()
-                if name not in ("rank", "score", "kept", "was")}  # fmt: skip
+        details = {
+            name: value
+            for name, value in line.items()
+            if name not in ("rank", "score", "kept", "was")
+        }
         if line["kept"]:
             outcome = "found" if stage in _SEARCHES else "kept"
-            steps.append(Step(stage, outcome, line.get("rank"), line["score"], said))
+            steps.append(Step(stage, outcome, line.get("rank"), line["score"], details))
         else:
-            reason = _dropped(stage, entry["cutoff"], line)
-            steps.append(Step(stage, "dropped", line.get("rank"), line["score"], said, reason))
+            reason = _explain_drop(stage, entry["cutoff"], line)
+            steps.append(Step(stage, "dropped", line.get("rank"), line["score"], details, reason))
             alive = False
     return steps
 
 
-def _outside(cutoff: Mapping[str, Any]) -> str:
+def _explain_absence(cutoff: Mapping[str, Any]) -> str:
     if cutoff.get("listed", 0) < cutoff.get("depth", 0):
-        return "It does not match at all."
+        return "It does not match."
     return (
         f"Not among the first {cutoff.get('depth')}; the last of them has {cutoff['last_score']}."
     )
 
 
-_LEFT_OUT = {
-    "refine.deduplicate": "It says nearly the same as a hit before it.",
-    "refine.merge": "It stands inside the passage of a hit before it.",
-    "ground.context": "The prompt's context was full.",
+_DROP_REASONS = {
+    "refine.deduplicate": "It is nearly the same as a better hit.",
+    "refine.merge": "It is inside the passage of a better hit.",
+    "ground.context": "The context of the prompt was full.",
 }
 
 
-def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
+def _explain_drop(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> str:
     if stage == "fuse":
         return (
             f"Rank {line['rank']} after fusion; only the first {cutoff['depth']} go on "
@@ -154,4 +162,4 @@ def _dropped(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]) -> 
             f"Rank {line['was']}; {cutoff.get('chunks_out')} hits were chosen "
             f"(λ {cutoff.get('mmr_lambda')})."
         )
-    return _LEFT_OUT.get(stage, "This step left it out.")
+    return _DROP_REASONS.get(stage, "This step dropped it.")

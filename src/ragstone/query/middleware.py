@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ragstone.errors import ProviderError, RefusedError, StoreError
 from ragstone.events import Event, Finished, Token
+from ragstone.fallback import Fallbacks
 from ragstone.protocols import Moderated, Moderator
 from ragstone.query.conversation import Conversation
-from ragstone.query.fallback import Fallbacks
 from ragstone.settings.services import ModerateSettings
 from ragstone.trace import QueryRun
 from ragstone.types import Answer, Message, Query
@@ -163,7 +163,7 @@ class ModerateQuestions:
     moderation: Moderation
 
     async def handle(self, query: Query, run: QueryRun, next_: Handler) -> EventStream:
-        await self.moderation.check_question(query.said, run)
+        await self.moderation.check_question(query.messages, run)
         return await next_(query, run)
 
 
@@ -248,8 +248,8 @@ class UseConversation:
     async def keep_turn(self, answer: Answer, run: QueryRun) -> Answer:
         if not run.session_id:
             return answer
-        keep, owner, session_id = self.conversation.keep, run.owner, run.session_id
-        return await store_or_degrade(answer, lambda: keep(owner, session_id, answer))
+        add_turn, owner, session_id = self.conversation.add_turn, run.owner, run.session_id
+        return await store_or_degrade(answer, lambda: add_turn(owner, session_id, answer))
 
 
 def stream_answer(pipeline: Pipeline) -> Handler:

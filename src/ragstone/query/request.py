@@ -1,15 +1,17 @@
-"""What may be said with a question, and the query that it becomes: checked, with the settings'
-values for everything that was left out."""
+"""Build a query from a question and its options.
+
+Both are validated, and options that are left out come from the settings.
+"""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ragstone.errors import InputError
+from ragstone.files import check_collection
 from ragstone.filters import Filter, parse_filter
 from ragstone.settings import Settings
 from ragstone.text import is_storable
@@ -17,7 +19,7 @@ from ragstone.types import DEFAULT_COLLECTION, CitationStyle, Message, Query, Re
 
 
 class QueryOptions(TypedDict, total=False):
-    """Say more with a question. What is left out or None comes from the settings.
+    """Set options of a question. An option that is left out or None comes from the settings.
 
     Example:
 
@@ -30,47 +32,47 @@ class QueryOptions(TypedDict, total=False):
     """
 
     collection: str
-    """Where to search."""
+    """The collection to search."""
     upload_id: str | None
-    """Search only what came with this upload."""
+    """Search only the documents of this upload."""
     document_ids: Sequence[str]
     """Search only these documents."""
     filters: Mapping[str, Any] | Filter | None
-    """Search only where the metadata fit: `{"year": {"gte": 2020}}`."""
+    """Search only documents with such metadata: `{"year": {"gte": 2020}}`."""
     method: RetrievalMethod | None
-    """How to search: semantic, keyword or hybrid."""
+    """The search method: semantic, keyword or hybrid."""
     top_k: int | None
-    """How many hits reach the prompt."""
+    """The number of hits that reach the prompt."""
     mmr_lambda: float | None
     """Relevance (1) against diversity (0) of those hits."""
     temperature: float | None
     """Sampling temperature of the model that writes."""
     history: Sequence[Message]
-    """What was said before, where no session remembers it."""
+    """Earlier messages, if there is no session."""
     citation_style: CitationStyle
-    """How the answer cites."""
+    """The form of the citations in the text: `source` or `chunk`."""
     model: str | None
     """The model that writes."""
     session_id: str | None
-    """The conversation that this question continues; it is remembered from then on."""
+    """The conversation that this question continues; the answer is added to it."""
     owner: str
-    """Whose session and history this is."""
+    """The owner of the session and the history entry."""
     request_id: str
     """The id of the trace; one is made when it is left out."""
 
 
-_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
 def build_query(question: str, options: QueryOptions, settings: Settings) -> Query:
-    """A question with its options filled in, or a refusal."""
+    """Validate a question and its options; raise an InputError if they cannot be used."""
     limits = settings.understand
     text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
     filters = options.get("filters")
     names = (options.get("upload_id"), options.get("model"), *(options.get("document_ids") or ()))
     if not all(is_storable(name) for name in names if name):
-        raise InputError("A name holds a character that is no text.", hint="Leave it out.")
+        raise InputError(
+            "An upload id, document id or model name holds a NUL or surrogate character.",
+            hint="Remove that character.",
+        )
     return Query(
         id=uuid.uuid4().hex,
         text=text,
@@ -89,28 +91,18 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
 
 
 def _check_upload_id(upload_id: str | None) -> str | None:
-    """Whether there is such an upload is the search's to find; that it can be one, is ours."""
+    """Check the form of an upload id; the search finds out whether it exists."""
     if upload_id is not None and (len(upload_id) > 200 or not upload_id.isprintable()):
         raise InputError(
-            "An upload's id has at most 200 printable characters.",
-            hint="Use the upload_id that the reply to an upload names.",
+            f"Invalid upload id {upload_id[:200]!r}. Use at most 200 printable characters.",
+            hint="Use the upload_id from the reply to an upload.",
         )
     return upload_id
 
 
-def check_collection(name: str) -> str:
-    """A collection's name becomes a folder's name, so it must be a plain one."""
-    if not _COLLECTION_NAME.fullmatch(name) or name.endswith(".lock"):
-        raise InputError(
-            f"'{name}' cannot be the name of a collection.",
-            hint="Use letters, digits, dots, dashes and underscores; at most 100.",
-        )
-    return name
-
-
 def clean_question(text: str, *, min_chars: int, max_chars: int) -> str:
-    """Drop control characters, trim, and hold the length to its limits."""
-    if not text.isprintable():  # most questions are: one look for all of their characters
+    """Drop control characters, trim, and check the length."""
+    if not text.isprintable():  # most questions are printable: one check for all characters
         text = "".join(" " if char in "\t\n\r" else char for char in text if _is_text(char))
     question = " ".join(text.split())
     if len(question) < min_chars:

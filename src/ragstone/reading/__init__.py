@@ -1,1 +1,1 @@
-"""Read passages: choose the units that answer a question."""
+"""Read texts: split them, find what a question asks for, choose the sentences that answer."""

@@ -1,8 +1,8 @@
-"""How well a sentence answers a question, as numbers a linear model can weigh.
+"""Compute features of sentences, from which a linear model tells how well they answer a question.
 
 question and sources → candidates (sentences, table rows with their header) → features. The cheap
-ones (terms, kind, place, words) are computed for every sentence; its meaning costs about 4 CPU ms,
-so it is computed only for those that the cheap ones put in front.
+ones (terms, kind, place, words) are computed for every sentence. The meaning of a sentence costs
+about 4 CPU ms, so it is computed only for those that the cheap features rank first.
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ from functools import cached_property
 
 import numpy as np
 
-from ragstone.index.analyze import STOP_WORDS, terms
-from ragstone.models.embedder import shipped_words
+from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.models.embedder import load_word_vectors
 from ragstone.protocols import Embedder, Vectors
-from ragstone.reading.units import (
-    CHECKABLE,
-    Kind,
-    offers,
-    question_kind,
-    reads_like_instructions,
-    units,
-)
+from ragstone.reading.kinds import CHECKABLE, Kind, detect_kind, find_offers
+from ragstone.reading.units import has_instructions, split_units
 from ragstone.types import Source
 
 SOURCES_READ = 6
-# Of a sentence; what is longer is a listing, and cost grows with the length.
-_CHARS_EMBEDDED = 160
-_FEWEST_WORDS = 2
+# A longer sentence is a listing, and the cost grows with the length.
+_MAX_CHARS_EMBEDDED = 160
+_MIN_WORDS = 2
 _ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
 _WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
 _POINTS_BACK = re.compile(
@@ -45,7 +39,7 @@ _POINTS_BACK = re.compile(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sentence of a source, with what stands around it."""
+    """Hold a sentence of a source, with the text around it."""
 
     source: Source
     order: int
@@ -62,14 +56,14 @@ class Candidate:
 
     @cached_property
     def terms(self) -> frozenset[str]:
-        """Of the sentence; a row of a table says nothing without its header."""
-        return frozenset(terms(" \n ".join((self.text, *self.header))))
+        """Return the terms of the sentence; a table row has those of its header too."""
+        return frozenset(extract_terms(" \n ".join((self.text, *self.header))))
 
     @cached_property
     def context_terms(self) -> frozenset[str]:
-        """Of the sentence, its neighbours and the headings over it."""
+        """Return the terms of the sentence, its neighbours and the headings over it."""
         around = (self.before, self.after, *self.source.hit.chunk.heading_path)
-        return self.terms | frozenset(terms(" \n ".join(around)))
+        return self.terms | frozenset(extract_terms(" \n ".join(around)))
 
     @cached_property
     def words(self) -> list[str]:
@@ -81,34 +75,34 @@ class Candidate:
 
     @property
     def points_back(self) -> bool:
-        """Whether it can only be understood after the sentence before it."""
+        """Return True when it can only be understood after the sentence before it."""
         return bool(_POINTS_BACK.match(self.text))
 
 
-def candidates(question: str, sources: Sequence[Source]) -> list[Candidate]:
-    """Every sentence of the first sources, once, if it says more than the question does."""
+def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]:
+    """List every sentence of the first sources once, if it says more than the question."""
     found: list[Candidate] = []
     seen: set[str] = set()
-    asked = set(terms(question))
+    asked = set(extract_terms(question))
     for source in sources[:SOURCES_READ]:
-        for candidate in _of_source(source):
+        for candidate in _split_source(source):
             key = " ".join(candidate.text.split()).casefold()
-            # A line that speaks to a model is no answer to a reader.
+            # A line that instructs a model does not answer a reader.
             if (
                 key not in seen
                 and not candidate.terms <= asked
-                and not reads_like_instructions(candidate.text)
+                and not has_instructions(candidate.text)
             ):
                 seen.add(key)
                 found.append(candidate)
     return found
 
 
-def _of_source(source: Source) -> list[Candidate]:
+def _split_source(source: Source) -> list[Candidate]:
     found: list[Candidate] = []
-    parts = units(source.text)
+    parts = split_units(source.text)
     for order, unit in enumerate(parts):
-        if len(unit.text.split()) < _FEWEST_WORDS or unit.text.startswith("#"):
+        if len(unit.text.split()) < _MIN_WORDS or unit.text.startswith("#"):
             continue
         before = parts[order - 1].text if order else ""
         after = parts[order + 1].text if order + 1 < len(parts) else ""
@@ -118,14 +112,14 @@ def _of_source(source: Source) -> list[Candidate]:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, taken apart once."""
+    """Hold a question with its terms, kind and names."""
 
     text: str
     weights: dict[str, float]
-    """Its terms, the heavier the fewer of the sentences hold them."""
+    """Its terms; one that few of the sentences hold weighs more."""
     kind: Kind
     names: frozenset[str]
-    """Terms that must be there: capitalised words inside the question, and numbers."""
+    """Terms that an answer must have: capitalised words of the question, and numbers."""
     pairs: frozenset[tuple[str, str]]
 
     @property
@@ -133,19 +127,23 @@ class Question:
         return sum(self.weights.values()) or 1.0
 
 
-def take_apart(text: str, sentences: Sequence[Candidate]) -> Question:
-    asked = terms(text)
+def parse_question(text: str, sentences: Sequence[Candidate]) -> Question:
+    """Weigh the terms of a question by the sentences that may answer it."""
+    asked = extract_terms(text)
     holds = Counter(term for one in sentences for term in one.terms)
     count = len(sentences)
     weights = {term: math.log(1 + (count + 1) / (holds[term] + 0.5)) for term in set(asked)}
     words = _WORD.findall(text)
-    named = [word for place, word in enumerate(words)
-             if word[0].isdigit() or (place and word[0].isupper())]  # fmt: skip
+    named = [
+        word
+        for place, word in enumerate(words)
+        if word[0].isdigit() or (place and word[0].isupper())
+    ]
     return Question(
         text,
         weights,
-        question_kind(text),
-        frozenset(term for word in named for term in terms(word)),
+        detect_kind(text),
+        frozenset(term for word in named for term in extract_terms(word)),
         frozenset(itertools.pairwise(asked)),
     )
 
@@ -156,48 +154,50 @@ CHEAP = (
     "first", "rank", "similarity", "fused_gap", "offers_in_context", "nothing_in_context",
     "coverage_anywhere", "alignment", "alignment_least",
 )  # fmt: skip
-MEANING = (
-    "cosine", "cosine_lead", "cosine_around", "offers_in_meaning",
-)  # fmt: skip
+MEANING = ("cosine", "cosine_lead", "cosine_around", "offers_in_meaning")
 FEATURES = CHEAP + MEANING
 
 
-def cheap_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
-    """One row per sentence, one column per name in `CHEAP`."""
+def compute_cheap_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
+    """Compute one row per sentence, one column per name in `CHEAP`."""
     best = max((one.source.hit.score for one in sentences), default=0.0) or 1.0
-    in_source = {one.source.number: frozenset(terms(one.source.hit.chunk.contextual_text))
-                 for one in sentences}  # fmt: skip
-    anywhere = covered(question, frozenset().union(*in_source.values()))
+    in_source = {
+        one.source.number: frozenset(extract_terms(one.source.hit.chunk.contextual_text))
+        for one in sentences
+    }
+    anywhere = measure_coverage(question, frozenset().union(*in_source.values()))
     rows = [
         [
-            *_cheap_row(question, one, in_source[one.source.number], one.source.hit.score / best),
+            *_compute_cheap_row(
+                question, one, in_source[one.source.number], one.source.hit.score / best
+            ),
             anywhere,
         ]
         for one in sentences
     ]
     plain = np.array(rows, dtype=np.float32).reshape(len(sentences), -1)
-    return np.hstack([plain, _word_features(question, sentences)])
+    return np.hstack([plain, _compute_word_features(question, sentences)])
 
 
-def _cheap_row(
+def _compute_cheap_row(
     question: Question, one: Candidate, in_source: frozenset[str], share_of_best: float
 ) -> list[float]:
     length = len(one.text.split())
-    shown = offers(question.kind, question.text, one.text)
+    offers = find_offers(question.kind, question.text, one.text)
     checkable = question.kind in CHECKABLE
     asked = question.weights.keys()
-    sequence = terms(one.text)
+    sequence = extract_terms(one.text)
     pairs = question.pairs & set(itertools.pairwise(sequence))
-    around = covered(question, one.context_terms)
+    around = measure_coverage(question, one.context_terms)
     return [
-        covered(question, one.terms),
+        measure_coverage(question, one.terms),
         around,
-        covered(question, in_source),
-        _share(question.names, one.context_terms),
-        _share(question.names, in_source),
+        measure_coverage(question, in_source),
+        _measure_share(question.names, one.context_terms),
+        _measure_share(question.names, in_source),
         len(pairs) / len(question.pairs) if question.pairs else 0.0,
-        float(bool(shown)),
-        float(checkable and not shown),
+        float(bool(offers)),
+        float(checkable and not offers),
         min(len(one.terms - asked), 8) / 8,
         math.log(1 + length),
         float(length < 6),
@@ -208,35 +208,40 @@ def _cheap_row(
         1.0 / one.source.number,
         one.source.hit.scores.similarity or 0.0,
         1.0 - share_of_best,
-        around * bool(shown),
-        around * (checkable and not shown),
+        around * bool(offers),
+        around * (checkable and not offers),
     ]
 
 
-def covered(question: Question, held: frozenset[str]) -> float:
-    """The weight of the question's terms that are held, as a share."""
+def measure_coverage(question: Question, held: frozenset[str]) -> float:
+    """Return the share of the question's terms that are held, by weight."""
     return sum(w for term, w in question.weights.items() if term in held) / question.total
 
 
-def _share(wanted: frozenset[str], held: frozenset[str]) -> float:
+def _measure_share(wanted: frozenset[str], held: frozenset[str]) -> float:
     return len(wanted & held) / len(wanted) if wanted else 1.0
 
 
-def meaning_features(
+def compute_meaning_features(
     question: Question, sentences: Sequence[Candidate], embedder: Embedder
 ) -> Vectors:
-    """One row per sentence, one column per name in `MEANING`."""
+    """Compute one row per sentence, one column per name in `MEANING`."""
     if not sentences:
         return np.zeros((0, len(MEANING)), dtype=np.float32)
-    vectors = embedder.embed([question.text, *(_in_context(one) for one in sentences)])
+    vectors = embedder.embed([question.text, *(_format_for_embedding(one) for one in sentences)])
     cosine = vectors[1:] @ vectors[0]
-    shown = [bool(offers(question.kind, question.text, one.text)) for one in sentences]
-    columns = [cosine, cosine - cosine.max(), _around(sentences, cosine), cosine * shown]
+    has_offer = [bool(find_offers(question.kind, question.text, one.text)) for one in sentences]
+    columns = [
+        cosine,
+        cosine - cosine.max(),
+        _find_best_neighbours(sentences, cosine),
+        cosine * has_offer,
+    ]
     return np.column_stack(columns).astype(np.float32)
 
 
-def _around(sentences: Sequence[Candidate], cosine: Vectors) -> list[float]:
-    """The best meaning match of the sentence before or after, where that was looked at too."""
+def _find_best_neighbours(sentences: Sequence[Candidate], cosine: Vectors) -> list[float]:
+    """Return for each sentence the better cosine of its neighbours, if they are in the list."""
     at = {(one.source.number, one.order): float(cosine[i]) for i, one in enumerate(sentences)}
     return [
         max(at.get((one.source.number, one.order + step), 0.0) for step in (-1, 1))
@@ -244,31 +249,34 @@ def _around(sentences: Sequence[Candidate], cosine: Vectors) -> list[float]:
     ]
 
 
-def _in_context(one: Candidate) -> str:
-    """What is embedded: the sentence, and for a row of a table its header too."""
+def _format_for_embedding(one: Candidate) -> str:
+    """Return the text to embed: the sentence, and for a row of a table its header too."""
     text = " ".join((*one.header, one.text)).replace("|", " ") if one.header else one.text
-    return text[:_CHARS_EMBEDDED]
+    return text[:_MAX_CHARS_EMBEDDED]
 
 
-def _word_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
-    """How near the nearest word of a sentence is to each word of the question: mean and least.
+def _compute_word_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
+    """Compute how near each word of the question is to a word of the sentence: mean and least.
 
-    A word that is missing and has no near one ("wine" in a sentence on the café's rooms) is what
-    tells a question on the same subject from one that is answered.
+    A word without a near one ("wine" in a sentence on the café's rooms) shows that the sentence is
+    on the same subject but does not answer.
     """
-    asked = [w for w in dict.fromkeys(_WORD.findall(question.text))
-             if w.casefold() not in STOP_WORDS and terms(w)]  # fmt: skip
+    asked = [
+        word
+        for word in dict.fromkeys(_WORD.findall(question.text))
+        if word.casefold() not in STOP_WORDS and extract_terms(word)
+    ]
     offered = list(dict.fromkeys(word for one in sentences for word in one.words))
     if not asked or not offered:
         return np.zeros((len(sentences), 2), dtype=np.float32)
-    vectors = shipped_words()([*(word.casefold() for word in asked), *offered])
+    vectors = load_word_vectors().embed([*(word.casefold() for word in asked), *offered])
     wanted, held = vectors[: len(asked)], vectors[len(asked) :]
     near = held @ wanted.T
     at = {word: place for place, word in enumerate(offered)}
-    stems = [frozenset(terms(word)) for word in asked]
+    stems = [frozenset(extract_terms(word)) for word in asked]
     weights = np.array([max(question.weights.get(t, 0.0) for t in some) for some in stems])
     weights = (weights / (weights.sum() or 1.0)).astype(np.float32)
-    # Sentence after sentence in one array, cut where the next one begins.
+    # The words of all sentences in one array, which is cut where the next sentence begins.
     spoken = [place for place, one in enumerate(sentences) if one.words]
     rows = np.array([at[word] for place in spoken for word in sentences[place].words])
     starts = np.cumsum([0, *(len(sentences[place].words) for place in spoken[:-1])])

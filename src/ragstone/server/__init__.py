@@ -1,1 +1,1 @@
-"""The HTTP doors: thin; they validate, call the engine and shape the reply."""
+"""Serve the engine over HTTP: routes validate, call the engine and shape the reply."""

@@ -1,4 +1,4 @@
-"""The ASGI application around one engine: a list of doors and of what stands in front of them."""
+"""Build the ASGI application around one engine: its routes and its middleware."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from ragstone import __version__
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.observe.logs import stop_watching
-from ragstone.server import errors
-from ragstone.server import schemas as openapi
-from ragstone.server.auth import caller_of
-from ragstone.server.background import Background, Observed, forget_in_time, give_back_memory
-from ragstone.server.limits import (
-    Admission,
+from ragstone.server.background import BackgroundTasks, delete_expired_history
+from ragstone.server.deps import authenticate, hold_answer_slot
+from ragstone.server.errors import install_error_handlers
+from ragstone.server.limits import AnswerSlots, RateLimits
+from ragstone.server.memory import trim_memory
+from ragstone.server.middleware import (
+    AddressRateLimit,
     BodyLimit,
     Deadline,
-    ForeignFailures,
-    KnownHosts,
-    answering,
+    HostCheck,
+    ProblemReplies,
+    RequestLog,
 )
-from ragstone.server.rate import AddressLimit, Rates
-from ragstone.server.routes import chat as api_chat
-from ragstone.server.routes import chat as chat_room
+from ragstone.server.openapi import install_openapi
 from ragstone.server.routes import (
+    chat,
     chunkenizer,
+    collections,
+    document_parts,
     documents,
     explore,
     health,
@@ -38,28 +40,29 @@ from ragstone.server.routes import (
     openai,
     page,
     query,
+    sessions,
+    settings,
 )
-from ragstone.server.routes import document_parts as collections
-from ragstone.server.routes import document_parts as parts
-from ragstone.server.routes import health as metrics
-from ragstone.server.routes import history as analytics
-from ragstone.server.routes import history as sessions
-from ragstone.server.routes import page as settings
-from ragstone.server.routes import query as check
-from ragstone.server.routes import query as explain
 from ragstone.settings import Setting
 
 if TYPE_CHECKING:
-    from ragstone.integrations.mcp import HttpDoor
+    from ragstone.server.mcp import McpEndpoint
 
-# Doors that write answers: they ask who is there, and only so many answers are written at once.
-ANSWERING = (query, check, api_chat, chat_room, openai)
-# Doors that ask who is there. A new one belongs here; those below are open to everybody.
-KEYED = (
-    explain, history, analytics, sessions, collections, documents, explore, parts, settings,
-    metrics, chunkenizer,
-)  # fmt: skip
-OPEN = (health, page)
+# Routes that write answers: they need a caller, and a limited number of answers runs at once.
+ANSWER_ROUTERS = (query.router, chat.router, chat.room_router, openai.router)
+# Routes that need a caller. A new one belongs here; those below are open to everybody.
+CALLER_ROUTERS = (
+    history.router,
+    sessions.router,
+    collections.router,
+    documents.router,
+    explore.router,
+    document_parts.router,
+    settings.router,
+    health.metrics_router,
+    chunkenizer.router,
+)
+OPEN_ROUTERS = (health.router, page.router)
 
 
 def create_app(
@@ -67,29 +70,28 @@ def create_app(
     listing: Sequence[Setting] = (),
     *,
     only_hosts: Collection[str] = (),
-    only_assistants: bool = False,
+    only_mcp: bool = False,
 ) -> FastAPI:
-    """All doors, with the engine behind them; it is closed when the server stops.
+    """Build the application; the engine is closed when the server stops.
 
-    `listing` says who set each setting, for those who ask. With `only_hosts` a request without a
-    key must be for one of these names; with `only_assistants` there is `/mcp` and health alone.
+    `listing` holds every setting with its origin. With `only_hosts` a request without a key must
+    be for one of these host names; with `only_mcp` there are only `/mcp` and the health checks.
     """
-
-    assistants = _assistants(engine)
+    mcp = _build_mcp_endpoint(engine)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         upkeep = [
-            asyncio.create_task(work) for work in (forget_in_time(engine), give_back_memory())
+            asyncio.create_task(work) for work in (delete_expired_history(engine), trim_memory())
         ]
         try:
-            async with engine, assistants.running() if assistants else nullcontext():
+            async with engine, mcp.run() if mcp else nullcontext():
                 yield
                 await app.state.background.finish(engine.settings.server.shutdown_grace_s)
         finally:
             for task in upkeep:
                 task.cancel()
-            await app.state.rates.close()
+            await app.state.rate_limits.close()
             stop_watching()
 
     app = FastAPI(
@@ -97,47 +99,62 @@ def create_app(
         version=__version__,
         summary="Answers questions from your own documents, with citations that can be checked.",
         lifespan=lifespan,
-        # The framework's own pages fetch their scripts from another server; ours is in page.py.
+        # The framework's own pages load their scripts from another server; ours is in page.py.
         docs_url=None,
         redoc_url=None,
     )
-    limits = engine.settings.server
-    app.state.engine = engine
-    app.state.listing = tuple(listing)
-    app.state.keys = KeyRing(engine.catalog)
-    app.state.rates = Rates(engine.settings)
-    app.state.admission = Admission(limits)
-    app.state.background = Background()
-    app.state.shared_metrics = ""
-    for door in () if only_assistants else ANSWERING:
-        app.include_router(door.router, dependencies=[Depends(caller_of), Depends(answering)])
-    for door in () if only_assistants else KEYED:
-        app.include_router(door.router, dependencies=[Depends(caller_of)])
-    for door in (health,) if only_assistants else OPEN:
-        app.include_router(door.router)
-    if assistants:
-        app.router.routes.append(Route("/mcp", assistants, methods=["POST"]))
-    errors.install(app)
-    openapi.install(app)
-    # The last one added is the first that a request meets.
-    app.add_middleware(
-        BodyLimit,
-        max_bytes=int(limits.max_body_mb * 1_000_000),
-        max_upload_bytes=int(limits.max_upload_mb * 1_000_000),
-    )
-    app.add_middleware(Deadline, seconds=limits.request_timeout_s)
-    app.add_middleware(AddressLimit, rates=app.state.rates)
-    if only_hosts:
-        app.add_middleware(KnownHosts, hosts=only_hosts, keys=app.state.keys)
-    app.add_middleware(ForeignFailures)
-    app.add_middleware(Observed)
+    _fill_state(app, engine, listing)
+    _add_routes(app, only_mcp=only_mcp)
+    if mcp:
+        app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
+    install_error_handlers(app)
+    install_openapi(app)
+    _add_middleware(app, engine, only_hosts)
     return app
 
 
-def _assistants(engine: Engine) -> HttpDoor | None:
-    """The door for assistants, where `ragstone[mcp]` is installed."""
+def _fill_state(app: FastAPI, engine: Engine, listing: Sequence[Setting]) -> None:
+    app.state.engine = engine
+    app.state.listing = tuple(listing)
+    app.state.keys = KeyRing(engine.catalog)
+    app.state.rate_limits = RateLimits(engine.settings)
+    app.state.answer_slots = AnswerSlots(engine.settings.server)
+    app.state.background = BackgroundTasks()
+    app.state.shared_metrics = ""
+
+
+def _add_routes(app: FastAPI, *, only_mcp: bool) -> None:
+    if only_mcp:
+        app.include_router(health.router)
+        return
+    for router in ANSWER_ROUTERS:
+        app.include_router(router, dependencies=[Depends(authenticate), Depends(hold_answer_slot)])
+    for router in CALLER_ROUTERS:
+        app.include_router(router, dependencies=[Depends(authenticate)])
+    for router in OPEN_ROUTERS:
+        app.include_router(router)
+
+
+def _add_middleware(app: FastAPI, engine: Engine, only_hosts: Collection[str]) -> None:
+    """Add the middleware, innermost first: the last one added sees a request first."""
+    options = engine.settings.server
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=int(options.max_body_mb * 1_000_000),
+        max_upload_bytes=int(options.max_upload_mb * 1_000_000),
+    )
+    app.add_middleware(Deadline, timeout_s=options.request_timeout_s)
+    app.add_middleware(AddressRateLimit, limits=app.state.rate_limits)
+    if only_hosts:
+        app.add_middleware(HostCheck, hosts=only_hosts, keys=app.state.keys)
+    app.add_middleware(ProblemReplies)
+    app.add_middleware(RequestLog)
+
+
+def _build_mcp_endpoint(engine: Engine) -> McpEndpoint | None:
+    """Build the endpoint for assistants, if `ragstone[mcp]` is installed."""
     try:
-        from ragstone.integrations.mcp import HttpDoor
+        from ragstone.server.mcp import McpEndpoint
     except ImportError:
         return None
-    return HttpDoor(engine)
+    return McpEndpoint(engine)

@@ -1,4 +1,4 @@
-"""Failures → problem documents (RFC 9457). The only place where an HTTP status is decided."""
+"""Turn failures into problem documents (RFC 9457): the only place that decides an HTTP status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ragstone.server.schemas import Problem
 log = logging.getLogger(__name__)
 
 # The first family that fits decides.
-_STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
+_STATUSES: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
     (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (UnauthorizedError, HTTPStatus.UNAUTHORIZED),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
@@ -48,13 +48,16 @@ _STATUS: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
     (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 
-
-_UNFORESEEN, _SEE_LOG = "Something went wrong inside the server.", "The log says more."
+SEE_DOCS = "See /docs for all endpoints."
+_UNEXPECTED = (
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "An unexpected error happened inside the server.",
+    "See the server's log for this request_id.",
+)
 _CLIENT_CLOSED_REQUEST = 499
-_OPENAI = ("/v1/chat/completions", "/v1/models")
+_OPENAI_PATHS = ("/v1/chat/completions", "/v1/models")
 _SEND_JSON = "Send a JSON object in UTF-8 with the header Content-Type: application/json."
-
-_SEND_FORM = "Let your client make the form: curl -F files=@notes.md …"
+_SEND_FORM = "Let your client build the form: curl -F files=@notes.md …"
 
 
 class BodyTooLargeError(HTTPException):
@@ -69,120 +72,114 @@ class BodyTooLargeError(HTTPException):
 
 
 class ClientGoneError(Exception):
-    """The client hung up before its reply was there."""
+    """The client disconnected before its reply was ready."""
 
 
-def install(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI) -> None:
     """Give every failure its problem document."""
-    app.add_exception_handler(RagstoneError, _explained)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(ClientGoneError, _gone)
-    app.add_exception_handler(ClientDisconnect, _gone)  # in the middle of its body
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_exception_handler(RagstoneError, _handle_ragstone_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(ClientGoneError, _handle_disconnect)
+    app.add_exception_handler(ClientDisconnect, _handle_disconnect)  # while its body was read
+    app.add_exception_handler(Exception, _handle_unexpected_error)
 
 
-def problem(
+def respond_with_problem(
     request: Request, status: int, detail: str, hint: str = "", retry_after_s: int | None = None
 ) -> JSONResponse:
-    body = _members(request, _problem(request, status, detail, hint))
+    body = _build_problem(request, status, detail, hint)
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     if status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110 wants to be told how to come in
+        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110 requires it
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-def problem_of(request: Request, error: RagstoneError | None) -> dict[str, Any]:
-    """The problem document of a failure after the reply has begun; None: an unforeseen one."""
+def respond_to_error(request: Request, error: RagstoneError) -> JSONResponse:
+    wait_s = error.retry_after_s if isinstance(error, LimitError) else None
+    wait_s = 1 if isinstance(error, StoreBusyError) else wait_s
+    return respond_with_problem(request, choose_status(error), error.message, error.hint, wait_s)
+
+
+def build_error_event(request: Request, error: RagstoneError | None) -> dict[str, Any]:
+    """Describe a failure after the reply has begun; None: an unexpected one."""
     if error is None:
-        body = _problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, _UNFORESEEN, _SEE_LOG)
+        body = _build_problem(request, *_UNEXPECTED)
     else:
-        body = _problem(request, status_of(error), error.message, error.hint)
-    members = _members(request, body)
-    del members["type"]  # of an event: what kind of event it is
-    return members
+        body = _build_problem(request, choose_status(error), error.message, error.hint)
+    return {**body, "type": "error"}
 
 
-def _members(request: Request, found: Problem) -> dict[str, Any]:
-    body = found.model_dump()
-    if request.url.path.startswith(_OPENAI):
-        # OpenAI's clients look here for a failure; RFC 9457 lets a problem have further members.
-        message = f"{found.detail} {found.hint}".strip()
-        body["error"] = {"message": message, "type": found.title, "code": None, "param": None}
-    return body
-
-
-def _problem(request: Request, status: int, detail: str, hint: str) -> Problem:
-    return Problem(
+def _build_problem(request: Request, status: int, detail: str, hint: str) -> dict[str, Any]:
+    problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        # What a client sent may stand in it, and half a surrogate pair cannot be sent back.
+        # It may quote what a client sent, and half a surrogate pair cannot be sent back.
         detail=detail.encode("utf-8", "replace").decode(),
         hint=hint,
         request_id=getattr(request.state, "request_id", ""),
     )
+    body = problem.model_dump()
+    if request.url.path.startswith(_OPENAI_PATHS):
+        # OpenAI's clients look here for a failure; RFC 9457 lets a problem have further members.
+        message = f"{problem.detail} {problem.hint}".strip()
+        body["error"] = {"message": message, "type": problem.title, "code": None, "param": None}
+    return body
 
 
-def status_of(error: RagstoneError) -> HTTPStatus:
+def choose_status(error: RagstoneError) -> HTTPStatus:
     return next(
-        (status for family, status in _STATUS if isinstance(error, family)),
+        (status for family, status in _STATUSES if isinstance(error, family)),
         HTTPStatus.INTERNAL_SERVER_ERROR,
     )
 
 
-async def _explained(request: Request, error: Exception) -> JSONResponse:
+async def _handle_ragstone_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RagstoneError)
-    return explained(request, error)
+    return respond_to_error(request, error)
 
 
-def explained(request: Request, error: RagstoneError) -> JSONResponse:
-    """The problem document of a failure that is understood."""
-    wait = error.retry_after_s if isinstance(error, LimitError) else None
-    wait = 1 if isinstance(error, StoreBusyError) else wait
-    return problem(request, status_of(error), error.message, error.hint, wait)
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     detail, hint = f"{where}: {first['msg']}.", "See /docs for the shape of the request."
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be parsed")
-        detail = f"The body is no JSON: {reason} (character {where})."
+        detail = f"The body is not valid JSON: {reason} (character {where})."
     elif not where:
-        detail, hint = "The body is no JSON object.", _SEND_JSON
-    return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, hint)
+        detail, hint = "The body is not a JSON object.", _SEND_JSON
+    return respond_with_problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, hint)
 
 
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    detail, hint = f"{error.detail}.", "See /docs for all addresses."
+    detail, hint = f"{error.detail}.", SEE_DOCS
     is_form = request.headers.get("content-type", "").startswith("multipart/")
     if error.status_code == HTTPStatus.BAD_REQUEST and is_form:
         detail, hint = f"The form cannot be read: {error.detail.rstrip('.')}.", _SEND_FORM
     elif error.status_code == HTTPStatus.BAD_REQUEST:
-        # What the framework says of bytes that are no UTF-8.
-        detail, hint = "The body is no JSON in UTF-8.", _SEND_JSON
+        # The framework raises this for bytes that are not UTF-8.
+        detail, hint = "The body is not JSON in UTF-8.", _SEND_JSON
     elif isinstance(error, BodyTooLargeError):
         hint = error.hint
     elif error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"There is nothing at {request.url.path}."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.url.path} does not take {request.method}."
-    reply = problem(request, error.status_code, detail, hint)
+        detail = f"{request.url.path} does not accept {request.method}."
+    reply = respond_with_problem(request, error.status_code, detail, hint)
     reply.headers.update(error.headers or {})  # Allow, of a wrong method (RFC 9110)
     return reply
 
 
-async def _gone(_request: Request, _error: Exception) -> Response:
-    """Nobody reads this; it is for whoever counts replies."""
+async def _handle_disconnect(_request: Request, _error: Exception) -> Response:
+    """Give the metrics a status; nobody reads this reply."""
     return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:
     log.error("unexpected failure", exc_info=error)
-    reply = problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, _UNFORESEEN, _SEE_LOG)
-    # This handler stands outside of the one that tags every other reply.
+    reply = respond_with_problem(request, *_UNEXPECTED)
+    # This handler runs outside of the middleware that adds the header to every other reply.
     reply.headers["X-Request-ID"] = getattr(request.state, "request_id", "")
     return reply

@@ -1,28 +1,39 @@
-"""What every request passes through: limits on where it is sent to, its size and its time."""
+"""Limit what callers may ask for: requests per address and key, and answers written at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+import ipaddress
+import logging
+import math
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from fastapi import Request
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from ragstone.catalog.keys import KeyRing
-from ragstone.errors import DeadlineError, ForbiddenError, OverloadedError, SettingsError
+from ragstone.errors import OverloadedError, SettingsError, TooManyRequestsError
 from ragstone.observe.metrics import WAITING, WRITING
-from ragstone.server.errors import BodyTooLargeError, explained, problem, problem_of
-from ragstone.server.sse import EVENTS, data_line
+from ragstone.settings import Settings
 from ragstone.settings.services import ServerSettings
 
+if TYPE_CHECKING:
+    from limits import RateLimitItem
+    from limits.aio.storage import Storage
+    from limits.aio.strategies import FixedWindowRateLimiter
 
-class Admission:
-    """Lets `max_generations` in, `max_waiting` wait, and sends the rest away.
+log = logging.getLogger(__name__)
 
-    Each of several processes has its even share of both, so that their sum holds.
+# Every request would wait this long for a Redis that does not answer, if it were asked each time.
+_REDIS_TIMEOUTS = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+_REDIS_RETRY_S = 5.0
+
+
+class AnswerSlots:
+    """Allow `max_generations` answers at once, let `max_waiting` requests wait, refuse the rest.
+
+    Each of several processes has an equal share of both, so that the sum is never exceeded.
     """
 
     def __init__(self, options: ServerSettings) -> None:
@@ -31,209 +42,182 @@ class Admission:
                 f"{options.workers} workers cannot share {options.max_generations} answers.",
                 hint="Raise server.max_generations, or start fewer workers.",
             )
-        self._options = options
-        self._places = asyncio.Semaphore(options.max_generations // options.workers)
+        self._timeout_s = options.queue_timeout_s
+        self._slots = asyncio.Semaphore(options.max_generations // options.workers)
         self._max_waiting = options.max_waiting // options.workers
         self._waiting = 0
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        await self._enter()
+    async def hold_slot(self) -> AsyncIterator[None]:
+        await self._acquire()
         WRITING.inc()
         try:
             yield
         finally:
             WRITING.dec()
-            self._places.release()
+            self._slots.release()
 
-    async def _enter(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()  # free: this does not wait
+    async def _acquire(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # free: this does not wait
             return
         if self._waiting >= self._max_waiting:
-            raise OverloadedError(
-                "The server is writing as many answers as it can, and the queue is full.",
-                hint="Come back in a few seconds.",
-                retry_after_s=max(1, int(self._options.queue_timeout_s / 4)),
+            raise self._build_error(
+                "The server is writing as many answers as it can, and the queue is full."
             )
         self._waiting += 1
         WAITING.inc()
         try:
-            await asyncio.wait_for(self._places.acquire(), self._options.queue_timeout_s)
+            await asyncio.wait_for(self._slots.acquire(), self._timeout_s)
         except TimeoutError as error:
-            raise OverloadedError(
-                f"The server found no time for this in {self._options.queue_timeout_s:g} s.",
-                hint="Come back in a few seconds.",
-                retry_after_s=max(1, int(self._options.queue_timeout_s / 4)),
+            raise self._build_error(
+                f"The request waited {self._timeout_s:g} s, and no other answer was finished."
             ) from error
         finally:
             self._waiting -= 1
             WAITING.dec()
 
-
-async def answering(request: Request) -> AsyncIterator[None]:
-    """A place for as long as the reply is being sent. Looking things up needs none.
-
-    It comes after the caller is known and the body is read, so that neither a stranger nor a slow
-    sender can take one.
-    """
-    if request.method != "POST":
-        yield
-        return
-    admission: Admission = request.app.state.admission
-    async with admission.place():
-        yield
+    def _build_error(self, message: str) -> OverloadedError:
+        return OverloadedError(
+            message,
+            hint="Try again in a few seconds.",
+            retry_after_s=max(1, int(self._timeout_s / 4)),
+        )
 
 
-_HINT = "See /docs for all addresses."
-# What a client needs beside the words.
-_KEPT = ("allow", "content-range")
-_WORDS = 500
-_STATUSES = frozenset(status.value for status in HTTPStatus)
+class RequestCounter:
+    """Count in a storage that all processes share; while it fails, in this process alone."""
 
+    def __init__(self, storage: Storage) -> None:
+        from limits.aio.storage import MemoryStorage
+        from limits.aio.strategies import FixedWindowRateLimiter
 
-class ForeignFailures:
-    """Lets every reply pass but a refusal that is no JSON."""
+        self._storage = storage
+        self._shared = FixedWindowRateLimiter(storage)
+        self._own = FixedWindowRateLimiter(MemoryStorage())
+        self._is_lost = False
+        self._retry_at = 0.0
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def count(self, item: RateLimitItem, *names: str) -> float | None:
+        """Count one request; return None, or above the limit the time when the window ends."""
+        from limits.errors import StorageError
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun: Message | None = None
-        words = b""
-
-        async def told(message: Message) -> None:
-            nonlocal begun, words
-            if message["type"] == "http.response.start" and _is_foreign(message):
-                begun = message
-            elif begun is None:
-                await send(message)
+        if not self._is_lost or time.monotonic() >= self._retry_at:
+            try:
+                reset_at = await _count(self._shared, item, names)
+            except StorageError as error:
+                self._note_loss(type(error.storage_error).__name__)
             else:
-                words += message.get("body", b"")[:_WORDS]
-                if not message.get("more_body"):
-                    await _problem(scope, begun, words)(scope, receive, send)
+                self._note_return()
+                return reset_at
+        return await _count(self._own, item, names)
 
-        await self._app(scope, receive, told)
+    async def close(self) -> None:
+        bridge = getattr(self._storage, "bridge", None)  # memory has none
+        if bridge is not None:
+            await bridge.get_connection().aclose()
 
+    def _note_loss(self, kind: str) -> None:
+        if not self._is_lost:
+            log.warning("requests are counted in each process alone: %s", kind)
+        self._is_lost, self._retry_at = True, time.monotonic() + _REDIS_RETRY_S
 
-def _is_foreign(start: Message) -> bool:
-    if start["status"] < HTTPStatus.BAD_REQUEST or start["status"] not in _STATUSES:
-        return False  # nobody reads the reply to a client that has gone (499)
-    return "json" not in MutableHeaders(raw=start["headers"]).get("content-type", "")
-
-
-def _problem(scope: Scope, start: Message, words: bytes) -> ASGIApp:
-    status = HTTPStatus(start["status"])
-    said = words.decode("utf-8", "replace").strip().rstrip(".") or status.phrase
-    reply = problem(Request(scope), status, f"{said}.", _HINT)
-    headers = MutableHeaders(raw=start["headers"])
-    reply.headers.update({name: headers[name] for name in _KEPT if name in headers})
-    return reply
+    def _note_return(self) -> None:
+        if self._is_lost:
+            log.warning("requests are counted for all processes together again")
+        self._is_lost = False
 
 
-class BodyLimit:
-    """Refuses a body as soon as it is longer than allowed, whatever its header says."""
-
-    def __init__(self, app: ASGIApp, *, max_bytes: int, max_upload_bytes: int) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-        self._max_upload_bytes = max_upload_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        seen = 0
-        brings_documents = scope.get("path", "").endswith("/documents")
-        limit = self._max_upload_bytes if brings_documents else self._max_bytes
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > limit:
-                raise BodyTooLargeError(limit, "UPLOAD" if brings_documents else "BODY")
-            return message
-
-        await self._app(scope, counted if scope["type"] == "http" else receive, send)
+async def _count(
+    limiter: FixedWindowRateLimiter, item: RateLimitItem, names: tuple[str, ...]
+) -> float | None:
+    if await limiter.hit(item, *names):
+        return None
+    return (await limiter.get_window_stats(item, *names)).reset_time
 
 
-class KnownHosts:
-    """Refuses requests for another name, or from a page of another site.
+class RateLimit:
+    """Apply one limit, e.g. 1200/minute, to any number of callers of one kind."""
 
-    A server without keys trusts whoever reaches it on loopback, and so would a hostile web page
-    in the same browser, by a name of its own that leads here (DNS rebinding).
-    """
+    def __init__(self, limit: str, counter: RequestCounter, *, kind: str) -> None:
+        self._items = _parse_limit(limit)
+        self._counter = counter
+        self._kind = kind
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], keys: KeyRing) -> None:
-        self._app = app
-        self._hosts = frozenset(hosts)
-        self._keys = keys
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            # Once there are keys, one that is sent is looked at, and proves more than an address
-            # can. Before that the header alone proves nothing: any page can send it.
-            keyed = b"authorization" in headers or b"x-api-key" in headers
-            if not self._is_for_us(headers) and not (keyed and self._keys.any()):
-                error = ForbiddenError(
-                    "Without a key this server answers only to this machine's own address.",
-                    hint="Use http://127.0.0.1, or make a key with: ragstone keys create",
+    async def count(self, name: str) -> None:
+        """Count a request, or refuse it and say when to try again."""
+        for item in self._items:
+            reset_at = await self._counter.count(item, self._kind, name)
+            if reset_at is not None:
+                wait_s = max(1, math.ceil(reset_at - time.time()))
+                raise TooManyRequestsError(
+                    f"This {self._kind} has sent more than {item.amount} requests "
+                    f"in {item.get_expiry()} s.",
+                    hint=f"Try again in {wait_s} s.",
+                    retry_after_s=wait_s,
                 )
-                await explained(Request(scope), error)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    def _is_for_us(self, headers: Mapping[bytes, bytes]) -> bool:
-        named = [headers.get(b"host", b"").decode("latin-1")]
-        if b"origin" in headers:  # "null" for a page in a sandbox: nobody's name
-            named.append(headers[b"origin"].decode("latin-1").partition("://")[2])
-        return all(_host_of(name) in self._hosts for name in named)
 
 
-def _host_of(address: str) -> str:
-    """The name without its port: [::1]:80 is ::1."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0]
-    return address.partition(":")[0].lower()
+def _parse_limit(limit: str) -> list[RateLimitItem]:
+    from limits import parse_many
+
+    try:
+        return parse_many(limit) if limit else []
+    except ValueError as error:
+        raise SettingsError(
+            f"Invalid rate limit '{limit}'.",
+            hint="Use e.g. '1200/minute' or '20/second;5000/hour'.",
+        ) from error
 
 
-class Deadline:
-    """Ends a request that takes too long; sending documents has limits of its own."""
+class RateLimits:
+    """Apply the limits per address and per key of a server."""
 
-    def __init__(self, app: ASGIApp, *, seconds: float) -> None:
-        self._app = app
-        self._seconds = seconds
+    def __init__(self, settings: Settings) -> None:
+        server = settings.server
+        self._counter = RequestCounter(_open_storage(server.rate_storage.get_secret_value()))
+        self._per_address = RateLimit(server.rate_per_ip, self._counter, kind="address")
+        self._per_key = RateLimit(server.rate_per_key, self._counter, kind="key")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].endswith(("/documents", "/events")):
-            await self._app(scope, receive, send)
-            return
-        begun: Message | None = None
+    async def count_key(self, key_id: str) -> None:
+        """Count a request of a key. A caller without one is local and has no limit."""
+        if key_id:
+            await self._per_key.count(key_id)
 
-        async def noted(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message
-            await send(message)
+    async def count_address(self, scope: Scope) -> None:
+        host = (scope.get("client") or ("",))[0]
+        if not is_loopback(host):
+            await self._per_address.count(host)
 
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._app(scope, receive, noted)
-        except TimeoutError:
-            error = DeadlineError(
-                f"This took longer than {self._seconds:g} s and was ended.",
-                hint="Ask for less, or raise RAGSTONE_SERVER_REQUEST_TIMEOUT_S.",
-                retry_after_s=5,
-            )
-            if begun is None:
-                await explained(Request(scope), error)(scope, receive, send)
-            elif _is_stream(begun):
-                last = data_line({"type": "error", **problem_of(Request(scope), error)})
-                await send({"type": "http.response.body", "body": last.encode()})
-            else:
-                raise  # any other reply that was begun can only be cut off
+    async def close(self) -> None:
+        await self._counter.close()
 
 
-def _is_stream(start: Message) -> bool:
-    return EVENTS in Headers(raw=start["headers"]).get("content-type", "")
+def is_loopback(host: str) -> bool:
+    if host in ("", "localhost"):
+        return host == "localhost"
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _open_storage(url: str) -> Storage:
+    from limits.aio.storage import Storage
+    from limits.errors import ConfigurationError
+    from limits.storage import storage_from_string
+
+    scheme, _, rest = url.partition("://")
+    # redis-py is what the extra brings; the library would look for another client.
+    options: dict[str, str | float] = {}
+    if scheme != "memory":
+        options = {"implementation": "redispy", **_REDIS_TIMEOUTS}
+    try:
+        storage = storage_from_string(f"async+{scheme}://{rest}", wrap_exceptions=True, **options)
+    except ConfigurationError:
+        raise SettingsError(
+            "Invalid server.rate_storage: unknown kind of address, or its client is missing.",
+            hint="Use memory:// or redis://HOST:6379 with pip install 'ragstone[redis]'.",
+        ) from None  # the library's message holds the whole address, with its password
+    assert isinstance(storage, Storage)
+    return storage

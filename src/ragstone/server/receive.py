@@ -1,4 +1,4 @@
-"""What a client sends with documents: a form with files, plain text, or JSON, to spooled files."""
+"""Receive documents: a form with files, plain text, or JSON → files in the spool folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from starlette.datastructures import FormData, UploadFile
 
 from ragstone.catalog.originals import Originals
 from ragstone.errors import InputError
-from ragstone.ingest.intake import Upload
+from ragstone.ingest.uploads import Upload
 
 _FILE_FIELDS = ("files", "file", "files[]")
 _TRUE = frozenset({"1", "true", "yes", "y", "on"})
 
 
 class TextDocument(BaseModel):
-    """A document in a JSON body. There is no URL in it: the server fetches nothing."""
+    """A document in a JSON body. It has no URL: the server downloads nothing."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,46 +35,48 @@ class TextDocument(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """The files of a request in the spool, and what was said about them."""
+class ReceivedDocuments:
+    """The spooled files of a request with their collection and metadata."""
 
     uploads: tuple[Upload, ...]
     collection: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     password: str | None = None
     again: bool = False
-    """Read even what has not changed."""
+    """Also read files that have not changed."""
 
     def discard(self) -> None:
-        """Remove what nobody has taken out of the spool."""
+        """Delete the files that were not moved out of the spool folder."""
         for upload in self.uploads:
             upload.path.unlink(missing_ok=True)
 
 
-async def receive(
+async def receive_documents(
     request: Request,
     originals: Originals,
     *,
     name: str | None = None,
     collection: str | None = None,
-) -> Received:
+) -> ReceivedDocuments:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _form(request, originals, collection)
+        return await _receive_form(request, originals, collection)
     if kind == "application/json":
-        return _json(await request.body(), originals, collection)
+        return _receive_json(await request.body(), originals, collection)
     if kind.startswith("text/"):
         suffix = ".md" if kind == "text/markdown" else ".html" if kind == "text/html" else ".txt"
         text = await request.body()
-        upload = _spooled(text, name or f"text{suffix}", originals)
-        return Received((upload,), collection)
+        upload = _spool_bytes(text, name or f"text{suffix}", originals)
+        return ReceivedDocuments((upload,), collection)
     raise InputError(
-        f"Documents cannot be sent as '{kind or 'nothing'}'.",
+        f"Unsupported Content-Type '{kind}' for documents.",
         hint="Send multipart/form-data with the field 'files', text/plain, or application/json.",
     )
 
 
-async def _form(request: Request, originals: Originals, collection: str | None) -> Received:
+async def _receive_form(
+    request: Request, originals: Originals, collection: str | None
+) -> ReceivedDocuments:
     async with request.form(max_files=10_000) as form:
         files = [
             file
@@ -84,18 +86,18 @@ async def _form(request: Request, originals: Originals, collection: str | None) 
         ]
         if not files:
             raise InputError("The form holds no files.", hint="Put them in the field 'files'.")
-        given = _text(form, "metadata") or _text(form, "metadata_json")
-        metadata = _metadata(given, _text(form, "tags"))
-        return Received(
-            tuple([await _saved(file, originals) for file in files]),
-            collection or _text(form, "collection"),
+        given = _read_field(form, "metadata") or _read_field(form, "metadata_json")
+        metadata = _parse_metadata(given, _read_field(form, "tags"))
+        return ReceivedDocuments(
+            tuple([await _spool_file(file, originals) for file in files]),
+            collection or _read_field(form, "collection"),
             metadata,
-            _text(form, "password"),
-            (_text(form, "force_reindex") or "").strip().lower() in _TRUE,
+            _read_field(form, "password"),
+            (_read_field(form, "force_reindex") or "").strip().lower() in _TRUE,
         )
 
 
-def _json(body: bytes, originals: Originals, collection: str | None) -> Received:
+def _receive_json(body: bytes, originals: Originals, collection: str | None) -> ReceivedDocuments:
     try:
         document = TextDocument.model_validate_json(body)
     except ValidationError as error:
@@ -105,12 +107,12 @@ def _json(body: bytes, originals: Originals, collection: str | None) -> Received
             f"{where}: {first['msg']}.", hint='Send {"name": "notes.md", "text": "…"}.'
         ) from error
     metadata = {**document.metadata, **({"tags": document.tags} if document.tags else {})}
-    upload = _spooled(document.text.encode(), document.name, originals)
-    return Received((upload,), collection or document.collection, metadata)
+    upload = _spool_bytes(document.text.encode(), document.name, originals)
+    return ReceivedDocuments((upload,), collection or document.collection, metadata)
 
 
-async def _saved(file: UploadFile, originals: Originals) -> Upload:
-    path = originals.incoming()
+async def _spool_file(file: UploadFile, originals: Originals) -> Upload:
+    path = originals.new_path()
     await asyncio.to_thread(_copy, file, path)
     return Upload(path, file.filename or "unnamed")
 
@@ -120,23 +122,25 @@ def _copy(file: UploadFile, path: Path) -> None:
         shutil.copyfileobj(file.file, target)
 
 
-def _spooled(content: bytes, name: str, originals: Originals) -> Upload:
-    path = originals.incoming()
+def _spool_bytes(content: bytes, name: str, originals: Originals) -> Upload:
+    path = originals.new_path()
     path.write_bytes(content)
     return Upload(path, name)
 
 
-def _text(form: FormData, name: str) -> str | None:
+def _read_field(form: FormData, name: str) -> str | None:
     value = form.get(name)
     return value if isinstance(value, str) and value else None
 
 
-def _metadata(given: str | None, tags: str | None) -> dict[str, Any]:
+def _parse_metadata(given: str | None, tags: str | None) -> dict[str, Any]:
     try:
         metadata = json.loads(given) if given else {}
     except (ValueError, RecursionError) as error:
-        raise InputError(f"'metadata' is no JSON: {error}.", hint='Send {"year": 2026}.') from error
+        raise InputError(
+            f"The field 'metadata' is not valid JSON: {error}.", hint='Send {"year": 2026}.'
+        ) from error
     if not isinstance(metadata, dict):
-        raise InputError("'metadata' is no JSON object.", hint='Send {"year": 2026}.')
+        raise InputError("The field 'metadata' is not a JSON object.", hint='Send {"year": 2026}.')
     listed = [tag.strip() for tag in (tags or "").split(",") if tag.strip()]
     return {**metadata, "tags": listed} if listed else metadata

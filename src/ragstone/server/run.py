@@ -1,8 +1,8 @@
-"""Running the server: one process, or several over one data directory.
+"""Run the server: one process, or several over one data directory.
 
 The stores allow it: the catalog has one writer at a time and readers that never wait, and every
-process follows the index's manifest, so what one has taken in the others find at their next
-question.
+process follows the index's manifest, so that documents which one process ingests are found by the
+others at their next question.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ from uvicorn.supervisors import Multiprocess
 
 from ragstone.catalog.keys import KeyRing
 from ragstone.errors import SettingsError
-from ragstone.observe import logs
-from ragstone.observe.logs import watch
-from ragstone.server.background import settle_allocator, settle_collector
-from ragstone.server.rate import is_loopback
+from ragstone.observe.logs import configure_logging, start_watching
+from ragstone.server.limits import is_loopback
+from ragstone.server.memory import tune_allocator, tune_collector
 from ragstone.server.schemas import Problem
 from ragstone.settings import LoadedSettings, Settings
-from ragstone.settings.sources import tell_libraries
+from ragstone.settings.sources import set_default_environment
 from ragstone.system import receive_socket, reuse_address, share_socket
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-
-if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HttpProtocol
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 else:
     HttpProtocol = AutoHTTPProtocol
 
-# A head is a few kilobytes. Without a limit a client can hold thousands of connections open by
-# sending a letter now and then; the limit for a whole request begins only after its head.
-HEAD_SECONDS = 20.0
+# The head of a request is a few kilobytes. Without a limit a client can hold thousands of
+# connections open by sending a byte now and then; the deadline of a request begins after its head.
+HEAD_TIMEOUT_S = 20.0
+_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+_BACKLOG = 4096
+# A process that computes is not dead; only one that says nothing for this long is.
+_HEALTHCHECK_TIMEOUT_S = 60
 
 
-class WireProtocol(HttpProtocol):
-    """uvicorn's own protocol with these two things added."""
+class GuardedProtocol(HttpProtocol):
+    """Add to uvicorn's protocol a time limit for heads, and problem documents for bad requests."""
 
-    _slow: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect_a_head()
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_busy():
-            self._stop_waiting()
+            self._stop_timer()
         else:
-            self._expect_a_head()
+            self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -76,20 +76,20 @@ class WireProtocol(HttpProtocol):
         cycle: RequestResponseCycle | None = self.cycle  # none before the first request
         return cycle is not None and not cycle.response_complete
 
-    def _expect_a_head(self) -> None:
-        if self._slow is None:
-            self._slow = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+    def _start_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse_slow_head)
 
-    def _stop_waiting(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _too_slow(self) -> None:
-        self._slow = None
+    def _refuse_slow_head(self) -> None:
+        self._head_timer = None
         if not self._is_busy():
-            said = f"The head of the request did not come within {HEAD_SECONDS:g} s."
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, said, "Send the whole request at once.")
+            detail = f"The head of the request did not arrive within {HEAD_TIMEOUT_S:g} s."
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, detail, "Send the whole request at once.")
 
     def _refuse(self, status: HTTPStatus, detail: str, hint: str) -> None:
         request_id = uuid.uuid4().hex
@@ -108,135 +108,134 @@ class WireProtocol(HttpProtocol):
         self.transport.close()
 
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_BACKLOG = 4096
-# A process that computes is not dead; only one that says nothing for this long is.
-_HEALTH_SECONDS = 60
-
-
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """Makes the application in whichever process serves it."""
+class AppFactory:
+    """Build the application inside the process that serves it."""
 
     loaded: LoadedSettings
     only_hosts: tuple[str, ...] = ()
     shared_metrics: str = ""
-    only_assistants: bool = False
+    only_mcp: bool = False
 
     def __call__(self) -> FastAPI:
         from ragstone.engine import Engine
         from ragstone.server.app import create_app
 
         settings = self.loaded.settings
-        logs.configure(settings.observe)
-        watch(settings)
-        settle_allocator()
+        configure_logging(settings.observe)
+        start_watching(settings)
+        tune_allocator()
         app = create_app(
-            Engine(settings), self.loaded.listing,
-            only_hosts=self.only_hosts, only_assistants=self.only_assistants,
-        )  # fmt: skip
+            Engine(settings),
+            self.loaded.listing,
+            only_hosts=self.only_hosts,
+            only_mcp=self.only_mcp,
+        )
         app.state.shared_metrics = self.shared_metrics
-        settle_collector()
+        tune_collector()
         return app
 
 
-def run(
-    loaded: LoadedSettings, listener: socket.socket, *, only_hosts: tuple[str, ...],
-    only_assistants: bool = False,
-) -> None:  # fmt: skip
+def run_server(
+    loaded: LoadedSettings,
+    listener: socket.socket,
+    *,
+    only_hosts: tuple[str, ...],
+    only_mcp: bool = False,
+) -> None:
     """Serve until SIGINT or SIGTERM; running answers are finished first."""
     workers = loaded.settings.server.workers
-    # Many small products on several threads each cost more than they save.
-    tell_libraries(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    # Many small matrix products lose more by several threads than they win.
+    set_default_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     if workers == 1:
-        _run_one(Serving(loaded, only_hosts, only_assistants=only_assistants), listener)
+        _run_one(AppFactory(loaded, only_hosts, only_mcp=only_mcp), listener)
         return
     with tempfile.TemporaryDirectory(prefix="ragstone-metrics-") as shared:
-        tell_libraries(PROMETHEUS_MULTIPROC_DIR=shared)
-        serving = Serving(loaded, only_hosts, shared, only_assistants)
-        config = config_of(serving, workers=workers)
+        set_default_environment(PROMETHEUS_MULTIPROC_DIR=shared)
+        factory = AppFactory(loaded, only_hosts, shared, only_mcp)
+        config = build_config(factory, workers=workers)
         Multiprocess(config, sockets=[listener]).run()
 
 
-def _run_one(serving: Serving, listener: socket.socket) -> None:
-    # uvicorn ends in good order on both signals and then raises them again for whoever started it;
-    # a server that was asked to stop and did has not failed.
+def _run_one(factory: AppFactory, listener: socket.socket) -> None:
+    # uvicorn stops cleanly on both signals and then raises them again; a server that was asked to
+    # stop has not failed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config_of(serving)).run(sockets=[listener])
+        uvicorn.Server(build_config(factory)).run(sockets=[listener])
 
 
-def config_of(serving: Serving, *, workers: int = 1) -> uvicorn.Config:
-    """How uvicorn is to serve it."""
+def build_config(factory: AppFactory, *, workers: int = 1) -> uvicorn.Config:
+    options = factory.loaded.settings.server
     return uvicorn.Config(
-        serving,
+        factory,
         factory=True,
         workers=workers,
         log_config=None,
         access_log=False,
-        # No door speaks it: a request to upgrade is answered as the plain one that it also is.
+        # No endpoint uses WebSockets: a request to upgrade is answered as a plain one.
         ws="none",
-        http=WireProtocol,
-        forwarded_allow_ips=serving.loaded.settings.server.trusted_proxies,
-        timeout_graceful_shutdown=serving.loaded.settings.server.shutdown_grace_s,
-        timeout_worker_healthcheck=_HEALTH_SECONDS,
+        http=GuardedProtocol,
+        forwarded_allow_ips=options.trusted_proxies,
+        timeout_graceful_shutdown=options.shutdown_grace_s,
+        timeout_worker_healthcheck=_HEALTHCHECK_TIMEOUT_S,
         backlog=_BACKLOG,
     )
 
 
-def hosts_without_key(settings: Settings, *, insecure: bool) -> tuple[str, ...]:
-    """The names that a request without a key may be for; refused where none would be safe."""
-    from ragstone.engine import open_catalog
-    from ragstone.files import prepare
+def list_keyless_hosts(settings: Settings, *, insecure: bool) -> tuple[str, ...]:
+    """List the host names for requests without a key (empty: all); refuse an unsafe address."""
+    from ragstone.files import create_data_directory
+    from ragstone.parts import open_catalog
 
-    catalog = open_catalog(settings, prepare(settings.data.directory))
+    catalog = open_catalog(settings, create_data_directory(settings.data.directory))
     try:
-        if KeyRing(catalog).any() or insecure:
+        if KeyRing(catalog).has_keys() or insecure:
             return ()
     finally:
         catalog.close()
     host = settings.server.host
     if is_loopback(host):
-        return (*_LOOPBACK, host)
+        return (*_LOOPBACK_HOSTS, host)
     raise SettingsError(
         f"The server would be open to everybody who can reach {host}: there are no keys.",
-        hint="Make one with: ragstone keys create NAME --role admin, or add --insecure.",
+        hint="Create one with: ragstone keys create NAME --role admin, or add --insecure.",
     )
 
 
-class Listener(socket.socket):
-    """Accepts one connection at a time, so that each of several processes gets its share.
+class FairListener(socket.socket):
+    """Accept one connection at a time, so that each of several processes gets its share.
 
-    asyncio takes all that wait in one go: of a thousand clients that come together, the process
-    that wakes first would have nearly all, and the others nothing to do.
+    asyncio accepts all that wait at once: of a thousand clients that connect together, the process
+    that wakes first would get nearly all, and the others would be idle.
     """
 
-    _has_taken = False
+    _has_accepted = False
 
     def accept(self) -> tuple[socket.socket, Any]:
-        if self._has_taken:
-            self._has_taken = False
-            raise BlockingIOError  # as if no other were waiting; the loop looks again at once
-        found = super().accept()
-        self._has_taken = True
-        return found
+        if self._has_accepted:
+            self._has_accepted = False
+            raise BlockingIOError  # as if no other were waiting; the loop tries again at once
+        accepted = super().accept()
+        self._has_accepted = True
+        return accepted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _handed_over, (share_socket(self), self.family, self.type, self.proto)
+        return _rebuild_listener, (share_socket(self), self.family, self.type, self.proto)
 
 
-def _handed_over(sent: Any, family: int, kind: int, protocol: int) -> Listener:
-    return Listener(family, kind, protocol, fileno=receive_socket(sent))
+def _rebuild_listener(sent: Any, family: int, kind: int, protocol: int) -> FairListener:
+    return FairListener(family, kind, protocol, fileno=receive_socket(sent))
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take the port before anything else is started, so that a taken one is told at once."""
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open the port before anything else is started, so that a used one is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = Listener(family, socket.SOCK_STREAM)
+    listener = FairListener(family, socket.SOCK_STREAM)
     reuse_address(listener)
     try:
         listener.bind((host, port))
-        listener.listen(_BACKLOG)  # who comes while the models are loaded waits a moment
+        listener.listen(_BACKLOG)  # clients wait here while the models are loaded
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)

@@ -1,28 +1,26 @@
-"""The shapes of requests and replies, and nothing else."""
+"""Define the JSON of requests and replies that several endpoints share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.settings import Settings
 from ragstone.types import (
     DEFAULT_COLLECTION,
     Answer,
-    Citation,
     Claim,
+    Comparison,
     Document,
+    Grounding,
     IngestReport,
     RetrievalMethod,
     Source,
 )
 
-# With a bound pydantic looks into the text, and refuses half a surrogate pair: nothing that a text
-# is passed on to can encode one. The size of a request is limited elsewhere.
+# With a bound pydantic checks the text itself and refuses half a surrogate pair, which no later
+# step can encode. The size of a request is limited elsewhere.
 Text = Annotated[str, Field(max_length=10_000_000)]
 
 
@@ -35,26 +33,33 @@ class QueryRequest(BaseModel):
     )
 
     query: str = Field(description="The question; 3 to 1,000 characters after trimming.")
-    collection: str = Field(DEFAULT_COLLECTION, description="Where to look.")
-    upload_id: str | None = Field(None, description="Only documents of this upload.")
+    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
+    upload_id: str | None = Field(None, description="Search only documents of this upload.")
     top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
-    mmr_lambda: float | None = Field(None, ge=0, le=1, description="Relevance against diversity.")
-    temperature: float | None = Field(None, ge=0, le=2, description="Of the model.")
-    method: RetrievalMethod | None = Field(None, description="How to search.")
+    mmr_lambda: float | None = Field(
+        None, ge=0, le=1, description="1: relevance alone; 0: diversity alone."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, description="Temperature of the model.")
+    method: RetrievalMethod | None = Field(None, description="Search method.")
     filters: dict[str, Any] | None = Field(
-        None, description='Only what fits, e.g. {"year": {"gte": 2020}, "tags": "lease"}.'
+        None, description='Conditions on metadata: {"year": {"gte": 2020}, "tags": "lease"}.'
     )
     session_id: str | None = Field(
-        None, description="The conversation that this continues; it is remembered from then on."
+        None, description="The conversation to continue; an unknown id starts a new one."
     )
 
 
-# Read from the noun itself: taking it apart first (`asdict`) costs ten times as much.
-_FROM_NOUN = ConfigDict(from_attributes=True)
+# Read from the dataclass itself: `asdict` first costs ten times as much.
+_FROM_ATTRIBUTES = ConfigDict(from_attributes=True)
+
+
+def copy_fields(model: type[BaseModel], source: object) -> dict[str, Any]:
+    """Copy the attributes that have the name of a field of the model."""
+    return {name: getattr(source, name) for name in model.model_fields if hasattr(source, name)}
 
 
 class CitationReply(BaseModel):
-    model_config = _FROM_NOUN
+    model_config = _FROM_ATTRIBUTES
 
     number: int
     document_id: str
@@ -66,10 +71,6 @@ class CitationReply(BaseModel):
     start: int
     end: int
     verdict: str
-
-    @classmethod
-    def of(cls, citation: Citation) -> Self:
-        return cls.model_validate(citation)
 
 
 class UsedChunk(BaseModel):
@@ -84,7 +85,7 @@ class UsedChunk(BaseModel):
 
 
 class SourceReply(BaseModel):
-    """A passage that went into the prompt, as it stands in its document."""
+    """A passage of the prompt, with its place in the document."""
 
     number: int
     document_id: str
@@ -101,25 +102,23 @@ class SourceReply(BaseModel):
 
     @classmethod
     def of(cls, source: Source) -> Self:
-        chunk = source.hit.chunk
-        return cls(
-            number=source.number,
-            document_id=chunk.document_id,
-            document_name=chunk.document_name,
-            page=chunk.page,
-            heading_path=list(chunk.heading_path),
-            chunk_id=chunk.id,
-            chunk_index=chunk.index,
-            start=source.start,
-            end=source.end,
-            snippet=source.text,
-            relevance_score=source.hit.score,
-            retrieval_method=source.hit.method,
-        )
+        hit = source.hit
+        fields = {
+            **copy_fields(cls, hit.chunk),
+            "chunk_id": hit.chunk.id,
+            "chunk_index": hit.chunk.index,
+            "number": source.number,
+            "start": source.start,
+            "end": source.end,
+            "snippet": source.text,
+            "relevance_score": hit.score,
+            "retrieval_method": hit.method,
+        }
+        return cls(**fields)
 
 
 class ClaimReply(BaseModel):
-    model_config = _FROM_NOUN
+    model_config = _FROM_ATTRIBUTES
 
     text: str
     start: int
@@ -129,10 +128,6 @@ class ClaimReply(BaseModel):
     score: float
     reasons: list[str]
     repaired: bool
-
-    @classmethod
-    def of(cls, claim: Claim) -> Self:
-        return cls.model_validate(claim)
 
 
 class QueryMetadata(BaseModel):
@@ -179,35 +174,139 @@ class QueryReply(BaseModel):
 
     @classmethod
     def of(cls, answer: Answer, *, with_trace: bool = False) -> Self:
+        fields = {
+            **copy_fields(cls, answer),
+            "answer": answer.text,
+            "used_chunks": [UsedChunk.of(source) for source in answer.sources],
+            "metadata": QueryMetadata.of(answer),
+            "trace": dict(answer.trace) if with_trace else None,
+        }
+        return cls(**fields)
+
+
+class CheckedClaim(BaseModel):
+    text: str
+    start: int
+    end: int
+    verdict: str
+    score: float
+    cited: list[int]
+    reasons: list[str]
+
+    @classmethod
+    def of(cls, claim: Claim) -> Self:
+        return cls(**copy_fields(cls, claim), cited=list(claim.citations))
+
+
+class CheckReply(BaseModel):
+    support_score: float
+    claims: list[CheckedClaim]
+    cited_facts: list[int] = Field(description="Numbers of the facts that support a claim, from 1.")
+
+    @classmethod
+    def of(cls, grounding: Grounding) -> Self:
         return cls(
-            query_id=answer.query_id,
-            answer=answer.text,
-            citations=[CitationReply.of(citation) for citation in answer.citations],
-            used_chunks=[UsedChunk.of(source) for source in answer.sources],
-            claims=[ClaimReply.of(claim) for claim in answer.claims],
-            confidence=answer.confidence,
-            is_grounded=answer.is_grounded,
-            groundedness_score=answer.groundedness_score,
-            citation_precision=answer.citation_precision,
-            citation_recall=answer.citation_recall,
-            highlights=list(answer.highlights),
-            status=answer.status,
-            degraded=list(answer.degraded),
-            detected_intent=answer.detected_intent,
-            intent_confidence=answer.intent_confidence,
-            route=answer.route,
-            metadata=QueryMetadata.of(answer),
-            trace=dict(answer.trace) if with_trace else None,
+            support_score=grounding.support_score,
+            claims=[CheckedClaim.of(claim) for claim in grounding.claims],
+            cited_facts=list(grounding.cited_facts),
         )
 
 
-TOTAL = "X-Total-Count"
-PAGED: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "One page; the header says how many there are in all.",
-        "headers": {TOTAL: {"schema": {"type": "integer"}, "description": "How many in all."}},
-    }
-}
+class ChatMessage(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class Choice(BaseModel):
+    index: int = 0
+    message: ChatMessage
+    finish_reason: str = "stop"
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        return cls(message=ChatMessage(role="assistant", content=answer.text))
+
+
+class ChatData(BaseModel):
+    choices: list[Choice]
+    sources: list[SourceReply]
+    citations: list[CitationReply]
+    claims: list[ClaimReply]
+    query_id: str
+    status: str
+    rag_enabled: bool
+    is_grounded: bool
+    groundedness_score: float
+    confidence: float
+    degraded: list[str]
+    metadata: QueryMetadata
+
+    @classmethod
+    def of(cls, answer: Answer, *, rag_enabled: bool) -> Self:
+        fields = {
+            **copy_fields(cls, answer),
+            "choices": [Choice.of(answer)],
+            "sources": [SourceReply.of(source) for source in answer.sources],
+            "rag_enabled": rag_enabled,
+            "metadata": QueryMetadata.of(answer),
+        }
+        return cls(**fields)
+
+
+class Side(BaseModel):
+    choices: list[Choice]
+    chunks_used: int
+    chunks_scores: list[float]
+    sources: list[SourceReply]
+    citations: list[CitationReply]
+    claims: list[ClaimReply]
+    is_grounded: bool
+    groundedness_score: float
+    confidence: float
+    status: str
+
+    @classmethod
+    def of(cls, answer: Answer, **more: Any) -> Self:
+        fields = {
+            **copy_fields(cls, answer),
+            "choices": [Choice.of(answer)],
+            "chunks_used": len(answer.sources),
+            "chunks_scores": [source.hit.score for source in answer.sources],
+            "sources": [SourceReply.of(source) for source in answer.sources],
+        }
+        return cls(**fields, **more)
+
+
+class EnhancedSide(Side):
+    filter_threshold: float
+    reranker_enabled: bool
+
+
+class ComparedData(BaseModel):
+    query_id: str
+    baseline: Side
+    enhanced: EnhancedSide
+
+    @classmethod
+    def of(cls, comparison: Comparison, settings: Settings) -> Self:
+        enhanced = EnhancedSide.of(
+            comparison.enhanced,
+            filter_threshold=settings.refine.min_similarity,
+            reranker_enabled=settings.refine.reranker_enabled,
+        )
+        return cls(
+            query_id=comparison.enhanced.query_id,
+            baseline=Side.of(comparison.baseline),
+            enhanced=enhanced,
+        )
+
+
+class CompletionUsage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
 
 
 class Problem(BaseModel):
@@ -236,7 +335,7 @@ class DocumentSummary(BaseModel):
 
     @classmethod
     def of(cls, document: Document) -> Self:
-        return cls(**{name: getattr(document, name) for name in cls.model_fields})
+        return cls(**copy_fields(cls, document))
 
 
 class DocumentReply(DocumentSummary):
@@ -314,73 +413,3 @@ class ChatUploadReply(BaseModel):
                 FailedFile(name=file.name, error=file.error or "") for file in report.of("failed")
             ],
         )
-
-
-_REFERENCE = {"$ref": "#/components/schemas/Problem"}
-_CONTENT = {"application/problem+json": {"schema": _REFERENCE}}
-
-
-BINARY = {"type": "string", "format": "binary"}
-JSON_OBJECT = {"type": "string", "description": "A JSON object."}
-
-
-def form(
-    fields: Mapping[str, Any], *, required: Sequence[str] = (), example: Mapping[str, Any],
-    or_else: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """A body that is a form with files; `or_else` are other kinds that the door takes."""
-    schema: dict[str, Any] = {"type": "object", "properties": fields}
-    if required:
-        schema["required"] = list(required)
-    content = {"multipart/form-data": {"schema": schema, "example": example}, **(or_else or {})}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def install(app: FastAPI) -> None:
-    """Describe the failures of all doors, in one place."""
-    plain = app.openapi
-
-    def described() -> dict[str, Any]:
-        fresh = app.openapi_schema is None
-        schema = plain()
-        if fresh:
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            schemas.setdefault("Problem", Problem.model_json_schema())
-            shown = _examples()
-            for path, operations in schema["paths"].items():
-                for method, operation in operations.items():
-                    _describe(operation["responses"])
-                    _show(operation, shown.get(f"{method.upper()} {path}"))
-        return schema
-
-    # Replacing the method is how FastAPI wants its schema extended.
-    app.openapi = described  # type: ignore[method-assign]
-
-
-def _describe(responses: dict[str, Any]) -> None:
-    for code, response in responses.items():
-        if code[0] in "45":
-            response["content"] = _CONTENT
-        # A stream has no schema: it is no one value.
-        response.get("content", {}).get("text/event-stream", {}).pop("schema", None)
-    responses.setdefault(
-        "default",
-        {"description": "What went wrong, and what to do about it.", "content": _CONTENT},
-    )
-
-
-def _examples() -> dict[str, Any]:
-    text = (resources.files("ragstone.server") / "examples.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def _show(operation: dict[str, Any], example: dict[str, Any] | None) -> None:
-    if example is None:
-        return
-    for parameter in operation.get("parameters", ()):
-        if parameter["name"] in example["params"]:
-            parameter["example"] = example["params"][parameter["name"]]
-    for which, reply in example["replies"].items():
-        status, _, kind = which.partition(" ")
-        operation["responses"][status]["content"][kind]["example"] = reply

@@ -1,4 +1,4 @@
-"""Settings: the only reader of the environment and of ragstone.toml."""
+"""Define and read the settings; nothing else reads the environment or ragstone.toml."""
 
 from ragstone.settings.schema import (
     PRESETS,
@@ -15,7 +15,7 @@ from ragstone.settings.sources import (
     LoadedSettings,
     Setting,
     allowed_values,
-    effective,
+    list_settings,
     load_settings,
     preset_values,
 )
@@ -33,7 +33,7 @@ __all__ = [
     "Settings",
     "UnderstandSettings",
     "allowed_values",
-    "effective",
+    "list_settings",
     "load_settings",
     "preset_values",
 ]

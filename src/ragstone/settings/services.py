@@ -1,4 +1,4 @@
-"""What every section of the settings is made of."""
+"""Define `Section`, and the settings of models, moderation, logs and the server."""
 
 from __future__ import annotations
 
@@ -8,97 +8,175 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 
 def setting(default: Any, description: str, *names: str, **bounds: Any) -> Any:
-    """A described, bounded field that also answers to the design documents' variable `names`."""
+    """Define a described, bounded field; `names` are further variables that set it."""
     return Field(default, description=description, json_schema_extra={"names": [*names]}, **bounds)
 
 
 class Section(BaseModel):
-    """A part of the settings. Errors do not quote what was given: it may be a secret."""
+    """Group some settings. Errors do not quote the invalid value: it may be a secret."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
     )
 
 
+class EmbedSettings(Section):
+    name: str = setting(
+        "builtin",
+        "Embedder: builtin, openai, google, ollama, fastembed or sentence-transformers.",
+        "EMBEDDING_PROVIDER",
+    )
+    model: str = setting(
+        "", "Embedding model, or the directory of one. Empty: the default model.", "EMBEDDING_MODEL"
+    )
+    base_url: str = setting(
+        "", "URL of the embedding service, for your own server.", "EMBEDDING_BASE_URL"
+    )
+    api_key: SecretStr = setting(
+        SecretStr(""),
+        "API key of the embedding service. Empty: the key of the provider with that name.",
+        "EMBEDDING_API_KEY",
+    )
+    dimension: int = setting(
+        0,
+        "Length of the vectors, if the model offers several. 0: the model's default.",
+        "EMBEDDING_DIMENSION",
+        ge=0,
+        le=65_536,
+    )
+    batch: int = setting(64, "Maximum texts per call.", ge=1, le=2048)
+
+    def key(self, other: str) -> str:
+        return self.api_key.get_secret_value() or other
+
+
+class ProviderSettings(Section):
+    name: str = setting(
+        "extractive", "Provider of the model that writes the answer.", "LLM_PROVIDER"
+    )
+    model: str = setting(
+        "",
+        "Model that writes the answer. Empty: the provider's default.",
+        "OPENAI_MODEL",
+        "OLLAMA_MODEL",
+        "LLM_MODEL",
+    )
+    fast_model: str = setting(
+        "", "Fast model for internal calls. Empty: the provider's default.", "LLM_FAST_MODEL"
+    )
+    base_url: str = setting(
+        "",
+        "URL of the provider, for your own server.",
+        "OPENAI_BASE_URL",
+        "OLLAMA_BASE_URL",
+        "LLM_BASE_URL",
+    )
+    max_tokens: int = setting(
+        1024,
+        "Maximum tokens of an answer.",
+        "OPENAI_MAX_TOKENS",
+        "GOOGLE_MAX_TOKENS",
+        "LLM_MAX_TOKENS",
+        ge=16,
+        le=1_000_000,
+    )
+    api_key: SecretStr = setting(SecretStr(""), "API key of the provider.", "LLM_API_KEY")
+    openai_api_key: SecretStr = setting(SecretStr(""), "API key for openai.", "OPENAI_API_KEY")
+    google_api_key: SecretStr = setting(
+        SecretStr(""), "API key for google.", "GEMINI_API_KEY", "GOOGLE_API_KEY"
+    )
+    anthropic_api_key: SecretStr = setting(
+        SecretStr(""), "API key for anthropic.", "ANTHROPIC_API_KEY"
+    )
+    max_retries: int = setting(3, "Maximum retries of a call.", "LLM_MAX_RETRIES", ge=0, le=20)
+    timeout_s: float = setting(
+        30.0, "Maximum wait for the provider.", "LLM_TIMEOUT_SECONDS", gt=0, le=3600
+    )
+
+    def key(self, provider: Literal["openai", "google", "anthropic"]) -> str:
+        """Return the key for a provider: `api_key`, else the provider's own."""
+        own: SecretStr = getattr(self, f"{provider}_api_key")
+        return self.api_key.get_secret_value() or own.get_secret_value()
+
+
 class ModerateSettings(Section):
-    name: str = setting("", "The plug-in that judges questions and answers; none when empty.")
-    questions: bool = setting(True, "Judge questions before anything is searched.")
-    answers: bool = setting(True, "Judge answers before any of their words go out.")
-    timeout_s: float = setting(5.0, "Longest wait for its word.", gt=0, le=600)
+    name: str = setting("", "Plug-in that moderates questions and answers. Empty: none.")
+    questions: bool = setting(True, "Moderate questions before the search.")
+    answers: bool = setting(True, "Moderate answers before they are sent.")
+    timeout_s: float = setting(5.0, "Maximum wait for the moderator.", gt=0, le=600)
     when_it_fails: Literal["answer", "refuse"] = setting(
-        "answer", "What happens when it gives no word: go on without it, or refuse."
+        "answer", "If the moderator fails: answer without it, or refuse."
     )
 
 
 class ObserveSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "What the server logs, from this importance on."
+        "info", "Minimum level of log messages."
     )
     log_format: Literal["json", "text"] = setting(
-        "json", "One JSON object per line, or lines for people."
+        "json", "Format of the log: JSON objects or plain text lines."
     )
     log_text: bool = setting(
-        False, "Write questions, answers and messages of failures into logs and spans."
+        False, "Include questions, answers and error messages in logs and spans."
     )
     otlp_endpoint: str = setting(
         "",
-        "Address of an OpenTelemetry collector (needs ragstone[otel]).",
+        "URL of an OpenTelemetry collector (needs ragstone[otel]).",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
     )
 
 
 class ServerSettings(Section):
     host: str = setting("127.0.0.1", "Address to listen on.")
-    port: int = setting(8642, "Port to listen on; 0 picks a free one.", ge=0, le=65535)
-    workers: int = setting(1, "Processes that serve one data directory.", ge=1, le=256)
+    port: int = setting(8642, "Port to listen on. 0: any free port.", ge=0, le=65535)
+    workers: int = setting(1, "Number of server processes.", ge=1, le=256)
     public_url: str = setting(
-        "", "Address that clients reach the server by, for links; empty is that of the request."
+        "", "URL of the server for clients, used in links. Empty: the URL of the request."
     )
     trusted_proxies: str = setting(
         "127.0.0.1",
-        "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks, "
+        "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: addresses or networks, "
         "separated by commas.",
     )
     compare_mode: bool = setting(
-        False, "The chat doors reply with two answers, before and after refine.", "RAG_COMPARE_MODE"
+        False,
+        "Reply with two answers in the chat endpoints: without and with the refiners.",
+        "RAG_COMPARE_MODE",
     )
-    max_body_mb: float = setting(1.0, "Larger requests are refused.", gt=0, le=10_000)
+    max_body_mb: float = setting(1.0, "Maximum size of a request.", gt=0, le=10_000)
     max_upload_mb: float = setting(
-        500.0, "Larger requests with documents are refused.", gt=0, le=100_000
+        500.0, "Maximum size of a request with documents.", gt=0, le=100_000
     )
     rate_per_key: str = setting(
-        "1200/minute", "Requests that each key may send; empty is no limit.", max_length=100
+        "1200/minute", "Maximum requests per API key. Empty: no limit.", max_length=100
     )
     rate_per_ip: str = setting(
         "1200/minute",
-        "Requests that each address but this machine's own may send; empty is no limit.",
+        "Maximum requests per IP address, except from this machine. Empty: no limit.",
         max_length=100,
     )
     rate_storage: SecretStr = setting(
         SecretStr("memory://"),
-        "Where requests are counted: in each process, or redis://HOST:6379 for all together.",
+        "Store of the request counters: memory:// (per process) or redis://HOST:6379 (shared).",
     )
     max_generations: int = setting(
         2048,
-        "Answers that are written at once; each worker has its share.",
+        "Maximum answers written at the same time, divided among the workers.",
         ge=1,
         le=100_000,
     )
     max_waiting: int = setting(
-        1024,
-        "Questions that wait for their turn, shared likewise; more are refused.",
-        ge=0,
-        le=100_000,
+        1024, "Maximum questions in the queue, divided among the workers.", ge=0, le=100_000
     )
-    queue_timeout_s: float = setting(30.0, "Longest wait for that turn.", gt=0, le=3600)
+    queue_timeout_s: float = setting(30.0, "Maximum wait in the queue.", gt=0, le=3600)
     request_timeout_s: float = setting(
-        300.0, "Longest time for a reply; sending documents has its own limits.", gt=0, le=86_400
+        300.0, "Maximum time of a request, except uploads of documents.", gt=0, le=86_400
     )
     shutdown_grace_s: int = setting(
-        30, "Time that running answers have to end when the server stops.", ge=0, le=3600
+        30, "Time for running answers to finish when the server stops.", ge=0, le=3600
     )
     mcp_key: SecretStr = setting(
         SecretStr(""),
-        "Key with which `ragstone mcp` acts over standard input and output.",
+        "API key of `ragstone mcp` over standard input and output.",
         "RAGSTONE_MCP_KEY",
     )

@@ -1,7 +1,7 @@
-"""The layers: flags > environment > ragstone.toml > preset > the defaults of the tree.
+"""Read the settings: flags > environment > ragstone.toml > preset > defaults.
 
-Every value keeps its origin, so that `ragstone settings` can say who set it and an error can name
-the culprit. Nothing else reads the environment.
+Every value keeps its origin, for `ragstone settings` and for error messages. Nothing else reads
+the environment.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from ragstone.errors import SettingsError
-from ragstone.settings.schema import NOT_USED_YET, PRESETS, Settings
+from ragstone.settings.schema import PRESETS, UNUSED_NAMES, Settings
 from ragstone.settings.services import Section
 
 log = logging.getLogger(__name__)
 
 CONFIG_FILE = "ragstone.toml"
-# What Kubernetes sets in every container for a Service named `ragstone` or `ragstone-…`.
+# Variables that Kubernetes sets in every container for a Service `ragstone` or `ragstone-…`.
 _SERVICE_VARIABLE = re.compile(
     r"RAGSTONE_(\w+_)?"
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-# A name this similar to a setting's is taken for a misspelling of it; RAGSTONE_VERSION and
-# RAGSTONE_IMAGE, which others may set, are less similar than this to every one.
-_NEAR = 0.8
-_BEGINNING = 6
+# A variable with this similarity to a setting's name counts as a misspelling. RAGSTONE_VERSION and
+# RAGSTONE_IMAGE, which other tools may set, are less similar to every name.
+_MIN_SIMILARITY = 0.8
+_MIN_PREFIX_CHARS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One effective value and who set it."""
+    """Describe the effective value of one setting and its origin."""
 
     path: str
     value: Any
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The tree, the origin of every value, and the known names that nothing reads."""
+    """Hold the settings, the origin of each value, and the variables without an effect."""
 
     settings: Settings
     listing: tuple[Setting, ...]
@@ -65,10 +65,12 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     config_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
-    file_without: Container[str] = (),
+    ignored_sections: Container[str] = (),
 ) -> LoadedSettings:
-    """Read all layers. `flags` are keyed by path (`refine.top_k`) or by variable name; of the file
-    the sections `file_without` do not count.
+    """Read and validate the settings from all sources.
+
+    `flags` are keyed by path (`refine.top_k`) or by variable name. `ignored_sections` of the file
+    are not read.
 
     Example:
 
@@ -78,59 +80,58 @@ def load_settings(
         print(settings.preset, settings.refine.top_k, settings.data.directory)
     """
     environ = os.environ if environ is None else environ
-    flag_layer = _by_path(flags or {}, origin="flag")
-    environ_layer = _from_environ(environ)
+    flag_layer = _to_layer(flags or {}, origin="flag")
+    environ_layer = _read_environ(environ)
     file_layer = {
         path: found
-        for path, found in _from_file(config_file, environ).items()
-        if path.partition(".")[0] not in file_without
+        for path, found in _read_file(config_file, environ).items()
+        if path.partition(".")[0] not in ignored_sections
     }
-    chosen = [layer["preset"][0] for layer in (flag_layer, environ_layer, file_layer)
-              if "preset" in layer]  # fmt: skip
+    chosen = [
+        layer["preset"][0] for layer in (flag_layer, environ_layer, file_layer) if "preset" in layer
+    ]
     preset = str(chosen[0] if chosen else Settings.model_fields["preset"].default)
-    layers = (_from_preset(preset), file_layer, environ_layer, flag_layer)
+    layers = (_read_preset(preset), file_layer, environ_layer, flag_layer)
     merged: dict[str, tuple[Any, str]] = {}
     for layer in layers:
         merged.update(layer)
     settings = _validate(merged)
-    unused = tuple(name for name in NOT_USED_YET if name in environ)
-    return LoadedSettings(settings, tuple(_listing(settings, merged)), unused)
+    unused = tuple(name for name in UNUSED_NAMES if name in environ)
+    return LoadedSettings(settings, tuple(_list_values(settings, merged)), unused)
 
 
-def effective(settings: Settings) -> tuple[Setting, ...]:
-    """Every value of a ready-made tree, where nobody wrote down who set it."""
+def list_settings(settings: Settings) -> tuple[Setting, ...]:
+    """List the values of settings built in a program, with the origin as far as it is known."""
     from_preset = preset_values(settings.preset)
-    defaults = Settings()
     merged: _Layer = {}
-    for one in _listing(settings, {}):
+    for one, default in zip(_list_values(settings, {}), _list_values(Settings(), {}), strict=True):
         if one.path in from_preset and one.value == from_preset[one.path]:
             merged[one.path] = (one.value, f"preset {settings.preset}")
-        elif one.value != next(d.value for d in _listing(defaults, {}) if d.path == one.path):
+        elif one.value != default.value:
             merged[one.path] = (one.value, "program")
-    return tuple(_listing(settings, merged))
+    return tuple(_list_values(settings, merged))
 
 
 def preset_values(preset: str) -> dict[str, Any]:
-    """What a preset sets, by path."""
-    return {path: value for path, (value, _) in _from_preset(preset).items()}
+    """Return the values of a preset, by path."""
+    return {path: value for path, (value, _) in _read_preset(preset).items()}
 
 
 @cache
 def _fields() -> dict[str, FieldInfo]:
-    """Every field by its path, in order."""
-    found: dict[str, FieldInfo] = {}
+    """Return every field by its path, in order."""
+    fields: dict[str, FieldInfo] = {}
     for name, info in Settings.model_fields.items():
         section = info.annotation
         if isinstance(section, type) and issubclass(section, Section):
-            for inner, inner_info in section.model_fields.items():
-                found[f"{name}.{inner}"] = inner_info
+            fields |= {f"{name}.{inner}": one for inner, one in section.model_fields.items()}
         else:
-            found[name] = info
-    return found
+            fields[name] = info
+    return fields
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """The variables that set a path: the design documents' names and RAGSTONE_SECTION_FIELD."""
+    """Return the variables of a path: the design documents' names and RAGSTONE_SECTION_FIELD."""
     extra = _fields()[path].json_schema_extra
     listed = extra.get("names") if isinstance(extra, dict) else None
     own = [str(name) for name in listed] if isinstance(listed, list) else []
@@ -139,43 +140,41 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 @cache
-def _paths_of_names() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+def _paths_by_name() -> dict[str, tuple[str, ...]]:
+    paths: dict[str, tuple[str, ...]] = {}
     for path in _fields():
         for name in _names(path):
-            found[name] = (*found.get(name, ()), path)
-    return found
+            paths[name] = (*paths.get(name, ()), path)
+    return paths
 
 
-_Layer = dict[str, tuple[Any, str]]
+_Layer = dict[str, tuple[Any, str]]  # path: (value, origin)
 
 
-def _by_path(values: Mapping[str, Any], *, origin: str) -> _Layer:
+def _to_layer(values: Mapping[str, Any], *, origin: str) -> _Layer:
     layer: _Layer = {}
     for key, value in values.items():
-        if key in _fields():
-            layer[key] = (value, f"{origin} {key}" if origin == "flag" else origin)
-        elif key in _paths_of_names():
-            for path in _paths_of_names()[key]:
-                layer[path] = (value, f"{origin} {key}" if origin == "flag" else origin)
-        else:
-            raise _unknown(key, origin)
+        paths = (key,) if key in _fields() else _paths_by_name().get(key)
+        if paths is None:
+            raise _make_unknown_error(key, origin)
+        for path in paths:
+            layer[path] = (value, f"{origin} {key}" if origin == "flag" else origin)
     return layer
 
 
-def _from_environ(environ: Mapping[str, str]) -> _Layer:
+def _read_environ(environ: Mapping[str, str]) -> _Layer:
     of_services = {name for name in environ if _is_of_service(name, environ[name])}
     for name in sorted(environ):
         if name in of_services:
             _warn_once(name, "Kubernetes sets it for a Service")
-        elif name in _paths_of_names() or name == "RAGSTONE_CONFIG":
+        elif name in _paths_by_name() or name == "RAGSTONE_CONFIG":
             continue
-        # A misspelt name must not be ignored in silence.
+        # A misspelt name must not be ignored silently.
         elif _is_misspelt(name):
-            raise _unknown(name, "environment")
+            raise _make_unknown_error(name, "environment")
         elif name.startswith("RAGSTONE_"):
-            _warn_once(name, "no setting has a name like it")
-    # Of two names for one field the later listed wins: it is the narrower one
+            _warn_once(name, "no setting has a similar name")
+    # Of two names for one field the later one wins: it is the more specific one
     # (RETRIEVAL_FINAL_K over RAG_TOP_K, which sets two fields).
     return {
         path: (environ[name], f"environment {name}")
@@ -186,10 +185,10 @@ def _from_environ(environ: Mapping[str, str]) -> _Layer:
 
 
 def _is_of_service(name: str, value: str) -> bool:
-    """Whether Kubernetes made this variable for a Service.
+    """Return whether Kubernetes set this variable for a Service.
 
-    A Service named `ragstone-server` makes RAGSTONE_SERVER_PORT, which is also the name of a
-    setting; there the value tells them apart (`tcp://10.0.0.7:8642`).
+    A Service `ragstone-server` sets RAGSTONE_SERVER_PORT, which is also the name of a setting; the
+    value tells them apart (`tcp://10.0.0.7:8642`).
     """
     if _SERVICE_VARIABLE.fullmatch(name):
         return True
@@ -199,86 +198,76 @@ def _is_of_service(name: str, value: str) -> bool:
 
 @cache
 def _warn_once(name: str, reason: str) -> None:
-    """Log a variable that is ignored; once, because a command may read the settings twice."""
+    """Log an ignored variable; only once, because a command may read the settings twice."""
     log.warning("The variable %s is ignored: %s.", name, reason)
 
 
 def _is_misspelt(name: str) -> bool:
-    """Whether a variable that we do not know is nearly the name of a setting."""
+    """Return whether an unknown variable is similar to the name of a setting."""
     if name.startswith("RAGSTONE_"):
-        return bool(_near_names(name))
-    ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in NOT_USED_YET
-    return ours and bool(difflib.get_close_matches(name, _paths_of_names(), n=1, cutoff=0.85))
+        return bool(_find_similar_names(name))
+    is_ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in UNUSED_NAMES
+    return is_ours and bool(difflib.get_close_matches(name, _paths_by_name(), n=1, cutoff=0.85))
 
 
-def _near_names(name: str) -> list[str]:
+def _find_similar_names(name: str) -> list[str]:
     """Find the settings that a RAGSTONE_ variable may be meant for.
 
-    They are all whose last part it is (RAGSTONE_PORT for server.port), else one with nearly that
-    name, else one whose name begins so (RAGSTONE_DATA_DIR for data.directory).
+    These are the fields with that name (RAGSTONE_PORT for server.port), else a similar name, else
+    a name with that beginning (RAGSTONE_DATA_DIR for data.directory).
     """
-    given = _core(name).replace("_", "")
+    core = _core(name).replace("_", "")
     fields: dict[str, list[str]] = {}
     for path in _fields():
-        last = path.rpartition(".")[2].replace("_", "")
-        fields.setdefault(last, []).append(_names(path)[0])
-    if given in fields:
-        return fields[given][:3]
-    by_core = {_core(one).replace("_", ""): one for one in _paths_of_names()}
-    close = difflib.get_close_matches(given, by_core, n=1, cutoff=_NEAR)
-    if not close and given not in Settings.model_fields:
-        close = [one for one in by_core if len(given) >= _BEGINNING and one.startswith(given)][:1]
+        field = path.rpartition(".")[2].replace("_", "")
+        fields.setdefault(field, []).append(_names(path)[0])
+    if core in fields:
+        return fields[core][:3]
+    names = {_core(one).replace("_", ""): one for one in _paths_by_name()}
+    close = difflib.get_close_matches(core, names, n=1, cutoff=_MIN_SIMILARITY)
+    if not close and core not in Settings.model_fields and len(core) >= _MIN_PREFIX_CHARS:
+        close = [one for one in names if one.startswith(core)][:1]
     if close:
-        return [by_core[close[0]]]
-    close = difflib.get_close_matches(given, fields, n=1, cutoff=_NEAR)
+        return [names[close[0]]]
+    close = difflib.get_close_matches(core, fields, n=1, cutoff=_MIN_SIMILARITY)
     return fields[close[0]][:3] if close else []
 
 
-def _from_file(config_file: Path | None, environ: Mapping[str, str]) -> _Layer:
-    named = config_file or (
-        Path(environ["RAGSTONE_CONFIG"]) if environ.get("RAGSTONE_CONFIG") else None
-    )
-    path = named or Path(CONFIG_FILE)
+def _read_file(config_file: Path | None, environ: Mapping[str, str]) -> _Layer:
+    chosen = config_file or environ.get("RAGSTONE_CONFIG")
+    path = Path(chosen or CONFIG_FILE)
     if not path.is_file():
-        if named is not None:
+        if chosen:
             raise SettingsError(
-                f"The settings file '{named}' does not exist.",
+                f"The settings file '{path}' does not exist.",
                 hint="Give --config the path of a TOML file.",
             )
         return {}
-    return _by_path(_flatten(_parse_toml(path)), origin=str(path))
-
-
-def _parse_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(
             f"The settings file '{path}' cannot be read: {error}.",
             hint="It must be a TOML file in UTF-8.",
         ) from error
+    return _to_layer(_flatten(values), origin=str(path))
 
 
-def _from_preset(preset: str) -> _Layer:
+def _read_preset(preset: str) -> _Layer:
     if preset not in PRESETS:
         raise SettingsError(
-            f"The setting preset is '{preset}', which is not allowed.",
+            f"Invalid preset '{preset}'.",
             hint=f"Allowed: {', '.join(PRESETS)}.",
         )
-    text = (
-        resources.files("ragstone.settings")
-        .joinpath("presets", f"{preset}.toml")
-        .read_text("utf-8")
-    )
-    values = _flatten(tomllib.loads(text))
-    values["preset"] = preset
-    return _by_path(values, origin=f"preset {preset}")
+    file = resources.files("ragstone.settings").joinpath("presets", f"{preset}.toml")
+    values = _flatten(tomllib.loads(file.read_text("utf-8"))) | {"preset": preset}
+    return _to_layer(values, origin=f"preset {preset}")
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        # A table where a value belongs is a wrong value, not a section of that name.
+        # A table in the place of a value is an invalid value, not a section.
         if isinstance(value, Mapping) and f"{prefix}{key}" not in _fields():
             flat.update(_flatten(value, f"{prefix}{key}."))
         else:
@@ -286,15 +275,15 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _unknown(name: str, origin: str) -> SettingsError:
-    # Compared without the common prefix, which would make every name look close; of a path and
-    # its variable the one that fits the origin is shown.
-    known = [*_fields(), *_paths_of_names()]
+def _make_unknown_error(name: str, origin: str) -> SettingsError:
+    # Compared without the common prefix, which would make all names similar. The hint shows
+    # variables for the environment, and paths for the other origins.
+    known = [*_fields(), *_paths_by_name()]
     by_core = {_core(one): one for one in (known if origin == "environment" else reversed(known))}
     close = difflib.get_close_matches(_core(name), by_core, n=1, cutoff=0.6)
-    near = _near_names(name) if name.startswith("RAGSTONE_") else []
-    near = near or [by_core[one] for one in close]
-    hint = f"Did you mean {' or '.join(near)}?" if near else "See all names with: ragstone settings"
+    similar = _find_similar_names(name) if name.startswith("RAGSTONE_") else []
+    similar = similar or [by_core[one] for one in close]
+    hint = f"Did you mean {' or '.join(similar)}?" if similar else "List them: ragstone settings"
     return SettingsError(f"There is no setting named '{name}' ({origin}).", hint=hint)
 
 
@@ -310,23 +299,23 @@ def _validate(merged: _Layer) -> Settings:
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        refusal = _refusal(error, merged)
-    # Raised out here, without the cause: pydantic's error holds every value, secrets too.
-    raise refusal
+        invalid = _make_invalid_error(error, merged)
+    # Raised here, without the cause: pydantic's error contains every value, also secrets.
+    raise invalid
 
 
-def _refusal(error: ValidationError, merged: _Layer) -> SettingsError:
-    """The first wrong value as one sentence: its name, the value and what is allowed.
+def _make_invalid_error(error: ValidationError, merged: _Layer) -> SettingsError:
+    """Explain the first invalid value: its name, the value and what is allowed.
 
-    The value of a secret is left out: one that was typed without quotation marks is still a key.
+    The value of a secret is left out: a key without quotation marks is still a key.
     """
     paths = [".".join(str(part) for part in one["loc"][:2]) for one in error.errors()]
     path = paths[0]
     value, origin = merged.get(path, (error.errors()[0]["input"], "default"))
-    name = _name_of(path, origin)
+    name = _displayed_name(path, origin)
     # A variable that sets two fields is one mistake, not two.
-    wrong = {_name_of(one, merged.get(one, ("", ""))[1]) for one in paths}
-    more = f" ({len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    names = {_displayed_name(one, merged.get(one, ("", ""))[1]) for one in paths}
+    more = f" ({len(names) - 1} more)" if len(names) > 1 else ""
     if is_secret(path):
         return SettingsError(
             f"The setting {name} ({origin}) is {_describe_type(value)}, not text{more}.",
@@ -338,39 +327,51 @@ def _refusal(error: ValidationError, merged: _Layer) -> SettingsError:
     )
 
 
-def _name_of(path: str, origin: str) -> str:
-    """Name a setting as whoever set it did: by its variable, or by its path."""
+def _displayed_name(path: str, origin: str) -> str:
+    """Return the name under which a value was set: a variable or a path."""
     return origin.rpartition(" ")[2] if origin.startswith(("environment", "flag")) else path
 
 
 def _describe_type(value: Any) -> str:
-    words = {bool: "true or false", int: "a number", float: "a number",
-             list: "a list", dict: "a table"}  # fmt: skip
+    words = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a table",
+    }
     return words.get(type(value), f"a {type(value).__name__}")
 
 
 def is_secret(path: str) -> bool:
-    """Whether a setting's value must never be shown."""
+    """Return whether the value of a setting must not be shown."""
     annotation = _fields()[path].annotation
     return SecretStr in (annotation, *get_args(annotation))
 
 
 def allowed_values(path: str) -> str:
-    """Describe in words what a setting may be."""
+    """Describe the allowed values of a setting."""
     info = _fields()[path]
     members = (info.annotation, *get_args(info.annotation))
     listed = [one for member in members for one in get_args(member) if isinstance(one, str)]
     if listed:
         return ", ".join(listed)
     kinds = {
-        bool: "true or false", int: "a whole number", float: "a number",
-        SecretStr: "text (a secret, never shown)", str: "text", Path: "a path",
-    }  # fmt: skip
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        SecretStr: "text (a secret, never shown)",
+        str: "text",
+        Path: "a path",
+    }
     words = next(word for kind, word in kinds.items() if kind in members)
     bounds = {
-        "ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}",
+        "ge": "from {}",
+        "gt": "above {}",
+        "le": "to {}",
+        "lt": "below {}",
         "max_length": "of at most {} characters",
-    }  # fmt: skip
+    }
     for constraint in info.metadata:
         for key, phrase in bounds.items():
             if (limit := getattr(constraint, key, None)) is not None:
@@ -378,7 +379,7 @@ def allowed_values(path: str) -> str:
     return words
 
 
-def _listing(settings: Settings, merged: _Layer) -> Iterable[Setting]:
+def _list_values(settings: Settings, merged: _Layer) -> Iterable[Setting]:
     for path, info in _fields().items():
         value: Any = settings
         for part in path.split("."):
@@ -387,7 +388,7 @@ def _listing(settings: Settings, merged: _Layer) -> Iterable[Setting]:
         yield Setting(path, value, origin, info.description or "", _names(path))
 
 
-def tell_libraries(**variables: str) -> None:
-    """Set what libraries and child processes read from the environment, unless it is set."""
+def set_default_environment(**variables: str) -> None:
+    """Set variables for libraries and child processes, unless they are set already."""
     for name, value in variables.items():
         os.environ.setdefault(name, value)

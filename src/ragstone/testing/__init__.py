@@ -1,4 +1,4 @@
-"""Stand-ins for tests, at the seams of the pipeline: public, so that plug-ins can use them too.
+"""Provide fakes for tests. They are public, so that plug-ins can use them too.
 
 engine = Engine(settings, embedder=HashEmbedder(), provider=ScriptedProvider(["Yes [Source 1]"]))
 """

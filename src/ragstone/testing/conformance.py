@@ -1,10 +1,10 @@
-"""What every index must do: subclass, say how to open one, run with pytest.
+"""Test an index, an embedder or a moderator: subclass a suite, add a fixture, run pytest.
 
     class TestMyIndex(IndexConformance):
         @pytest.fixture
         def index(self, catalog): return MyIndex(catalog)
 
-The catalog of an index suite is SQLite in a temporary directory unless the subclass says otherwise.
+The catalog of the index suite is SQLite in a temporary directory; override `catalog` for another.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ragstone.filters import parse_filter
 from ragstone.protocols import (
     Catalog,
     Embedder,
-    Found,
     Index,
     Moderated,
     Moderator,
     NewDocument,
+    ScoredKey,
     Vectors,
 )
 from ragstone.types import Chunk, Document, Query
@@ -35,13 +35,13 @@ DIMENSION = 16
 EMBEDDER = "conformance"
 
 
-def unit_vectors(count: int, *, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
+def make_unit_vectors(count: int, *, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
     vectors = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, lengths, dtype=np.float32)
 
 
-def new_document(
+def make_document(
     name: str,
     texts: Sequence[str],
     *,
@@ -52,31 +52,48 @@ def new_document(
     upload_id: str | None = None,
     vectors: Vectors | None = None,
 ) -> NewDocument:
-    """A document of one chunk per text, a page each."""
+    """Make a document with one chunk per text, each on its own page."""
     document_id = f"{collection}-{name}-{version}"
     document = Document(
-        id=document_id, collection=collection, source=name, name=name, media_type="text/plain",
-        sha256=document_id, text="\n".join(texts), metadata=metadata or {}, upload_id=upload_id,
+        id=document_id,
+        collection=collection,
+        source=name,
+        name=name,
+        media_type="text/plain",
+        sha256=document_id,
+        text="\n".join(texts),
+        metadata=metadata or {},
+        upload_id=upload_id,
         created_at=1_700_000_000.0 + version,
-    )  # fmt: skip
+    )
     chunks, start = [], 0
-    for at, text in enumerate(texts):
+    for number, text in enumerate(texts):
         kind = "table" if text.startswith("|") else "text"
         chunks.append(
-            Chunk(document_id, at, text, start, start + len(text), name, page=at + 1,
-                  heading_path=("Part", name), content_type=kind)
-        )  # fmt: skip
+            Chunk(
+                document_id,
+                number,
+                text,
+                start,
+                start + len(text),
+                name,
+                page=number + 1,
+                heading_path=("Part", name),
+                content_type=kind,
+            )
+        )
         start += len(text) + 1
-    given = unit_vectors(len(texts), seed=seed) if vectors is None else vectors
-    return NewDocument(document, tuple(chunks), given)
+    if vectors is None:
+        vectors = make_unit_vectors(len(texts), seed=seed)
+    return NewDocument(document, tuple(chunks), vectors)
 
 
-def keys_of(found: Sequence[Found]) -> list[int]:
-    return [hit.key for hit in found]
+def get_keys(hits: Sequence[ScoredKey]) -> list[int]:
+    return [hit.key for hit in hits]
 
 
 class IndexConformance:
-    """Subclasses give an `index` fixture, an empty one over `catalog`."""
+    """Test any index. Subclasses add an `index` fixture: an empty one over `catalog`."""
 
     @pytest.fixture
     def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
@@ -89,39 +106,42 @@ class IndexConformance:
         raise NotImplementedError
 
     def fill(self, catalog: Catalog, index: Index) -> Vectors:
-        """Three documents; returns the vectors in the order of their keys."""
-        vectors = unit_vectors(6)
+        """Store three documents; return the vectors in the order of their keys."""
+        vectors = make_unit_vectors(6)
         texts = [
-            "The notice period is three months.", "The rent is due in July.",
-            "The dome closes in strong wind.", "Wind speeds are measured on the ridge.",
-            "Der Mietvertrag endet im Juli.", "| wind | 13 m/s |",
-        ]  # fmt: skip
+            "The notice period is three months.",
+            "The rent is due in July.",
+            "The dome closes in strong wind.",
+            "Wind speeds are measured on the ridge.",
+            "Der Mietvertrag endet im Juli.",
+            "| wind | 13 m/s |",
+        ]
         batch = [
-            new_document("a", texts[:2], vectors=vectors[:2], metadata={"year": 2020}),
-            new_document("b", texts[2:4], vectors=vectors[2:4], metadata={"year": 2021}),
-            new_document("d", texts[4:], vectors=vectors[4:], metadata={"year": 2022}),
+            make_document("a", texts[:2], vectors=vectors[:2], metadata={"year": 2020}),
+            make_document("b", texts[2:4], vectors=vectors[2:4], metadata={"year": 2021}),
+            make_document("d", texts[4:], vectors=vectors[4:], metadata={"year": 2022}),
         ]
         catalog.add(batch, embedder=EMBEDDER)
         index.refresh("c")
         return vectors
 
-    def within(self, catalog: Catalog, written: dict[str, Any]) -> Any:
-        return catalog.keys_within(Query("q", "q", "c", filter=parse_filter(written)))
+    def resolve_scope(self, catalog: Catalog, written: dict[str, Any]) -> Any:
+        return catalog.resolve_scope(Query("q", "q", "c", filter=parse_filter(written)))
 
-    def search(self, index: Index, text: str, **options: Any) -> list[Found]:
-        return index.keyword("c", text, **{"limit": 10, "k1": 1.2, "b": 0.75} | options)
+    def search(self, index: Index, text: str, **options: Any) -> list[ScoredKey]:
+        return index.search_keyword("c", text, **{"limit": 10, "k1": 1.2, "b": 0.75} | options)
 
     def test_an_empty_collection_has_no_hits(self, index: Index) -> None:
-        assert index.dense("c", unit_vectors(1)[0], limit=5) == []
+        assert index.search_dense("c", make_unit_vectors(1)[0], limit=5) == []
         assert self.search(index, "wind") == []
         assert not index.vectors("c", [1, 2]).any()
 
     def test_dense_search_finds_the_nearest_first(self, catalog: Catalog, index: Index) -> None:
         vectors = self.fill(catalog, index)
         for at, vector in enumerate(vectors):
-            found = index.dense("c", vector, limit=6)
-            exact = sorted(range(6), key=lambda one: -float(vectors[one] @ vector))
-            assert keys_of(found) == [one + 1 for one in exact]
+            found = index.search_dense("c", vector, limit=6)
+            exact = sorted(range(6), key=lambda row: -float(vectors[row] @ vector))
+            assert get_keys(found) == [row + 1 for row in exact]
             assert found[0].key == at + 1
             assert found[0].score == pytest.approx(1.0, abs=2e-3)
 
@@ -129,19 +149,19 @@ class IndexConformance:
         self, catalog: Catalog, index: Index
     ) -> None:
         self.fill(catalog, index)
-        assert keys_of(self.search(index, "months of notice")) == [1]
-        assert set(keys_of(self.search(index, "winds"))) == {3, 4, 6}
+        assert get_keys(self.search(index, "months of notice")) == [1]
+        assert set(get_keys(self.search(index, "winds"))) == {3, 4, 6}
         assert self.search(index, "the of and") == []
         assert self.search(index, "zeppelin") == []
 
     def test_headings_are_searched_too(self, catalog: Catalog, index: Index) -> None:
-        catalog.add([new_document("lighthouse", ["It is white."])], embedder=EMBEDDER)
+        catalog.add([make_document("lighthouse", ["It is white."])], embedder=EMBEDDER)
         index.refresh("c")
         assert len(self.search(index, "lighthouse")) == 1
 
     def test_limits_hold(self, catalog: Catalog, index: Index) -> None:
         vectors = self.fill(catalog, index)
-        assert len(index.dense("c", vectors[0], limit=2)) == 2
+        assert len(index.search_dense("c", vectors[0], limit=2)) == 2
         assert len(self.search(index, "wind", limit=2)) == 2
 
     @pytest.mark.parametrize(
@@ -160,17 +180,17 @@ class IndexConformance:
         self, catalog: Catalog, index: Index, written: dict[str, Any], allowed: set[int]
     ) -> None:
         vectors = self.fill(catalog, index)
-        within = self.within(catalog, written)
-        assert set(keys_of(index.dense("c", vectors[0], limit=6, within=within))) == allowed
+        scope = self.resolve_scope(catalog, written)
+        assert set(get_keys(index.search_dense("c", vectors[0], limit=6, scope=scope))) == allowed
         words = "notice rent wind ridge mietvertrag"
-        assert set(keys_of(self.search(index, words, within=within))) == allowed
+        assert set(get_keys(self.search(index, words, scope=scope))) == allowed
 
-    def test_deleted_chunks_are_found_no_more(self, catalog: Catalog, index: Index) -> None:
+    def test_deleted_chunks_are_not_found(self, catalog: Catalog, index: Index) -> None:
         vectors = self.fill(catalog, index)
         catalog.delete("c-b-1")
         index.refresh("c")
-        assert set(keys_of(index.dense("c", vectors[2], limit=6))) == {1, 2, 5, 6}
-        assert keys_of(self.search(index, "wind")) == [6]
+        assert set(get_keys(index.search_dense("c", vectors[2], limit=6))) == {1, 2, 5, 6}
+        assert get_keys(self.search(index, "wind")) == [6]
         counts = index.counts("c")
         assert (counts.dense, counts.keyword) == (4, 4)
 
@@ -178,7 +198,9 @@ class IndexConformance:
         self, catalog: Catalog, index: Index
     ) -> None:
         self.fill(catalog, index)
-        catalog.add([new_document("a", ["The notice is six weeks."], version=2)], embedder=EMBEDDER)
+        catalog.add(
+            [make_document("a", ["The notice is six weeks."], version=2)], embedder=EMBEDDER
+        )
         index.refresh("c")
         (found,) = self.search(index, "notice")
         assert catalog.chunks([found.key])[found.key].text == "The notice is six weeks."
@@ -189,23 +211,23 @@ class IndexConformance:
         assert np.allclose(found[[0, 2]], vectors[[2, 0]], atol=2e-3)
         assert not found[1].any()
 
-    def test_collections_never_meet(self, catalog: Catalog, index: Index) -> None:
+    def test_collections_are_separate(self, catalog: Catalog, index: Index) -> None:
         self.fill(catalog, index)
-        catalog.add([new_document("z", ["Wind elsewhere."], collection="e")], embedder=EMBEDDER)
+        catalog.add([make_document("z", ["Wind elsewhere."], collection="e")], embedder=EMBEDDER)
         index.refresh("e")
-        assert keys_of(index.dense("e", unit_vectors(1)[0], limit=10)) == [7]
-        assert 7 not in keys_of(self.search(index, "wind elsewhere"))
+        assert get_keys(index.search_dense("e", make_unit_vectors(1)[0], limit=10)) == [7]
+        assert 7 not in get_keys(self.search(index, "wind elsewhere"))
 
     def test_a_rebuild_gives_the_same_answers(self, catalog: Catalog, index: Index) -> None:
         vectors = self.fill(catalog, index)
         catalog.delete("c-a-1")
         index.refresh("c")
-        before = (index.dense("c", vectors[2], limit=6), self.search(index, "wind"))
+        before = (index.search_dense("c", vectors[2], limit=6), self.search(index, "wind"))
         index.rebuild("c")
-        assert keys_of(index.dense("c", vectors[2], limit=6)) == keys_of(before[0])
-        assert keys_of(self.search(index, "wind")) == keys_of(before[1])
+        assert get_keys(index.search_dense("c", vectors[2], limit=6)) == get_keys(before[0])
+        assert get_keys(self.search(index, "wind")) == get_keys(before[1])
 
-    def test_it_says_how_far_it_has_followed(self, catalog: Catalog, index: Index) -> None:
+    def test_its_last_change_is_that_of_the_catalog(self, catalog: Catalog, index: Index) -> None:
         assert index.last_change("c") == catalog.last_change("c") == 0
         self.fill(catalog, index)
         assert index.last_change("c") == catalog.last_change("c") > 0
@@ -220,7 +242,7 @@ TEXTS = ["The gate is green.", "Soup is sold on weekdays.", "天文台 🔭", "a
 
 
 class EmbedderConformance:
-    """Unit vectors of one length, the same for the same text, in the order of the texts."""
+    """Test any embedder: unit vectors, the same for the same text, in the order of the texts."""
 
     def test_every_text_has_a_unit_vector(self, embedder: Embedder) -> None:
         vectors = embedder.embed(TEXTS)
@@ -245,7 +267,7 @@ class EmbedderConformance:
         assert starts == sorted(starts)
         assert embedder.max_tokens > 0
 
-    def test_its_name_says_which_model_it_is(self, embedder: Embedder) -> None:
+    def test_it_has_a_name(self, embedder: Embedder) -> None:
         assert embedder.name.strip() == embedder.name != ""
 
 
@@ -254,7 +276,7 @@ ODD = ["", " ", "天文台 🔭", "a\x00b", "word " * 20_000]
 
 
 class ModeratorConformance:
-    """A word on every text, whoever else asks at the same time, and a reason for each refusal."""
+    """Test any moderator: a verdict on every text, and a reason for each refusal."""
 
     refused: ClassVar[str]
     refused_kind: ClassVar[Moderated] = "question"
@@ -273,15 +295,15 @@ class ModeratorConformance:
     @pytest.mark.parametrize("kind", KINDS)
     async def test_no_text_is_too_odd_for_it(self, moderator: Moderator, kind: Moderated) -> None:
         for text in ODD:
-            word = await moderator.objection(kind, text)
-            assert word is None or word.strip()
+            objection = await moderator.objection(kind, text)
+            assert objection is None or objection.strip()
 
-    async def test_those_who_ask_at_once_get_their_own_word(self, moderator: Moderator) -> None:
+    async def test_concurrent_calls_get_their_own_verdict(self, moderator: Moderator) -> None:
         texts = [self.harmless, self.refused] * 4
-        words = await asyncio.gather(
+        verdicts = await asyncio.gather(
             *(moderator.objection(self.refused_kind, text) for text in texts)
         )
-        assert [word is None for word in words] == [True, False] * 4
+        assert [verdict is None for verdict in verdicts] == [True, False] * 4
 
-    def test_its_name_says_who_it_is(self, moderator: Moderator) -> None:
+    def test_it_has_a_name(self, moderator: Moderator) -> None:
         assert moderator.name.strip() == moderator.name != ""

@@ -1,4 +1,4 @@
-"""An embedder without a model: texts that share words are similar. Fast and deterministic."""
+"""Replace the embedder and the language model in tests. Fast and deterministic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class HashEmbedder:
-    """Each word adds to one of `dimension` places, chosen by its checksum."""
+    """Embed without a model: texts that share words are similar.
+
+    Each word adds to one of the `dimension` places, chosen by its checksum.
+    """
 
     name = "hash"
     max_tokens = 256
@@ -38,7 +41,7 @@ class HashEmbedder:
 
 
 class ScriptedProvider:
-    """Streams the given pieces as the answer to every prompt; `prompts` holds what came in."""
+    """Stream the given pieces as the answer to every prompt; record the prompts."""
 
     name = "scripted"
     model = "script"

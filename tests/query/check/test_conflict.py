@@ -8,7 +8,7 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.review import find_conflict
+from ragstone.query.check.conflict import find_conflict
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation
 
 from ...conftest import settings_in

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.check.facts import dates, disagreements, names, quantities
-from ragstone.query.check.support import missing_quotations
+from ragstone.query.check.facts import find_dates, find_disagreements, find_names, find_quantities
+from ragstone.query.check.support import find_missing_quotations
 
 SAME = [
     ("The rent is EUR 18,400.", "The rent is EUR 18,400 per year."),
@@ -35,40 +35,42 @@ OTHER = [
 
 @pytest.mark.parametrize(("claim", "evidence"), SAME)
 def test_another_spelling_is_no_disagreement(claim: str, evidence: str) -> None:
-    assert [one.reason for one in disagreements(claim, evidence)] == []
+    assert [one.reason for one in find_disagreements(claim, evidence)] == []
 
 
 @pytest.mark.parametrize(("claim", "evidence", "kind"), OTHER)
 def test_another_fact_is_a_contradiction(claim: str, evidence: str, kind: str) -> None:
-    found = list(disagreements(claim, evidence))
+    found = list(find_disagreements(claim, evidence))
     assert kind in [one.kind for one in found if one.contradicts]
     assert all(one.reason.endswith(".") for one in found)
 
 
 def test_a_name_that_stands_elsewhere_in_the_source_is_not_invented() -> None:
-    found = list(disagreements("It was given by Anna Quill.", "It was given.", "Anna Quill leads."))
+    found = list(
+        find_disagreements("It was given by Anna Quill.", "It was given.", "Anna Quill leads.")
+    )
     assert found
     assert not any(one.contradicts for one in found)
 
 
 @given(st.text(max_size=300))
 def test_a_sentence_never_disagrees_with_itself(text: str) -> None:
-    assert not list(disagreements(text, text))
+    assert not list(find_disagreements(text, text))
 
 
 @given(st.text(alphabet="0123456789.,%€ kmEURJuneMay-", max_size=60))
 def test_any_figures_can_be_read(text: str) -> None:
-    for found in (*quantities(text), *dates(text)):
+    for found in (*find_quantities(text), *find_dates(text)):
         assert found.text
 
 
 def test_the_first_word_is_a_name_only_when_it_is_known() -> None:
-    assert names("Rollo led them.") == ()
-    assert names("Rollo led them.", frozenset({"Rollo"})) == ("Rollo",)
-    assert names("Eleanor Morrow gave it.") == ("Eleanor", "Morrow")
+    assert find_names("Rollo led them.") == ()
+    assert find_names("Rollo led them.", frozenset({"Rollo"})) == ("Rollo",)
+    assert find_names("Eleanor Morrow gave it.") == ("Eleanor", "Morrow")
 
 
 def test_a_quotation_must_stand_in_a_source() -> None:
     texts = ["He said: the  bridge\nhas not been built for it."]
-    assert missing_quotations("It “has not been built” so.", texts) == []
-    assert missing_quotations("It “has been built well” so.", texts) == ["has been built well"]
+    assert find_missing_quotations("It “has not been built” so.", texts) == []
+    assert find_missing_quotations("It “has been built well” so.", texts) == ["has been built well"]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.review import Review, review
+from ragstone.query.check.review import Review, review_text
 from ragstone.query.ground.cite import MarkerStream, Notation
-from ragstone.text import sentence_spans
+from ragstone.text import find_sentence_spans
 from ragstone.types import CitationStyle
 
 from ..build import sources
@@ -45,7 +45,7 @@ def checked(
 ) -> Review:
     notation = Notation(READ, style)
     stream = MarkerStream(notation)
-    return review((stream.feed(answer) + stream.close()).strip(), notation, embedder)
+    return review_text((stream.feed(answer) + stream.close()).strip(), notation, embedder)
 
 
 @pytest.mark.timeout(1800)
@@ -60,7 +60,7 @@ def test_every_citation_of_every_answer_resolves(answer: str, style: CitationSty
     for claim in result.claims:
         assert 0 <= claim.start < claim.end <= len(result.text)
     # The markers in the text are the citations, one for one and in order.
-    marked = [n for m in Notation(READ, style).find(result.text) for n in m.numbers]
+    marked = [n for m in Notation(READ, style).find_markers(result.text) for n in m.numbers]
     assert marked == [one.number for one in result.citations]
 
 
@@ -91,7 +91,7 @@ def test_a_contradiction_says_what_the_source_says() -> None:
 
 @pytest.mark.parametrize(("claim", "evidence", "kind"), OTHER)
 def test_a_changed_fact_is_never_supported(claim: str, evidence: str, kind: str) -> None:
-    result = review(claim, Notation(sources(evidence)), None)
+    result = review_text(claim, Notation(sources(evidence)), None)
     assert result.claims[0].verdict in ("contradicted", "unsupported", "partial")
 
 
@@ -103,7 +103,7 @@ def test_bad_manners_end_with_good_citations(manners: str, embedder: OnnxEmbedde
         "cites at random": lambda: f" [Source {chance.randint(1, 4)}]",
         "invents sources": lambda: f" [Source {chance.randint(40, 90)}]",
     }[manners]
-    true = [text[a:b] for text in TEXTS[:2] for a, b in sentence_spans(text) if b - a > 15]
+    true = [text[a:b] for text in TEXTS[:2] for a, b in find_sentence_spans(text) if b - a > 15]
     result = checked(" ".join(f"{sentence}{marks()}" for sentence in true), embedder)
     assert result.precision >= 0.9
     assert result.recall >= 0.9

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from ragstone.query.ground.cite import (
     MarkerStream,
     Notation,
-    citation,
-    remarked,
-    short_answers,
-    statements,
+    build_citation,
+    find_short_answers,
+    replace_markers,
+    split_statements,
 )
 
 from ..build import sources
-from .test_markers import ANSWERS, READ
+from .test_cite_stream import ANSWERS, READ
 
 NOTATION = Notation(READ)
 
@@ -37,7 +37,7 @@ NOTATION = Notation(READ)
 def test_a_marker_belongs_to_the_sentence_before_it(
     answer: str, expected: list[tuple[str, tuple[int, ...]]]
 ) -> None:
-    assert [(one.text, one.numbers) for one in statements(answer, NOTATION)] == expected
+    assert [(one.text, one.numbers) for one in split_statements(answer, NOTATION)] == expected
 
 
 @given(ANSWERS)
@@ -45,9 +45,9 @@ def test_statements_stand_in_order_inside_the_answer(answer: str) -> None:
     stream = MarkerStream(NOTATION)
     text = stream.feed(answer) + stream.close()
     position = 0
-    for one in statements(text, NOTATION):
-        assert position <= one.start < one.end <= one.reach <= len(text)
-        position = one.reach
+    for one in split_statements(text, NOTATION):
+        assert position <= one.start < one.end <= one.next_start <= len(text)
+        position = one.next_start
 
 
 NUMBERS = st.lists(st.integers(1, 3), max_size=2, unique=True)
@@ -61,10 +61,12 @@ SENTENCES = st.sampled_from(["It is green", "It rains 🙂", "Go on"])
 def test_other_markers_leave_every_word_as_it_was(
     said: list[tuple[str, list[int]]], wanted: dict[int, list[int]]
 ) -> None:
-    answer = " ".join(f"{text}. {NOTATION.written(numbers)}".strip() for text, numbers in said)
-    before = statements(answer, NOTATION)
+    answer = " ".join(
+        f"{text}. {NOTATION.format_markers(numbers)}".strip() for text, numbers in said
+    )
+    before = split_statements(answer, NOTATION)
     changes = {place: numbers for place, numbers in wanted.items() if place < len(before)}
-    after = statements(remarked(answer, before, changes, NOTATION), NOTATION)
+    after = split_statements(replace_markers(answer, before, changes, NOTATION), NOTATION)
     assert [one.text for one in after] == [one.text for one in before]
     for place, one in enumerate(after):
         assert one.numbers == tuple(changes.get(place, before[place].numbers))
@@ -72,15 +74,15 @@ def test_other_markers_leave_every_word_as_it_was(
 
 def test_a_marker_before_the_full_stop_is_replaced_after_it() -> None:
     answer = "It is green [Source 1]. It rains."
-    said = statements(answer, NOTATION)
-    assert remarked(answer, said, {0: (2,), 1: (3,)}, NOTATION) == (
+    said = split_statements(answer, NOTATION)
+    assert replace_markers(answer, said, {0: (2,), 1: (3,)}, NOTATION) == (
         "It is green. [Source 2] It rains. [Source 3]"
     )
 
 
 def test_a_citation_is_a_span_of_its_document() -> None:
     source = sources("It rains. The gate is green.", start=100)[0]
-    made = citation(source, (10, 28), "supported")
+    made = build_citation(source, (10, 28), "supported")
     assert (made.start, made.end, made.snippet) == (110, 128, "The gate is green.")
 
 
@@ -94,14 +96,14 @@ def test_a_citation_is_a_span_of_its_document() -> None:
     ],
 )
 def test_short_answers_are_spans_of_the_text(question: str, answer: str, short: list[str]) -> None:
-    said = statements(answer, NOTATION)
-    found = [answer[start:end] for start, end in short_answers(question, said, answer)]
+    said = split_statements(answer, NOTATION)
+    found = [answer[start:end] for start, end in find_short_answers(question, said, answer)]
     assert found == short
 
 
 def test_talk_around_an_answer_is_no_claim() -> None:
     answer = "Here is what I found: The gate is green. I hope this helps! Is that all?"
-    said = {one.text: one.is_claim for one in statements(answer, NOTATION)}
+    said = {one.text: one.is_claim for one in split_statements(answer, NOTATION)}
     assert [text for text, is_claim in said.items() if is_claim] in (
         ["The gate is green."], ["Here is what I found: The gate is green."],
     )  # fmt: skip

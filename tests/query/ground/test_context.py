@@ -5,8 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.ground.context import BudgetContext, cut_at_sentence, source_header
-from ragstone.query.ground.prompt import arranged, build_prompt
+from ragstone.query.ground.context import (
+    BudgetContextBuilder,
+    cut_at_sentence,
+    format_source_header,
+)
+from ragstone.query.ground.prompt import build_prompt, order_sources
 from ragstone.settings import GroundSettings
 from ragstone.testing import HashEmbedder
 from ragstone.trace import Span
@@ -29,7 +33,7 @@ def built(
     span = Span("ground.context", 0.0)
     hits = tuple(hit(text, key=key) for key, text in enumerate(texts, start=1))
     settings = GroundSettings(max_context_tokens=max_tokens, max_context_chars=max_chars, **options)  # type: ignore[arg-type]
-    return BudgetContext(EMBEDDER, settings).build(Query("q", question), hits, span), span
+    return BudgetContextBuilder(EMBEDDER, settings).build(Query("q", question), hits, span), span
 
 
 @given(st.lists(SENTENCES, max_size=8), st.integers(16, 200), st.none() | st.integers(64, 600))
@@ -37,7 +41,7 @@ def test_the_budgets_hold_and_every_text_is_a_beginning(
     texts: list[str], max_tokens: int, max_chars: int | None
 ) -> None:
     sources, _ = built(texts, max_tokens=max_tokens, max_chars=max_chars)
-    headers = [source_header(source.number, source.hit) for source in sources]
+    headers = [format_source_header(source.number, source.hit) for source in sources]
     whole = [*headers, *(source.text for source in sources)]
     assert sum(len(EMBEDDER.token_starts(text)) for text in whole) <= max_tokens
     assert max_chars is None or sum(map(len, whole)) <= max_chars
@@ -87,19 +91,21 @@ def test_what_compression_keeps_is_whole_sentences_in_order_within_the_budget(
     sources, _ = built(
         texts, max_tokens=max_tokens, question="When does the dome open?", compression_ratio=ratio
     )
-    shown = [source_header(s.number, s.hit) for s in sources] + [s.shown for s in sources]
+    shown = [format_source_header(s.number, s.hit) for s in sources] + [
+        s.prompt_text for s in sources
+    ]
     assert sum(len(EMBEDDER.token_starts(text)) for text in shown) <= max_tokens
     for source in sources:
         assert source.hit.chunk.text.startswith(source.text)
         at = 0
-        for piece in source.shown.split(" … "):
+        for piece in source.prompt_text.split(" … "):
             at = source.text.index(piece.strip("… "), at)
 
 
 def test_compression_drops_what_has_least_to_do_with_the_question() -> None:
     text = "The dome opens at nine. Penguins eat fish. Soup is sold on weekdays."
     sources, span = built([text], question="When does the dome open?", compression_ratio=0.4)
-    assert sources[0].shown == "The dome opens at nine."
+    assert sources[0].prompt_text == "The dome opens at nine."
     assert sources[0].text == text
     assert span.counts["compressed_to_chars"] < span.counts["compressed_from_chars"]
     assert "Penguins" not in build_prompt(query(), sources).messages[0].content
@@ -108,13 +114,13 @@ def test_compression_drops_what_has_least_to_do_with_the_question() -> None:
 def test_a_dropped_sentence_in_the_middle_leaves_a_mark() -> None:
     text = "The dome opens at nine. Penguins eat fish. The dome opens for all."
     sources, _ = built([text], question="When does the dome open?", compression_ratio=0.8)
-    assert sources[0].shown == "The dome opens at nine. … The dome opens for all."
+    assert sources[0].prompt_text == "The dome opens at nine. … The dome opens for all."
 
 
 def test_the_best_sources_stand_at_the_edges_and_keep_their_numbers() -> None:
     sources, _ = built(["One.", "Two.", "Three.", "Four.", "Five."])
-    assert [source.number for source in arranged(sources, "edges")] == [1, 3, 5, 4, 2]
-    assert [source.number for source in arranged(sources, "best_first")] == [1, 2, 3, 4, 5]
+    assert [source.number for source in order_sources(sources, "edges")] == [1, 3, 5, 4, 2]
+    assert [source.number for source in order_sources(sources, "best_first")] == [1, 2, 3, 4, 5]
     prompt = build_prompt(query(), sources, order="edges").messages[0].content
     assert prompt.index("[Source 3]\n") < prompt.index("[Source 2]\n")
 

@@ -11,7 +11,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.ground.prompt import build_prompt
-from ragstone.reading.units import instruction_spans, reads_like_instructions
+from ragstone.reading.units import find_instructions, has_instructions
 from ragstone.testing import ScriptedProvider
 
 from ...conftest import settings_in
@@ -107,7 +107,7 @@ async def test_a_poisoned_document_does_not_reach_the_answer(kind: str, poisoned
 
 @pytest.mark.parametrize("text", POISONS.values(), ids=list(POISONS))
 def test_instructions_in_a_document_are_found_and_marked(text: str) -> None:
-    assert instruction_spans(text)
+    assert find_instructions(text)
     prompt = build_prompt(query(), sources(TRUE, text))
     assert prompt.messages[0].content.count("reads like instructions") == 1
 
@@ -116,8 +116,8 @@ def test_ordinary_text_is_not_suspected() -> None:
     samples = Path(__file__).parents[3] / "src/ragstone/samples/documents"
     for page in [*samples.rglob("*.md"), *samples.rglob("*.txt")]:
         text = page.read_text("utf-8")
-        assert [text[a:b] for a, b in instruction_spans(text)] == []
-    assert not reads_like_instructions("The model of 1911 must be cleaned before it is shown.")
+        assert [text[a:b] for a, b in find_instructions(text)] == []
+    assert not has_instructions("The model of 1911 must be cleaned before it is shown.")
 
 
 def test_a_document_cannot_close_its_fence_or_write_a_marker() -> None:

@@ -37,7 +37,7 @@ async def test_default_off_is_identical_to_plain_retrieval(
             engine.catalog, engine.index, engine.embedder, engine.settings.retrieve
         )
         query = Query("q", QUESTION, method=method)
-        expected = await plain.retrieve(query, QueryRun("t"))
+        expected = (await plain.retrieve(query, QueryRun("t"))).hits
         hits = await engine.search(QUESTION, method=method, top_k=1000)
         assert len(expected) > 5
         assert hits == expected

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragstone.engine import Engine
 from ragstone.errors import SettingsError
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.refine.rerank import LLM_SCORE, combined, read_scores, reordered
+from ragstone.query.refine.rerank import LLM_SCORE, combine_scores, parse_scores, reorder_hits
 from ragstone.types import Chunk, Hit, Hits
 
 from ...conftest import settings_in
@@ -26,12 +26,12 @@ def ranked(scores: list[float]) -> Hits:
 
 
 def test_the_combined_score_is_three_tenths_original_and_seven_tenths_of_the_model() -> None:
-    assert combined(0.5, 0.9, weight=LLM_SCORE) == pytest.approx(0.3 * 0.5 + 0.7 * 0.9)
-    assert combined(0.5, None, weight=LLM_SCORE) == 0.5
+    assert combine_scores(0.5, 0.9, weight=LLM_SCORE) == pytest.approx(0.3 * 0.5 + 0.7 * 0.9)
+    assert combine_scores(0.5, None, weight=LLM_SCORE) == 0.5
 
 
 def test_only_the_first_hits_are_ordered_anew() -> None:
-    hits = reordered(ranked([0.9, 0.8, 0.7]), {1: 0.0, 2: 1.0}, weight=0.5, depth=2)
+    hits = reorder_hits(ranked([0.9, 0.8, 0.7]), {1: 0.0, 2: 1.0}, weight=0.5, depth=2)
     assert [hit.chunk.index for hit in hits] == [1, 0, 2]
     assert [hit.score for hit in hits] == pytest.approx([0.9, 0.45, 0.45])
     assert [hit.scores.rerank for hit in hits] == [1.0, 0.0, None]
@@ -47,7 +47,7 @@ def test_a_reranker_never_adds_or_loses_a_chunk(
     scores: list[float], given_scores: dict[int, float | None], weight: float, depth: int
 ) -> None:
     hits = ranked(sorted(scores, reverse=True))
-    after = reordered(hits, given_scores, weight=weight, depth=depth)
+    after = reorder_hits(hits, given_scores, weight=weight, depth=depth)
     assert {hit.chunk.key for hit in after} == {hit.chunk.key for hit in hits}
     assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
 
@@ -60,8 +60,8 @@ def test_a_score_that_cannot_be_read_is_none() -> None:
             {"passage": 7, "score": 5},
         ]
     }
-    assert read_scores(reply, ranked([0.5, 0.4, 0.3])) == {1: 0.8, 2: None, 3: None}
-    assert read_scores({"scores": "many"}, ranked([0.5])) == {1: None}
+    assert parse_scores(reply, ranked([0.5, 0.4, 0.3])) == {1: 0.8, 2: None, 3: None}
+    assert parse_scores({"scores": "many"}, ranked([0.5])) == {1: None}
 
 
 SCORES = '{"scores": [{"passage": 1, "score": 0}, {"passage": 2, "score": 10}]}'
@@ -109,15 +109,15 @@ async def test_a_reranker_that_fails_keeps_the_order_of_the_search(
 def test_the_llm_reranker_needs_a_model(tmp_path: Path, embedder: OnnxEmbedder) -> None:
     flags = {"refine.reranker_enabled": True, "refine.reranker": "llm"}
     with pytest.raises(SettingsError, match="needs a provider"):
-        Engine(settings_in(tmp_path, **flags), embedder=embedder, provider=SilentProvider())
+        Engine(settings_in(tmp_path, **flags), embedder=embedder, provider=SilentProvider()).open()
 
 
-def test_colbert_is_a_slot_without_weights_and_says_so(
+def test_a_reranker_that_is_not_installed_is_an_error_that_lists_the_others(
     tmp_path: Path, embedder: OnnxEmbedder
 ) -> None:
     flags = {"refine.reranker_enabled": True, "refine.reranker": "colbert"}
-    with pytest.raises(SettingsError, match="slot without weights"):
-        Engine(settings_in(tmp_path, **flags), embedder=embedder, provider=SilentProvider())
+    with pytest.raises(SettingsError, match="No reranker named 'colbert'"):
+        Engine(settings_in(tmp_path, **flags), embedder=embedder, provider=SilentProvider()).open()
 
 
 async def test_a_cross_encoder_that_is_not_installed_is_left_out(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ragstone.protocols import Vectors
-from ragstone.query.refine.select import first_of_each, maximal_marginal_relevance
+from ragstone.query.refine.select import find_distinct, maximal_marginal_relevance
 
 relevances = arrays(np.float32, st.integers(1, 12), elements=st.floats(0, 1, width=32))
 
@@ -47,14 +47,14 @@ def test_mmr_invents_and_repeats_nothing(relevance: Vectors, lam: float, limit: 
 
 def test_only_the_first_of_near_duplicates_is_kept() -> None:
     vectors = np.array([[1, 0], [0.999, 0.0447], [0, 1]], dtype=np.float32)
-    assert first_of_each(vectors, threshold=0.98) == [0, 2]
-    assert first_of_each(vectors, threshold=0.9999) == [0, 1, 2]
+    assert find_distinct(vectors, threshold=0.98) == [0, 2]
+    assert find_distinct(vectors, threshold=0.9999) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 1.0])
 def test_what_is_kept_is_pairwise_different_and_the_best_stays(threshold: float) -> None:
     vectors = unit(30, seed=3)
-    kept = first_of_each(vectors, threshold=threshold)
+    kept = find_distinct(vectors, threshold=threshold)
     assert kept[0] == 0
     for at, one in enumerate(kept):
         assert all(vectors[one] @ vectors[other] < threshold for other in kept[:at])

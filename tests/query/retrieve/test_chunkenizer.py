@@ -128,7 +128,7 @@ async def test_an_empty_reply_is_no_failure(
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(SettingsError, match="no web address"):
+    with pytest.raises(SettingsError, match="must start with http"):
         ChunkenizerRetriever("file:///etc/passwd", 1.0)
 
 

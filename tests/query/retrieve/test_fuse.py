@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.retrieve.fuse import convex_fusion, normalised, reciprocal_rank_fusion
-from ragstone.query.retrieve.hybrid import keyword_boost
+from ragstone.query.retrieve.fuse import convex_fusion, normalise_scores, reciprocal_rank_fusion
+from ragstone.query.retrieve.hybrid import boost_by_keywords
 
 rankings = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4)
 scores = st.dictionaries(st.integers(0, 30), st.floats(-5, 5, allow_nan=False), max_size=12)
@@ -78,34 +78,34 @@ def test_a_better_score_never_lowers_the_fused_one(
 
 def test_each_normalisation_by_hand() -> None:
     keyword = {1: 8.0, 2: 6.0, 3: 2.0}
-    assert normalised(keyword, "theoretical") == {1: 1.0, 2: 0.75, 3: 0.25}
-    assert normalised(keyword, "minmax") == {1: 1.0, 2: pytest.approx(2 / 3), 3: 0.0}
-    by_spread = normalised({1: 1.0, 2: -1.0}, "zscore")
+    assert normalise_scores(keyword, "theoretical") == {1: 1.0, 2: 0.75, 3: 0.25}
+    assert normalise_scores(keyword, "minmax") == {1: 1.0, 2: pytest.approx(2 / 3), 3: 0.0}
+    by_spread = normalise_scores({1: 1.0, 2: -1.0}, "zscore")
     assert by_spread == {1: pytest.approx(4 / 6), 2: pytest.approx(2 / 6)}
 
 
 def test_a_cosine_keeps_its_own_scale_in_the_theoretical_normalisation() -> None:
-    assert normalised({1: 0.6, 2: -0.2}, "theoretical", bounded=True) == {1: 0.6, 2: 0.0}
+    assert normalise_scores({1: 0.6, 2: -0.2}, "theoretical", bounded=True) == {1: 0.6, 2: 0.0}
 
 
 @pytest.mark.parametrize("how", ["theoretical", "minmax", "zscore"])
 def test_equal_scores_stay_equal_and_nothing_is_nothing(how: str) -> None:
-    assert len(set(normalised({1: 3.0, 2: 3.0}, how).values())) == 1  # type: ignore[arg-type]
-    assert normalised({}, how) == {}  # type: ignore[arg-type]
+    assert len(set(normalise_scores({1: 3.0, 2: 3.0}, how).values())) == 1  # type: ignore[arg-type]
+    assert normalise_scores({}, how) == {}  # type: ignore[arg-type]
 
 
 @given(scores, st.sampled_from(["theoretical", "minmax", "zscore"]))
 def test_a_normalisation_never_turns_an_order_round(
     given_scores: dict[int, float], how: str
 ) -> None:
-    normal = normalised(given_scores, how)  # type: ignore[arg-type]
+    normal = normalise_scores(given_scores, how)  # type: ignore[arg-type]
     order = sorted(given_scores, key=lambda key: -given_scores[key])
     values = [normal[key] for key in order]
     assert all(left >= right - 1e-12 for left, right in itertools.pairwise(values))
 
 
 def test_the_keyword_boost_is_the_share_of_terms_that_a_text_holds() -> None:
-    boosted = keyword_boost(
+    boosted = boost_by_keywords(
         {1: 0.5, 2: 0.6}, {1: "the notice period", 2: "a café"}, ["notic", "period"], boost=0.3
     )
     assert boosted == {1: pytest.approx(0.8), 2: pytest.approx(0.6)}

@@ -80,7 +80,7 @@ async def test_exemplars_with_an_unknown_intent_are_refused(
 
     own = tmp_path / "own.toml"
     own.write_text('[anger]\nen = ["grr"]\n')
-    with pytest.raises(SettingsError, match="unknown intent 'anger'"):
+    with pytest.raises(SettingsError, match="Unknown intent 'anger'"):
         load_exemplars(embedder, own_file=own, cache=None)
 
 

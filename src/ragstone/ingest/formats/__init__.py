@@ -1,1 +1,1 @@
-"""Bytes to text with structure, one file per format."""
+"""Load documents: bytes to text with structure, one file per family of formats."""

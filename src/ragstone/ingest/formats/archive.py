@@ -1,7 +1,7 @@
-"""Archives: ZIP, TAR and single compressed files, to the files inside, one at a time.
+"""Unpack ZIP, TAR and compressed files, and the packages that Office files are.
 
-Names inside are shown to people and never used as paths; nothing is written to the disk. Sizes are
-counted while unpacking, because those that an archive states may be lies.
+Names inside are only shown, never used as paths; nothing is written to the disk. Sizes are counted
+while unpacking, because the sizes that an archive states may be wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import posixpath
 import tarfile
 import zipfile
 import zlib
@@ -19,36 +20,50 @@ from typing import IO, Any, ClassVar
 
 from ragstone.blocks import LoadOptions, Member
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.xml import too_large
+from ragstone.ingest.formats.xml import parse_xml
 
-_PIECE = 1 << 20
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError,
-           NotImplementedError, ValueError)  # fmt: skip
+_READ_BYTES = 1 << 20
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    ValueError,
+)
 
 
 class ZipUnpacker:
-    """`.zip`; a password serves the classic encryption of ZIP files."""
+    """Unpack `.zip`; the password works for the classic ZIP encryption."""
 
     media_type: ClassVar[str] = "application/zip"
     suffixes: ClassVar[tuple[str, ...]] = (".zip",)
 
     def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]:
         left = options.max_unpacked_bytes
+        password = options.password.encode() if options.password else None
         failure: IngestError | None = None
         try:
             archive = zipfile.ZipFile(io.BytesIO(content))
-        except _BROKEN as error:
-            raise _damaged("ZIP", error) from error
+        except _ARCHIVE_ERRORS as error:
+            raise _make_damaged_error("ZIP", error) from error
         for entry in archive.infolist():
             if entry.is_dir():
                 continue
             try:
-                inside = _zip_entry(archive, entry, left, options.password)
+                with archive.open(entry, pwd=password) as file:
+                    inside = read_bounded(file, left)
             except RuntimeError:
-                failure = _encrypted()  # what can be read is read before it is reported
+                # Raised at the end: the members that can be read come first.
+                failure = IngestError(
+                    "The archive is encrypted and needs a password, or the password is wrong.",
+                    hint="Give it with --password; unpack archives with AES encryption first.",
+                )
                 continue
-            except _BROKEN as error:
-                failure = failure or _damaged("ZIP", error)
+            except _ARCHIVE_ERRORS as error:
+                failure = failure or _make_damaged_error("ZIP", error)
                 continue
             left -= len(inside)
             yield Member(entry.filename, inside)
@@ -57,39 +72,104 @@ class ZipUnpacker:
 
 
 class TarUnpacker:
-    """`.tar`, also compressed; links and devices in it are left out."""
+    """Unpack `.tar`, also compressed; leave out links and devices."""
 
     media_type: ClassVar[str] = "application/x-tar"
     suffixes: ClassVar[tuple[str, ...]] = (".tar", ".tgz", ".tbz2", ".txz")
 
     def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]:
-        yield from _tar_members(io.BytesIO(content), options)
+        yield from _unpack_tar(io.BytesIO(content), options)
 
 
 class CompressedUnpacker:
-    """`.gz`, `.bz2`, `.xz`: one file, or a TAR, which is then read as it streams."""
+    """Unpack `.gz`, `.bz2`, `.xz`: one file, or a TAR."""
 
     media_type: ClassVar[str] = "application/gzip"
     suffixes: ClassVar[tuple[str, ...]] = (".gz", ".bz2", ".xz")
 
     def unpack(self, content: bytes, options: LoadOptions) -> Iterator[Member]:
-        with _opened(content) as head:
-            try:
+        try:
+            with _open_compressed(content) as head:
                 is_tar = head.read(262)[257:] == b"ustar"
-            except _BROKEN as error:
-                raise _damaged("compressed file", error) from error
-        with _opened(content) as file:
-            if is_tar:
-                yield from _tar_members(file, options)
-                return
-            try:
-                inside = _bounded(file, options.max_unpacked_bytes)
-            except _BROKEN as error:
-                raise _damaged("compressed file", error) from error
+            with _open_compressed(content) as file:
+                if is_tar:
+                    yield from _unpack_tar(file, options)
+                    return
+                inside = read_bounded(file, options.max_unpacked_bytes)
+        except _ARCHIVE_ERRORS as error:
+            raise _make_damaged_error("compressed file", error) from error
         yield Member(PurePosixPath(options.name).stem or "content", inside)
 
 
-def _opened(content: bytes) -> Any:
+class Package:
+    """Read the parts of a ZIP package (DOCX, ODT, EPUB), `max_unpacked_bytes` in all."""
+
+    def __init__(self, content: bytes, options: LoadOptions) -> None:
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(content))
+        except _ARCHIVE_ERRORS as error:
+            raise IngestError(
+                "The file is damaged: the package around its content cannot be opened.",
+                hint="The download may be incomplete. Download or save the file again.",
+            ) from error
+        self._left = options.max_unpacked_bytes
+        self.names = frozenset(self._zip.namelist())
+
+    def read(self, name: str) -> bytes:
+        try:
+            with self._zip.open(name) as part:
+                content = read_bounded(part, self._left)
+        except (*_ARCHIVE_ERRORS, RuntimeError) as error:
+            raise IngestError(
+                f"The file is damaged: its part '{name}' cannot be unpacked.",
+                hint="Download it again, or open and save it in its program.",
+            ) from error
+        self._left -= len(content)
+        return content
+
+    def read_xml(self, name: str) -> Any:
+        return parse_xml(self.read(name))
+
+    @property
+    def stated_bytes(self) -> int:
+        """Sum the unpacked sizes that the package states."""
+        return sum(entry.file_size for entry in self._zip.infolist())
+
+    def read_relations(self, part: str) -> dict[str, str]:
+        """Return the parts that a part of an Office file refers to, by relation id."""
+        folder, file = posixpath.split(part)
+        name = posixpath.join(folder, "_rels", f"{file}.rels")
+        if name not in self.names:
+            return {}
+        targets: dict[str, str] = {}
+        for relation in self.read_xml(name):
+            target = relation.get("Target") or ""
+            if relation.get("TargetMode") == "External" or not relation.get("Id"):
+                continue
+            path = target.lstrip("/") if target.startswith("/") else posixpath.join(folder, target)
+            targets[relation.get("Id")] = posixpath.normpath(path)
+        return targets
+
+
+def read_bounded(file: IO[bytes], max_bytes: int) -> bytes:
+    """Read a file to its end, or raise an IngestError past `max_bytes`."""
+    pieces: list[bytes] = []
+    while piece := file.read(_READ_BYTES):
+        max_bytes -= len(piece)
+        if max_bytes < 0:
+            raise make_too_large_error()
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def make_too_large_error() -> IngestError:
+    return IngestError(
+        "The file unpacks to more than is allowed; it may be a decompression bomb.",
+        hint="Raise RAGSTONE_INGEST_MAX_UNPACKED_MB if you trust it.",
+    )
+
+
+def _open_compressed(content: bytes) -> Any:
     source = io.BytesIO(content)
     if content.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=source)
@@ -98,7 +178,7 @@ def _opened(content: bytes) -> Any:
     return lzma.open(source)
 
 
-def _tar_members(source: IO[bytes], options: LoadOptions) -> Iterator[Member]:
+def _unpack_tar(source: IO[bytes], options: LoadOptions) -> Iterator[Member]:
     left = options.max_unpacked_bytes
     try:
         # Read as a stream: seeking back in a compressed TAR would unpack it again and again.
@@ -106,39 +186,15 @@ def _tar_members(source: IO[bytes], options: LoadOptions) -> Iterator[Member]:
             for entry in archive:
                 file = archive.extractfile(entry) if entry.isfile() else None
                 if file is not None:
-                    inside = _bounded(file, left)
+                    inside = read_bounded(file, left)
                     left -= len(inside)
                     yield Member(entry.name, inside)
-    except _BROKEN as error:
-        raise _damaged("TAR", error) from error
+    except _ARCHIVE_ERRORS as error:
+        raise _make_damaged_error("TAR", error) from error
 
 
-def _zip_entry(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int, password: str | None
-) -> bytes:
-    with archive.open(entry, pwd=password.encode() if password else None) as file:
-        return _bounded(file, most)
-
-
-def _bounded(file: IO[bytes], most: int) -> bytes:
-    pieces: list[bytes] = []
-    while piece := file.read(_PIECE):
-        most -= len(piece)
-        if most < 0:
-            raise too_large()
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _encrypted() -> IngestError:
-    return IngestError(
-        "The archive is encrypted and needs a password, or the one given is wrong.",
-        hint="Give it with --password; archives with AES encryption must be unpacked first.",
-    )
-
-
-def _damaged(kind: str, error: Exception) -> IngestError:
+def _make_damaged_error(kind: str, error: Exception) -> IngestError:
     return IngestError(
         f"The {kind} archive is damaged or cut off: {error}.",
-        hint="Get it again; parts of a split archive must be joined first.",
+        hint="Download it again; join the parts of a split archive first.",
     )

@@ -1,4 +1,4 @@
-"""Writing a document down as Markdown-like text while noting where its structure stands."""
+"""Build a document as Markdown-like text and record where its structure stands in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragstone.blocks import Block, Heading, Loaded
+from ragstone.blocks import Block, Heading, LoadedDocument
 
 # Control characters, lone surrogates and non-characters: no reader wants them and some
 # databases refuse them.
@@ -15,17 +15,18 @@ _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _SPACES = re.compile(r"[ \t\u00a0]+")
 
 
-def clean(text: str) -> str:
-    """The text with line feeds only and without characters that cannot be shown."""
+def clean_text(text: str) -> str:
+    """Turn all line ends into line feeds and drop characters that cannot be shown."""
     return _UNWANTED.sub("", _LINE_ENDS.sub("\n", text))
 
 
-def one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+def join_lines(text: str) -> str:
+    """Put a text on one line, with single spaces."""
+    return " ".join(clean_text(text).split())
 
 
 class Composer:
-    """Takes the parts of a document in reading order; `loaded` gives the text with its outline."""
+    """Take the parts of a document in reading order; `finish` returns the document."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -36,12 +37,8 @@ class Composer:
         self._pages_to_begin = 0
         self._in_list = False
 
-    @property
-    def is_empty(self) -> bool:
-        return self._length == 0
-
     def _write(self, text: str, *, gap: str = "\n\n") -> int:
-        """Append a part after a gap and return where it begins."""
+        """Append a part after a gap and return its start."""
         if self._length:
             self._parts.append(gap)
             self._length += len(gap)
@@ -52,50 +49,49 @@ class Composer:
         self._in_list = False
         return start
 
-    def page(self) -> None:
-        """A new page begins with what comes next."""
+    def begin_page(self) -> None:
+        """Begin a new page with the next part."""
         self._pages_to_begin += 1
 
     def _begin_pages(self) -> None:
-        """Pages begin at the first thing written on them, an empty one where the next begins."""
+        """Begin pages at the first part written on them; an empty one begins with the next."""
         self._page_starts.extend([self._length] * self._pages_to_begin)
         self._pages_to_begin = 0
 
-    def heading(self, level: int, title: str) -> None:
-        title = one_line(title)
+    def add_heading(self, level: int, title: str) -> None:
+        title = join_lines(title)
         if title:
             level = min(6, max(1, level))
             self._headings.append(Heading(level, title, self._write(f"{'#' * level} {title}")))
 
-    def paragraph(self, text: str) -> None:
-        lines = (_SPACES.sub(" ", line).strip() for line in clean(text).split("\n"))
+    def add_paragraph(self, text: str) -> None:
+        lines = (_SPACES.sub(" ", line).strip() for line in clean_text(text).split("\n"))
         text = "\n".join(line for line in lines if line)
         if text:
             self._write(text)
 
-    def item(self, text: str, *, depth: int = 0, marker: str = "-") -> None:
-        """One item of a list; items in a row stand line by line."""
-        text = one_line(text)
+    def add_item(self, text: str, *, depth: int = 0, marker: str = "-") -> None:
+        """Add an item of a list; consecutive items stand line by line."""
+        text = join_lines(text)
         if text:
-            follows = self._in_list
-            self._write(f"{'  ' * depth}{marker} {text}", gap="\n" if follows else "\n\n")
+            gap = "\n" if self._in_list else "\n\n"
+            self._write(f"{'  ' * depth}{marker} {text}", gap=gap)
             self._in_list = True
 
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
-        text = markdown_table(rows)
-        if text:
-            start = self._write(text)
-            self._blocks.append(Block("table", start, start + len(text)))
+    def add_table(self, rows: Sequence[Sequence[str]]) -> None:
+        self._add_block("table", format_table(rows))
 
-    def code(self, text: str) -> None:
-        text = clean(text).strip("\n")
+    def add_code(self, text: str) -> None:
+        self._add_block("code", clean_text(text).strip("\n"))
+
+    def _add_block(self, content_type: str, text: str) -> None:
         if text.strip():
             start = self._write(text)
-            self._blocks.append(Block("code", start, start + len(text)))
+            self._blocks.append(Block(content_type, start, start + len(text)))
 
-    def loaded(self, media_type: str, metadata: Mapping[str, Any] | None = None) -> Loaded:
+    def finish(self, media_type: str, metadata: Mapping[str, Any] | None = None) -> LoadedDocument:
         self._begin_pages()
-        return Loaded(
+        return LoadedDocument(
             "".join(self._parts),
             media_type,
             page_starts=tuple(self._page_starts),
@@ -105,14 +101,14 @@ class Composer:
         )
 
 
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table, its first row the header; empty rows and columns are left out."""
-    cells = [[one_line(cell).replace("|", "\\|") for cell in row] for row in rows]
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Format rows as a Markdown table under the first one; leave out empty rows and columns."""
+    cells = [[join_lines(cell).replace("|", "\\|") for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
     if not cells:
         return ""
     width = max(len(row) for row in cells)
     cells = [[*row, *[""] * (width - len(row))] for row in cells]
-    kept = [column for column in range(width) if any(row[column] for row in cells)]
-    lines = ["| " + " | ".join(row[column] for column in kept) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * len(kept), *lines[1:]])
+    filled = [column for column in range(width) if any(row[column] for row in cells)]
+    lines = ["| " + " | ".join(row[column] for column in filled) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + " --- |" * len(filled), *lines[1:]])

@@ -1,4 +1,4 @@
-"""DOCX: paragraphs, headings, lists, tables, footnotes and comments of a Word document.
+"""Load Word documents (DOCX) and presentations (PPTX).
 
 The XML is read directly: it keeps text boxes, content controls and tracked insertions, which
 python-docx leaves out, and files that break a rule of the format are still read.
@@ -10,176 +10,185 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from ragstone.blocks import Loaded, LoadOptions
+from ragstone.blocks import LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.compose import Composer, one_line
-from ragstone.ingest.formats.xml import Package, attribute, local, office_facts
+from ragstone.ingest.formats.archive import Package
+from ragstone.ingest.formats.compose import Composer, join_lines
+from ragstone.ingest.formats.xml import collect_metadata, get_attribute, get_tag
 
+_METADATA = {
+    "title": "title", "creator": "author", "subject": "subject", "keywords": "keywords",
+    "created": "created", "modified": "modified", "language": "language",
+}  # fmt: skip
 _HEADING_STYLE = re.compile(r"heading\s*([1-9])|^title$", re.IGNORECASE)
 # Text that was deleted under change tracking, instructions of fields, and drawings' fall-backs,
 # which repeat what the drawing says.
-_UNREAD = {"del", "moveFrom", "instrText", "delText", "Fallback", "pPr", "rPr"}
+_SKIPPED = {"del", "moveFrom", "instrText", "delText", "Fallback", "pPr", "rPr"}
+# Elements around rows and cells that change nothing in what is shown.
+_WRAPPERS = {"sdt", "sdtContent", "ins"}
+_NOTES = {
+    "word/footnotes.xml": "Footnotes",
+    "word/endnotes.xml": "Endnotes",
+    "word/comments.xml": "Comments",
+}
+
+
+def read_office_metadata(package: Package) -> dict[str, Any]:
+    """Read title, author and dates from `docProps/core.xml`."""
+    if "docProps/core.xml" not in package.names:
+        return {}
+    return collect_metadata(package.read_xml("docProps/core.xml"), _METADATA)
 
 
 class DocxLoader:
-    """`.docx` and its relatives with macros or as templates."""
+    """Load `.docx`, also with macros or as a template."""
 
     media_type: ClassVar[str] = (
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     )
     suffixes: ClassVar[tuple[str, ...]] = (".docx", ".docm", ".dotx", ".dotm")
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         package = Package(content, options)
-        main = _main_part(package)
+        main = _find_main_part(package)
         composer = Composer()
-        styles = _heading_styles(package)
-        body = next((e for e in package.xml(main) if local(e) == "body"), None)
+        styles = _read_heading_styles(package)
+        body = next((e for e in package.read_xml(main) if get_tag(e) == "body"), None)
         if body is not None:
-            _blocks(body, composer, styles)
-        for part, title in (
-            ("word/footnotes.xml", "Footnotes"),
-            ("word/endnotes.xml", "Endnotes"),
-            ("word/comments.xml", "Comments"),
-        ):
-            _notes(package, part, title, composer)
-        return composer.loaded(self.media_type, office_facts(package))
+            _write_blocks(body, composer, styles)
+        for part, title in _NOTES.items():
+            _write_notes(package, part, title, composer)
+        return composer.finish(self.media_type, read_office_metadata(package))
 
 
-def _main_part(package: Package) -> str:
+def _find_main_part(package: Package) -> str:
     if "word/document.xml" in package.names:
         return "word/document.xml"
-    for target in package.relations("").values():
+    for target in package.read_relations("").values():
         if target.startswith("word/") and target in package.names:
             return target
     raise IngestError(
-        "The Word document is damaged: its text is missing.", hint="Save it anew in Word."
+        "The Word document is damaged: its part 'word/document.xml' is missing.",
+        hint="Save it again in Word.",
     )
 
 
-def _heading_styles(package: Package) -> dict[str, int]:
-    """Style id → heading level, for the styles that are headings by name or outline level."""
+def _read_heading_styles(package: Package) -> dict[str, int]:
+    """Map style ids to levels, for the styles that are headings by name or outline level."""
     if "word/styles.xml" not in package.names:
         return {}
     levels: dict[str, int] = {}
-    for style in package.xml("word/styles.xml"):
-        identity = attribute(style, "styleId")
-        if local(style) != "style" or not identity or attribute(style, "type") != "paragraph":
+    for style in package.read_xml("word/styles.xml"):
+        style_id = get_attribute(style, "styleId")
+        if get_tag(style) != "style" or not style_id or get_attribute(style, "type") != "paragraph":
             continue
         for element in style.iter():
-            if local(element) == "name":
-                match = _HEADING_STYLE.search(attribute(element, "val") or "")
-                if match:
-                    levels[identity] = int(match[1]) if match[1] else 1
-            elif local(element) == "outlineLvl":
-                outline = attribute(element, "val") or ""
-                if outline.isdigit() and int(outline) < 9:
-                    levels.setdefault(identity, int(outline) + 1)
+            value = get_attribute(element, "val") or ""
+            if get_tag(element) == "name" and (match := _HEADING_STYLE.search(value)):
+                levels[style_id] = int(match[1]) if match[1] else 1
+            elif get_tag(element) == "outlineLvl" and value.isdigit() and int(value) < 9:
+                levels.setdefault(style_id, int(value) + 1)
     return levels
 
 
-def _blocks(parent: Any, composer: Composer, styles: dict[str, int]) -> None:
+def _write_blocks(parent: Any, composer: Composer, styles: dict[str, int]) -> None:
     for element in parent:
-        kind = local(element)
-        if kind == "p":
-            _paragraph(element, composer, styles)
-        elif kind == "tbl":
-            composer.table([[text_of(cell) for cell in _cells(row)] for row in _rows(element)])
-        elif kind in {"sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"}:
-            _blocks(element, composer, styles)
+        tag = get_tag(element)
+        if tag == "p":
+            _write_paragraph(element, composer, styles)
+        elif tag == "tbl":
+            rows = _find_children(element, "tr")
+            composer.add_table(
+                [[read_text(cell) for cell in _find_children(row, "tc")] for row in rows]
+            )
+        elif tag in _WRAPPERS | {"moveTo", "customXml", "smartTag"}:
+            _write_blocks(element, composer, styles)
 
 
-def _paragraph(element: Any, composer: Composer, styles: dict[str, int]) -> None:
+def _write_paragraph(element: Any, composer: Composer, styles: dict[str, int]) -> None:
     style, depth = None, None
-    properties = next((e for e in element if local(e) == "pPr"), ())
+    properties = next((e for e in element if get_tag(e) == "pPr"), ())
     for part in properties:
-        if local(part) == "pStyle":
-            style = attribute(part, "val")
-        elif local(part) == "numPr":
-            level = next((attribute(e, "val") for e in part if local(e) == "ilvl"), "0")
+        if get_tag(part) == "pStyle":
+            style = get_attribute(part, "val")
+        elif get_tag(part) == "numPr":
+            level = next((get_attribute(e, "val") for e in part if get_tag(e) == "ilvl"), "0")
             depth = int(level) if level and level.isdigit() else 0
-    text = text_of(element)
+    text = read_text(element)
     if style in styles and len(text) <= 300:
-        composer.heading(styles[style or ""], text)
+        composer.add_heading(styles[style or ""], text)
     elif depth is not None:
-        composer.item(text, depth=min(depth, 8))
+        composer.add_item(text, depth=min(depth, 8))
     else:
-        composer.paragraph(text)
+        composer.add_paragraph(text)
 
 
-def _rows(table: Any) -> Iterator[Any]:
-    for element in table:
-        if local(element) == "tr":
+def _find_children(parent: Any, tag: str) -> Iterator[Any]:
+    """Yield the rows of a table or the cells of a row, also those inside a wrapper."""
+    for element in parent:
+        if get_tag(element) == tag:
             yield element
-        elif local(element) in {"sdt", "sdtContent", "ins"}:
-            yield from _rows(element)
+        elif get_tag(element) in _WRAPPERS:
+            yield from _find_children(element, tag)
 
 
-def _cells(row: Any) -> Iterator[Any]:
-    for element in row:
-        if local(element) == "tc":
-            yield element
-        elif local(element) in {"sdt", "sdtContent", "ins"}:
-            yield from _cells(element)
-
-
-def text_of(element: Any) -> str:
-    """The text below an element, with tabs, breaks and paragraph ends as white space."""
+def read_text(element: Any) -> str:
+    """Read the text below an element, with tabs, breaks and paragraph ends as white space."""
     pieces: list[str] = []
-    _collect(element, pieces)
+    _collect_text(element, pieces)
     return "".join(pieces).strip()
 
 
-def _collect(element: Any, pieces: list[str]) -> None:
+def _collect_text(element: Any, pieces: list[str]) -> None:
     for child in element:
-        kind = local(child)
-        if kind in _UNREAD or not kind:
+        tag = get_tag(child)
+        if tag in _SKIPPED or not tag:
             continue
-        if kind == "t":
+        if tag == "t":
             pieces.append(child.text or "")
-        elif kind == "tab":
+        elif tag == "tab":
             pieces.append("\t")
-        elif kind in {"br", "cr"}:
+        elif tag in {"br", "cr"}:
             pieces.append("\n")
-        elif kind == "noBreakHyphen":
+        elif tag == "noBreakHyphen":
             pieces.append("-")
         else:
-            _collect(child, pieces)
-            if kind == "p":
+            _collect_text(child, pieces)
+            if tag == "p":
                 pieces.append("\n")
 
 
-def _notes(package: Package, part: str, title: str, composer: Composer) -> None:
+def _write_notes(package: Package, part: str, title: str, composer: Composer) -> None:
     if part not in package.names:
         return
     texts = [
-        text_of(note)
-        for note in package.xml(part)
-        if attribute(note, "type") not in {"separator", "continuationSeparator"}
+        read_text(note)
+        for note in package.read_xml(part)
+        if get_attribute(note, "type") not in {"separator", "continuationSeparator"}
     ]
     if any(texts):
-        composer.heading(1, title)
+        composer.add_heading(1, title)
         for text in texts:
-            composer.item(text)
+            composer.add_item(text)
 
 
-_TITLES = {"title", "ctrTitle"}
+_TITLE_ROLES = {"title", "ctrTitle"}
 # Placeholders that hold the slide's number, date and footer, the same on every slide.
-_FURNITURE = {"sldNum", "dt", "ftr", "hdr"}
+_REPEATED_ROLES = {"sldNum", "dt", "ftr", "hdr"}
 _SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")
 
 
 class PptxLoader:
-    """`.pptx`; a slide is a page and its title a heading."""
+    """Load `.pptx`; a slide is a page and its title a heading."""
 
     media_type: ClassVar[str] = (
         "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     )
     suffixes: ClassVar[tuple[str, ...]] = (".pptx", ".pptm", ".ppsx", ".potx")
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         package = Package(content, options)
-        slides = _slides(package)
+        slides = _list_slides(package)
         if len(slides) > options.max_pages:
             raise IngestError(
                 f"The presentation has {len(slides)} slides, more than the {options.max_pages} "
@@ -188,22 +197,25 @@ class PptxLoader:
             )
         composer = Composer()
         for name in slides:
-            composer.page()
-            _slide(package, name, composer)
-        facts = office_facts(package) | {"pages": len(slides)}
-        return composer.loaded(self.media_type, facts)
+            composer.begin_page()
+            _write_shapes(package.read_xml(name), composer)
+            for target in package.read_relations(name).values():
+                if target in package.names:
+                    _write_related_part(package, target, composer)
+        metadata = read_office_metadata(package) | {"pages": len(slides)}
+        return composer.finish(self.media_type, metadata)
 
 
-def _slides(package: Package) -> list[str]:
-    """The slides in the order in which they are shown."""
+def _list_slides(package: Package) -> list[str]:
+    """List the slides in the order in which they are shown."""
     main = "ppt/presentation.xml"
     if main in package.names:
-        relations = package.relations(main)
-        # The entry's relation is one of its two `id` attributes, told apart by namespace only.
+        relations = package.read_relations(main)
+        # The relation of an entry is one of its two `id` attributes; only the namespace differs.
         shown = [
             relations[value]
-            for element in package.xml(main)
-            if local(element) == "sldIdLst"
+            for element in package.read_xml(main)
+            if get_tag(element) == "sldIdLst"
             for entry in element
             for value in entry.attrib.values()
             if relations.get(value) in package.names
@@ -214,87 +226,80 @@ def _slides(package: Package) -> list[str]:
     return [name for _, name in sorted(numbered)]
 
 
-def _slide(package: Package, name: str, composer: Composer) -> None:
-    _shapes(package.xml(name), composer)
-    for target in package.relations(name).values():
-        if target not in package.names:
-            continue
-        if target.startswith("ppt/notesSlides/"):
-            notes = [t for shape in package.xml(target).iter() if local(shape) == "sp"
-                     for t in _pptx_notes(shape)]  # fmt: skip
-            if notes:
-                composer.paragraph("Notes: " + "\n".join(notes))
-        elif target.startswith("ppt/comments/"):
-            for element in package.xml(target).iter():
-                if local(element) == "text" and element.text:
-                    composer.paragraph(f"Comment: {element.text}")
-        elif target.startswith(("ppt/charts/chart", "ppt/diagrams/data")):
-            words = [one_line(e.text) for e in package.xml(target).iter()
-                     if local(e) in {"t", "v"} and e.text and e.text.strip()]  # fmt: skip
-            composer.paragraph(" · ".join(dict.fromkeys(words)))
+def _write_related_part(package: Package, name: str, composer: Composer) -> None:
+    """Write the notes, comments, charts and diagrams of a slide."""
+    if name.startswith("ppt/notesSlides/"):
+        notes = [
+            text
+            for shape in package.read_xml(name).iter()
+            if get_tag(shape) == "sp" and _get_role(shape) not in _REPEATED_ROLES | {"sldImg"}
+            for _, text in _read_paragraphs(shape)
+        ]
+        if notes:
+            composer.add_paragraph("Notes: " + "\n".join(notes))
+    elif name.startswith("ppt/comments/"):
+        for element in package.read_xml(name).iter():
+            if get_tag(element) == "text" and element.text:
+                composer.add_paragraph(f"Comment: {element.text}")
+    elif name.startswith(("ppt/charts/chart", "ppt/diagrams/data")):
+        elements = (e for e in package.read_xml(name).iter() if get_tag(e) in {"t", "v"})
+        labels = [join_lines(e.text) for e in elements if e.text and e.text.strip()]
+        composer.add_paragraph(" · ".join(dict.fromkeys(labels)))
 
 
-def _shapes(root: Any, composer: Composer) -> None:
+def _write_shapes(root: Any, composer: Composer) -> None:
     for element in root.iter():
-        kind = local(element)
-        if kind == "sp":
-            role = _role(element)
-            if role in _TITLES:
-                composer.heading(1, " ".join(text for _, text in _paragraphs(element)))
-            elif role not in _FURNITURE:
-                _body(element, composer, listed=role in {"body", "subTitle"})
-        elif kind == "tbl":
-            rows = [
-                [
-                    " ".join(text for _, text in _paragraphs(cell))
-                    for cell in row
-                    if local(cell) == "tc"
-                ]
-                for row in element
-                if local(row) == "tr"
-            ]
-            composer.table(rows)
+        tag = get_tag(element)
+        if tag == "sp":
+            role = _get_role(element)
+            if role in _TITLE_ROLES:
+                composer.add_heading(1, _read_line(element))
+            elif role not in _REPEATED_ROLES:
+                _write_body(element, composer, is_list=role in {"body", "subTitle"})
+        elif tag == "tbl":
+            rows = (row for row in element if get_tag(row) == "tr")
+            composer.add_table(
+                [[_read_line(cell) for cell in row if get_tag(cell) == "tc"] for row in rows]
+            )
 
 
-def _body(shape: Any, composer: Composer, *, listed: bool) -> None:
-    paragraphs = _paragraphs(shape)
+def _write_body(shape: Any, composer: Composer, *, is_list: bool) -> None:
+    paragraphs = _read_paragraphs(shape)
     for depth, text in paragraphs:
-        if (listed and len(paragraphs) > 1) or depth:
-            composer.item(text, depth=depth)
+        if (is_list and len(paragraphs) > 1) or depth:
+            composer.add_item(text, depth=depth)
         else:
-            composer.paragraph(text)
+            composer.add_paragraph(text)
 
 
-def _role(shape: Any) -> str:
+def _get_role(shape: Any) -> str:
     for element in shape.iter():
-        if local(element) == "ph":
-            return attribute(element, "type") or "body"
+        if get_tag(element) == "ph":
+            return get_attribute(element, "type") or "body"
     return ""
 
 
-def _pptx_notes(shape: Any) -> list[str]:
-    if _role(shape) in _FURNITURE | {"sldImg"}:
-        return []
-    return [text for _, text in _paragraphs(shape)]
+def _read_line(shape: Any) -> str:
+    return " ".join(text for _, text in _read_paragraphs(shape))
 
 
-def _paragraphs(shape: Any) -> list[tuple[int, str]]:
-    """The paragraphs of a shape with their depth in the list."""
-    found: list[tuple[int, str]] = []
+def _read_paragraphs(shape: Any) -> list[tuple[int, str]]:
+    """Return the paragraphs of a shape with their depth in the list."""
+    paragraphs: list[tuple[int, str]] = []
     for paragraph in shape.iter():
-        if local(paragraph) != "p":
+        if get_tag(paragraph) != "p":
             continue
         pieces, depth = [], 0
         for element in paragraph.iter():
-            kind = local(element)
-            if kind == "t":
+            tag = get_tag(element)
+            if tag == "t":
                 pieces.append(element.text or "")
-            elif kind in {"br", "tab"}:
+            elif tag in {"br", "tab"}:
                 pieces.append(" ")
-            elif kind == "pPr":
-                level = attribute(element, "lvl") or "0"
+            elif tag == "pPr":
+                level = get_attribute(element, "lvl") or "0"
                 depth = int(level) if level.isdigit() else 0
-        text = one_line("".join(pieces))
+        text = join_lines("".join(pieces))
         if text:
-            found.append((depth, text))
-    return found
+            paragraphs.append((depth, text))
+    return paragraphs

@@ -1,6 +1,6 @@
-"""PDF: the text layer page by page, wrapped lines joined again, larger type taken as headings.
+"""Load PDF and pictures: the text page by page, wrapped lines joined, larger type as headings.
 
-Every line keeps its box on the page, so that a citation can be drawn there.
+Every line of a PDF keeps its box on the page, so that a citation can be drawn there.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ from typing import Any, ClassVar
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from ragstone.blocks import Heading, LineBox, Loaded, LoadOptions
+from ragstone.blocks import Heading, LineBox, LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.compose import Composer, clean
+from ragstone.ingest.formats.compose import Composer, clean_text
 
 
 class ImageLoader:
-    """`.png`, `.jpg`, `.tiff`, `.bmp`, `.webp`, with the extra `ragstone[ocr]`."""
+    """Load pictures by OCR, with the extra `ragstone[ocr]`."""
 
     media_type: ClassVar[str] = "image/*"
     suffixes: ClassVar[tuple[str, ...]] = (
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".tif",
-        ".tiff",
-        ".bmp",
-        ".webp",
-    )
+        ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp",
+    )  # fmt: skip
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         if not options.ocr:
             raise IngestError(
                 "The file is a picture; its text can only be read by OCR.",
@@ -47,18 +41,20 @@ class ImageLoader:
         try:
             picture = Image.open(io.BytesIO(content)).convert("RGB")
         except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
-            raise IngestError(f"The picture cannot be opened: {error}.", hint="") from error
+            raise IngestError(
+                f"The picture cannot be opened: {error}.", hint="Save it again as PNG or JPEG."
+            ) from error
         composer = Composer()
         for text, _ in read_picture(picture):
-            composer.paragraph(text)
-        return composer.loaded(self.media_type)
+            composer.add_paragraph(text)
+        return composer.finish(self.media_type)
 
 
 def read_picture(picture: Any) -> list[tuple[str, tuple[float, float, float, float]]]:
-    """The lines in a picture from top to bottom, with their boxes (left, top, right, bottom)."""
+    """Return the lines of a picture from top to bottom, with boxes (left, top, right, bottom)."""
     import numpy as np
 
-    result, _ = _reader()(np.asarray(picture))
+    result, _ = _load_ocr()(np.asarray(picture))
     lines = []
     for corners, text, _confidence in result or []:
         across, down = [float(x) for x, _ in corners], [float(y) for _, y in corners]
@@ -67,12 +63,12 @@ def read_picture(picture: Any) -> list[tuple[str, tuple[float, float, float, flo
 
 
 @cache
-def _reader() -> Any:
+def _load_ocr() -> Any:
     try:
         from rapidocr_onnxruntime import RapidOCR
     except ImportError as error:
         raise IngestError(
-            "Reading pictures needs an OCR engine that is not installed.",
+            "Reading pictures needs the package rapidocr-onnxruntime, which is not installed.",
             hint="Install it with: pip install 'ragstone[ocr]'",
         ) from error
     return RapidOCR()
@@ -92,8 +88,8 @@ _OCR_SCALE = 150 / 72
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line as it stands on the page: its text, its type size, and its box in points."""
+class PageLine:
+    """Hold one line of a page: its text, its type size, and its box in points."""
 
     text: str
     size: float
@@ -105,13 +101,13 @@ class Line:
 
 
 class PdfLoader:
-    """The text layer; a page without one is read by OCR where that is switched on."""
+    """Load the text layer; read a page without one by OCR if that is switched on."""
 
     media_type: ClassVar[str] = "application/pdf"
     suffixes: ClassVar[tuple[str, ...]] = (".pdf",)
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
-        document = _open(content, options.password)
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
+        document = _open_pdf(content, options.password)
         try:
             count = len(document)
             if count > options.max_pages:
@@ -119,8 +115,8 @@ class PdfLoader:
                     f"The PDF has {count} pages, more than the {options.max_pages} allowed.",
                     hint="Raise RAGSTONE_INGEST_MAX_PAGES or split it.",
                 )
-            pages = [_page_lines(document, number, options) for number in range(count)]
-            facts = document.get_metadata_dict(skip_empty=True)
+            pages = [_read_page(document, number, options) for number in range(count)]
+            metadata = document.get_metadata_dict(skip_empty=True)
         finally:
             document.close()
         if not any(line.text.strip() for lines in pages for line in lines):
@@ -128,10 +124,10 @@ class PdfLoader:
                 "The PDF has no text layer: its pages are pictures.",
                 hint="Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]').",
             )
-        return _assemble(pages, _metadata(facts, len(pages)))
+        return _assemble(pages, _convert_metadata(metadata, len(pages)))
 
 
-def _open(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
+def _open_pdf(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
     # What stands before the header (mail headers, AppleSingle) would shift every offset inside.
     content = content[max(0, content.find(b"%PDF-")) :]
     try:
@@ -139,27 +135,29 @@ def _open(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
     except pypdfium2.PdfiumError as error:
         if error.err_code == pdfium.FPDF_ERR_PASSWORD:
             raise IngestError(
-                "The PDF is encrypted and needs a password, or the one given is wrong.",
+                "The PDF is encrypted and needs a password, or the password is wrong.",
                 hint="Give it with --password.",
             ) from error
         raise IngestError(
-            "The PDF is damaged and cannot be opened.", hint="Try to save it anew in a PDF viewer."
+            "The PDF is damaged and cannot be opened.", hint="Save it again in a PDF viewer."
         ) from error
 
 
-def _page_lines(document: pypdfium2.PdfDocument, number: int, options: LoadOptions) -> list[Line]:
+def _read_page(
+    document: pypdfium2.PdfDocument, number: int, options: LoadOptions
+) -> list[PageLine]:
     try:
         page = document[number]
-        lines = list(_lines(page))
+        lines = list(_read_lines(page))
     except pypdfium2.PdfiumError:
         return []  # a damaged page; the others are still worth having
     if options.ocr and not any(line.text.strip() for line in lines):
-        lines = _ocr(page)
+        lines = _read_lines_by_ocr(page)
     page.close()
     return lines
 
 
-def _lines(page: pypdfium2.PdfPage) -> Iterator[Line]:
+def _read_lines(page: pypdfium2.PdfPage) -> Iterator[PageLine]:
     textpage = page.get_textpage()
     text = textpage.get_text_range()
     # One character per index is what lets a line find its size and box; pdfium breaks it for
@@ -171,72 +169,66 @@ def _lines(page: pypdfium2.PdfPage) -> Iterator[Line]:
         last = start + len(line.rstrip()) - 1
         if aligned and last >= start:
             size = float(pdfium.FPDFText_GetFontSize(textpage.raw, start))
-            yield Line(line, size, _box(textpage, start, last))
+            yield PageLine(line, size, _find_box(textpage, start, last))
         else:
-            yield Line(line, 0.0, None)
+            yield PageLine(line, 0.0, None)
         start += len(raw) + 1
     textpage.close()
 
 
-def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
-    """The box around a line: pdfium gives one rectangle per run of equal type."""
+def _find_box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
+    """Return the box around a line: pdfium gives one rectangle per run of equal type."""
     count = textpage.count_rects(first, last - first + 1)
     boxes = [textpage.get_rect(index) for index in range(count)]
     if not boxes:
         return tuple(textpage.get_charbox(last))
-    return (
-        min(box[0] for box in boxes), min(box[1] for box in boxes),
-        max(box[2] for box in boxes), max(box[3] for box in boxes),
-    )  # fmt: skip
+    lefts, bottoms, rights, tops = zip(*boxes, strict=True)
+    return min(lefts), min(bottoms), max(rights), max(tops)
 
 
-def _ocr(page: pypdfium2.PdfPage) -> list[Line]:
-
+def _read_lines_by_ocr(page: pypdfium2.PdfPage) -> list[PageLine]:
     height = page.get_height()
     picture = page.render(scale=_OCR_SCALE).to_pil().convert("RGB")
-    return [
-        Line(text, bottom - top, (left / _OCR_SCALE, height - bottom / _OCR_SCALE,
-                                  right / _OCR_SCALE, height - top / _OCR_SCALE))
-        for text, (left, top, right, bottom) in read_picture(picture)
-    ]  # fmt: skip
+    lines = []
+    for text, box in read_picture(picture):
+        left, top, right, bottom = (edge / _OCR_SCALE for edge in box)
+        box_on_page = (left, height - bottom, right, height - top)
+        lines.append(PageLine(text, box[3] - box[1], box_on_page))
+    return lines
 
 
-class _Assembly:
-    """Puts lines into one text and notes where each went."""
+class _TextBuilder:
+    """Join lines into one text and record where each line stands in it."""
 
     def __init__(self, heading_sizes: list[float]) -> None:
         self._heading_sizes = heading_sizes
-        self._text: list[str] = []
+        self.pieces: list[str] = []
         self._length = 0
         self.page_starts: list[int] = []
         self.headings: list[Heading] = []
         self.lines: list[LineBox] = []
 
-    @property
-    def text(self) -> str:
-        return "".join(self._text)
-
     def _append(self, text: str) -> None:
-        self._text.append(text)
+        self.pieces.append(text)
         self._length += len(text)
 
-    def page(self, lines: list[Line]) -> None:
+    def add_page(self, lines: list[PageLine]) -> None:
         if self._length:
             self._append(_PARAGRAPH)
         self.page_starts.append(self._length)
         widest = max((line.right for line in lines), default=0.0)
-        previous: Line | None = None
+        previous: PageLine | None = None
         for line in lines:
             if not line.text.strip().strip(_HYPHENS):
                 previous = None
                 continue
             if previous is not None:
-                self._append(_gap(previous, line, widest=widest))
-            self._line(line)
+                self._append(_choose_gap(previous, line, widest=widest))
+            self._add_line(line)
             previous = line
 
-    def _line(self, line: Line) -> None:
-        content = clean(line.text.strip().rstrip(_HYPHENS))
+    def _add_line(self, line: PageLine) -> None:
+        content = clean_text(line.text.strip().rstrip(_HYPHENS))
         size = round(line.size, 1)
         if size in self._heading_sizes and len(content) <= 200:
             level = self._heading_sizes.index(size) + 1
@@ -248,24 +240,28 @@ class _Assembly:
         self._append(content)
 
 
-def _assemble(pages: list[list[Line]], metadata: dict[str, Any]) -> Loaded:
+def _assemble(pages: list[list[PageLine]], metadata: dict[str, Any]) -> LoadedDocument:
     sizes = Counter[float]()
     for lines in pages:
         for line in lines:
             sizes[round(line.size, 1)] += len(line.text)
     body = sizes.most_common(1)[0][0]
     larger = sorted({size for size in sizes if size > body * _HEADING_SCALE}, reverse=True)
-    assembly = _Assembly(larger)
+    builder = _TextBuilder(larger)
     for lines in pages:
-        assembly.page(lines)
-    return Loaded(
-        assembly.text, PdfLoader.media_type, page_starts=tuple(assembly.page_starts),
-        headings=tuple(assembly.headings), lines=tuple(assembly.lines), metadata=metadata,
-    )  # fmt: skip
+        builder.add_page(lines)
+    return LoadedDocument(
+        "".join(builder.pieces),
+        PdfLoader.media_type,
+        page_starts=tuple(builder.page_starts),
+        headings=tuple(builder.headings),
+        lines=tuple(builder.lines),
+        metadata=metadata,
+    )
 
 
-def _gap(previous: Line, line: Line, *, widest: float) -> str:
-    """What stands between two lines: nothing after a hyphen, a space where a line was wrapped."""
+def _choose_gap(previous: PageLine, line: PageLine, *, widest: float) -> str:
+    """Return what joins two lines: nothing after a hyphen, a space after a wrapped line."""
     if previous.text.rstrip()[-1] in _HYPHENS:
         return ""
     wrapped = (
@@ -276,11 +272,11 @@ def _gap(previous: Line, line: Line, *, widest: float) -> str:
     return " " if wrapped else _PARAGRAPH
 
 
-def _metadata(facts: dict[str, str], page_count: int) -> dict[str, Any]:
+def _convert_metadata(facts: dict[str, str], page_count: int) -> dict[str, Any]:
     metadata: dict[str, Any] = {"pages": page_count}
     for key in ("Title", "Author", "Subject", "Keywords"):
         if facts.get(key):
-            metadata[key.lower()] = clean(facts[key])
+            metadata[key.lower()] = clean_text(facts[key])
     for key, name in (("CreationDate", "created"), ("ModDate", "modified")):
         match = _DATE.match(facts.get(key, ""))
         if match:

@@ -1,19 +1,20 @@
-"""Plain text: the bytes decoded, with headings where lines clearly are some."""
+"""Load the formats that are text: plain text, Markdown, source code, RTF and JSON."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from itertools import accumulate, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any, ClassVar
 
 import yaml
 from markdown_it import MarkdownIt
 
-from ragstone.blocks import Block, Heading, Loaded, LoadOptions
+from ragstone.blocks import Block, Heading, LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.compose import Composer, clean
+from ragstone.ingest.formats.compose import Composer, clean_text
+from ragstone.ingest.metadata import to_json_value
 
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -23,7 +24,7 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-_GUESSED_FROM = 65_536
+_SAMPLE_BYTES = 65_536
 # Not tab, line ends, form feed or escape; the code pages of mainframes use the rest.
 _CONTROLS = (0, 1, 2, 3, 4, 6, 8, 14, 15, 16, 17, 18, 19, 20, 22, 23, 24, 25, 26, 28, 29, 30, 31)
 
@@ -35,26 +36,26 @@ _UNDERLINED = re.compile(
 
 
 class TextLoader:
-    """`.txt` and its relatives."""
+    """Load plain text; find headings in capitals or underlined."""
 
     media_type: ClassVar[str] = "text/plain"
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".log", ".rst")
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         text = decode(content)
-        return Loaded(text, self.media_type, headings=tuple(find_headings(text)))
+        return LoadedDocument(text, self.media_type, headings=tuple(find_headings(text)))
 
 
 def decode(content: bytes, *, declared: str | None = None) -> str:
-    """Bytes to clean text with line feeds only.
+    """Decode bytes to clean text with line feeds only.
 
     A byte-order mark decides, then UTF-8 if it fits, then what the file declares, then a guess
     from the frequency of letters.
     """
-    return clean(_decoded(content, declared))
+    return clean_text(_decode(content, declared))
 
 
-def _decoded(content: bytes, declared: str | None) -> str:
+def _decode(content: bytes, declared: str | None) -> str:
     marked = next((name for bom, name in _BOMS.items() if content.startswith(bom)), None)
     for encoding in (marked, "utf-8", declared):
         if encoding:
@@ -71,24 +72,23 @@ def _decoded(content: bytes, declared: str | None) -> str:
     from charset_normalizer import from_bytes
 
     # A cut in the middle of a character would spoil the guess; a line's end is a safe place.
-    guess = from_bytes(content[:_GUESSED_FROM].rpartition(b"\n")[0] or content).best()
+    guess = from_bytes(content[:_SAMPLE_BYTES].rpartition(b"\n")[0] or content).best()
     # Windows-1252 is what most text that nothing else fits turns out to be.
     return content.decode(guess.encoding if guess else "cp1252", errors="replace")
 
 
 def _is_binary(content: bytes) -> bool:
-    """Text in an 8-bit encoding has next to no control characters and never a NUL."""
-    head = content[:_GUESSED_FROM]
+    """Look for a NUL or many control characters, which 8-bit text does not have."""
+    head = content[:_SAMPLE_BYTES]
     controls = sum(head.count(bytes([code])) for code in _CONTROLS)
     return b"\x00" in head or controls > len(head) * 0.02
 
 
 def find_headings(text: str) -> list[Heading]:
-    found = {
-        match.start(): Heading(1 if match["rule"][0] == "=" else 2, match["title"].strip(),
-                               match.start())
-        for match in _UNDERLINED.finditer(text)
-    }  # fmt: skip
+    found: dict[int, Heading] = {}
+    for match in _UNDERLINED.finditer(text):
+        level = 1 if match["rule"][0] == "=" else 2
+        found[match.start()] = Heading(level, match["title"].strip(), match.start())
     for match in _CAPITALS.finditer(text):
         title = match["title"].strip()
         if title.isupper() and not title.endswith((".", ",", ";")):
@@ -102,12 +102,12 @@ _BLOCKS = {"fence": "code", "code_block": "code", "table_open": "table"}
 
 
 class MarkdownLoader:
-    """`.md`: the offsets point into the source, so that a citation shows what the author wrote."""
+    """Load Markdown. Offsets point into the source, so a citation shows what the author wrote."""
 
     media_type: ClassVar[str] = "text/markdown"
     suffixes: ClassVar[tuple[str, ...]] = (".md", ".markdown", ".mdx")
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         text, metadata = split_front_matter(decode(content))
         line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         headings: list[Heading] = []
@@ -121,12 +121,17 @@ class MarkdownLoader:
                 headings.append(Heading(int(token.tag[1]), following.content, start))
             elif token.type in _BLOCKS:
                 blocks.append(Block(_BLOCKS[token.type], start, end))
-        return Loaded(text, self.media_type, headings=tuple(headings), blocks=tuple(blocks),
-                      metadata=metadata)  # fmt: skip
+        return LoadedDocument(
+            text,
+            self.media_type,
+            headings=tuple(headings),
+            blocks=tuple(blocks),
+            metadata=metadata,
+        )
 
 
 def split_front_matter(text: str) -> tuple[str, dict[str, Any]]:
-    """The text without its YAML head, and what the head says. A head that is no YAML stays text."""
+    """Split the YAML head off a text; a head that is not a YAML mapping stays in the text."""
     match = _FRONT_MATTER.match(text)
     if match is None:
         return text, {}
@@ -136,16 +141,7 @@ def split_front_matter(text: str) -> tuple[str, dict[str, Any]]:
         return text, {}
     if not isinstance(head, dict):
         return text, {}
-    return text[match.end() :], {str(key): _plain(value) for key, value in head.items()}
-
-
-def _plain(value: Any) -> Any:
-    """YAML's values as JSON has them: dates become ISO strings."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return text[match.end() :], to_json_value(head)
 
 
 # A definition in most languages people write: keywords first, then a name.
@@ -161,7 +157,7 @@ _NAME = re.compile(r"[\w$.:<>~*&, ]*[\w$>]")
 
 
 class CodeLoader:
-    """The text is untouched, so that a citation shows the code itself."""
+    """Load source code unchanged, so that a citation shows the code itself."""
 
     media_type: ClassVar[str] = "text/x-source"
     suffixes: ClassVar[tuple[str, ...]] = (
@@ -172,19 +168,19 @@ class CodeLoader:
         ".ex", ".exs", ".erl", ".hs", ".ml", ".clj", ".dart", ".jl", ".zig", ".nim",
     )  # fmt: skip
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
-        text = clean(decode(content))
-        headings = definitions(text)
-        return Loaded(
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
+        text = clean_text(decode(content))
+        headings = find_definitions(text)
+        return LoadedDocument(
             text,
             self.media_type,
             headings=tuple(headings),
-            blocks=tuple(_pieces(text, [heading.start for heading in headings])),
+            blocks=tuple(_split_at(text, [heading.start for heading in headings])),
         )
 
 
-def definitions(text: str) -> list[Heading]:
-    """Functions and types as headings, deeper the further they are indented."""
+def find_definitions(text: str) -> list[Heading]:
+    """Find functions and types as headings, deeper the further they are indented."""
     found: list[Heading] = []
     for match in _DEFINITION.finditer(text):
         name = _NAME.match(match["name"].strip())
@@ -196,13 +192,11 @@ def definitions(text: str) -> list[Heading]:
     return found
 
 
-def _pieces(text: str, cuts: list[int]) -> list[Block]:
-    """Everything between two definitions, as code that is cut at lines if it must be."""
-    ends = [*cuts, len(text)]
-    starts = [0, *cuts]
+def _split_at(text: str, cuts: list[int]) -> list[Block]:
+    """Return the text between two definitions as one block of code each."""
     return [
         Block("code", start, end)
-        for start, end in zip(starts, ends, strict=True)
+        for start, end in pairwise([0, *cuts, len(text)])
         if text[start:end].strip()
     ]
 
@@ -214,18 +208,18 @@ _AUTHOR = re.compile(r"\{\\author ([^{}\\]{1,300})\}")
 
 
 class RtfLoader:
-    """Read with striprtf, which knows the code pages that RTF is written in."""
+    """Load RTF with striprtf, which knows the code pages that RTF is written in."""
 
     media_type: ClassVar[str] = "application/rtf"
     suffixes: ClassVar[tuple[str, ...]] = (".rtf",)
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         source = content.decode("latin-1")
         try:
-            text = str(_to_text(_STRAY_MARK.sub("", source)))
+            text = _convert_rtf(_STRAY_MARK.sub("", source))
         except (ValueError, LookupError, IndexError, KeyError, TypeError) as error:
             raise IngestError(
-                f"The RTF file is damaged: {error}.", hint="Save it anew, as RTF or DOCX."
+                f"The RTF file is damaged: {error}.", hint="Save it again, as RTF or DOCX."
             ) from error
         composer = Composer()
         table: list[list[str]] = []
@@ -234,45 +228,45 @@ class RtfLoader:
             if line.count("|") >= 1 and line.rstrip().endswith("|"):
                 table.append(line.rstrip().removesuffix("|").split("|"))
                 continue
-            composer.table(table)
+            composer.add_table(table)
             table = []
-            composer.paragraph(line)
-        composer.table(table)
-        return composer.loaded(self.media_type, _facts(source))
+            composer.add_paragraph(line)
+        composer.add_table(table)
+        found = {"title": _TITLE.search(source), "author": _AUTHOR.search(source)}
+        metadata = {key: match[1].strip() for key, match in found.items() if match}
+        return composer.finish(self.media_type, metadata)
 
 
-def _to_text(source: str) -> Any:
+def _convert_rtf(source: str) -> str:
     from striprtf import striprtf
 
     converter: Any = striprtf.rtf_to_text  # it has no types
-    return converter(source, errors="replace")
-
-
-def _facts(source: str) -> dict[str, Any]:
-    found = {"title": _TITLE.search(source), "author": _AUTHOR.search(source)}
-    return {key: match[1].strip() for key, match in found.items() if match}
+    return str(converter(source, errors="replace"))
 
 
 class JsonLoader:
-    """One value, or one per line."""
+    """Load JSON (one value, or one per line) and notebooks."""
 
     media_type: ClassVar[str] = "application/json"
     suffixes: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb")
 
-    def load(self, content: bytes, options: LoadOptions) -> Loaded:
+    def load(self, content: bytes, options: LoadOptions) -> LoadedDocument:
         text = decode(content)
         composer = Composer()
-        for record in _records(text):
+        for record in _parse_records(text):
             if _is_notebook(record):
-                _notebook(record, composer)
+                _write_notebook(record, composer)
             elif isinstance(record, dict) and "text" not in record and len(record) <= 200:
-                _object(record, composer)
+                # The members one by one, so that none is cut that fits into a chunk.
+                for key, value in record.items():
+                    name = json.dumps(key, ensure_ascii=False)
+                    composer.add_code(f"{name}: {_format_json(value)}")
             else:
-                composer.code(_laid_out(record))
-        return composer.loaded(self.media_type)
+                composer.add_code(_format_json(record))
+        return composer.finish(self.media_type)
 
 
-def _records(text: str) -> list[Any]:
+def _parse_records(text: str) -> list[Any]:
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -290,39 +284,31 @@ def _records(text: str) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def _laid_out(value: Any) -> str:
+def _format_json(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def _object(record: dict[str, Any], composer: Composer) -> None:
-    """The members of an object one by one, so that none is cut that fits."""
-    for key, value in record.items():
-        composer.code(f"{json.dumps(key, ensure_ascii=False)}: {_laid_out(value)}")
-
-
 def _is_notebook(record: Any) -> bool:
     return (
-        isinstance(record, dict)
-        and isinstance(record.get("cells"), list)
-        and ("nbformat" in record)
+        isinstance(record, dict) and isinstance(record.get("cells"), list) and "nbformat" in record
     )
 
 
-def _notebook(record: dict[str, Any], composer: Composer) -> None:
+def _write_notebook(record: dict[str, Any], composer: Composer) -> None:
     for cell in record["cells"]:
         if not isinstance(cell, dict):
             continue
         source = cell.get("source", "")
         text = "".join(map(str, source)) if isinstance(source, list) else str(source)
         if cell.get("cell_type") == "code":
-            composer.code(text)
+            composer.add_code(text)
         else:
             for line in text.split("\n\n"):
                 marks = len(line) - len(line.lstrip("#"))
                 if 1 <= marks <= 6 and line[marks : marks + 1] == " ":
-                    composer.heading(marks, line[marks:].split("\n")[0])
-                    composer.paragraph(line.partition("\n")[2])
+                    composer.add_heading(marks, line[marks:].split("\n")[0])
+                    composer.add_paragraph(line.partition("\n")[2])
                 else:
-                    composer.paragraph(line)
+                    composer.add_paragraph(line)

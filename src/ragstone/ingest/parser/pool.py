@@ -1,8 +1,8 @@
-"""Parser processes and their keepers: files in, documents out, limits kept from outside.
+"""Parse files in separate processes: requests in, documents out, limits enforced from outside.
 
-One thread keeps one process. It gives it a file, waits for each document no longer than the time
-limit, watches its memory, and kills it past either; the next file gets a fresh process. Processes
-are kept for the next run: starting one costs half a second.
+One thread supervises one process. It sends it a file, waits for each document no longer than the
+time limit, watches its memory, and kills it past either; the next file gets a new process.
+Processes stay for the next run: starting one costs half a second.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ragstone import system
+from ragstone.blocks import ParsedPart
 from ragstone.errors import IngestError
-from ragstone.ingest.parser import protocol as frames
+from ragstone.ingest.parser import protocol
 
 Job = TypeVar("Job")
 
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 # Starting takes a second; on a machine that is far too busy, many.
-_START_S = 120.0
+_START_TIMEOUT_S = 120.0
 # Documents that wait for the embedder per process: enough to keep it busy, bounded in memory.
-_WAITING = 8
-_STOPPED = "It may be damaged or hostile. Raise {} if you trust it."
+_QUEUED_PER_WORKER = 8
+_LIMIT_HINT = "It may be damaged or hostile. Raise {} if you trust it."
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """A file as it was when it was read."""
+class FileStamp:
+    """Identify the content of a file at the time it was read."""
 
     sha256: str
     size: int
@@ -45,21 +46,21 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[Job]):
-    """Something about one job: a part, or its end (`part` is None)."""
+class ParserEvent(Generic[Job]):
+    """Report a part of one job, or its end (`part` is None)."""
 
     job: Job
-    stamp: Stamp
-    part: frames.ReadPart | None = None
-    unchanged: bool = False
+    stamp: FileStamp
+    part: ParsedPart | None = None
+    is_unchanged: bool = False
 
 
-class _RunStopped(Exception):  # noqa: N818  no error: somebody pressed Ctrl-C
-    """The run ends before its files do."""
+class _RunStopped(Exception):  # noqa: N818  not an error: the user pressed Ctrl-C
+    """End a run before its last file."""
 
 
-class _Process:
-    """A running parser process."""
+class _ParserProcess:
+    """Run one parser process."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -72,40 +73,38 @@ class _Process:
         )
         assert self._popen.stdout is not None
         self._output = system.open_pipe_reader(self._popen.stdout)
-        self._check_memory_at = 0.0
+        self._next_memory_check = 0.0
 
-    def serve(self, stopping: threading.Event) -> None:
-        """Work for a run; when it is being stopped, so is the wait for an answer.
+    def join_run(self, stopping: threading.Event) -> None:
+        """Work for a run; `stopping` ends the wait for an answer.
 
-        The time of a file does not begin before the process is there to read it.
+        The time of a file does not begin before the process is ready to read it.
         """
         self._stopping = stopping
         if not self._is_ready:
-            self.receive(timeout_s=_START_S, max_memory_bytes=sys.maxsize)
+            self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
             self._is_ready = True
 
-    def send(self, frame: bytes) -> None:
+    def send(self, message: bytes) -> None:
         assert self._popen.stdin is not None
-        self._popen.stdin.write(frame)
+        self._popen.stdin.write(message)
         self._popen.stdin.flush()
 
     def receive(self, *, timeout_s: float, max_memory_bytes: int) -> dict[str, Any]:
-        """The next message, or an IngestError that says why the process was stopped."""
+        """Return the next message, or raise an IngestError if the process breaks a limit."""
         deadline = time.monotonic() + timeout_s
-        head = self._read(frames.LENGTH.size, deadline, timeout_s, max_memory_bytes)
-        length = frames.LENGTH.unpack(head)[0]
-        message: dict[str, Any] = json.loads(
-            self._read(length, deadline, timeout_s, max_memory_bytes)
-        )
+        head = self._read(protocol.LENGTH.size, deadline, timeout_s, max_memory_bytes)
+        body = self._read(protocol.LENGTH.unpack(head)[0], deadline, timeout_s, max_memory_bytes)
+        message: dict[str, Any] = json.loads(body)
         return message
 
-    def _read(self, count: int, deadline: float, timeout_s: float, max_memory: int) -> bytes:
+    def _read(self, count: int, deadline: float, timeout_s: float, max_memory_bytes: int) -> bytes:
         pieces: list[bytes] = []
         while count:
-            piece = self._output.read(count, _LOOK_EVERY_S)
+            piece = self._output.read(count, _POLL_S)
             if piece is not None:
                 if not piece:
-                    raise self._died()
+                    raise self._make_crash_error()
                 pieces.append(piece)
                 count -= len(piece)
                 continue
@@ -114,62 +113,62 @@ class _Process:
             if time.monotonic() > deadline:
                 raise IngestError(
                     f"Reading the file took longer than {timeout_s:g} s and was stopped.",
-                    hint=_STOPPED.format("RAGSTONE_INGEST_TIMEOUT_S"),
+                    hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
                 )
-            if self._takes_more_than(max_memory):
+            if self._uses_more_than(max_memory_bytes):
                 raise IngestError(
-                    f"Reading the file took more than {max_memory / 1e6:.0f} MB of memory and "
-                    "was stopped.",
-                    hint=_STOPPED.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
+                    f"Reading the file took more than {max_memory_bytes / 1e6:.0f} MB of memory "
+                    "and was stopped.",
+                    hint=_LIMIT_HINT.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
                 )
         return b"".join(pieces)
 
-    def _takes_more_than(self, max_memory: int) -> bool:
-        if time.monotonic() < self._check_memory_at:
+    def _uses_more_than(self, max_memory_bytes: int) -> bool:
+        if time.monotonic() < self._next_memory_check:
             return False
-        self._check_memory_at = time.monotonic() + system.memory_check_interval_s()
-        return system.resident_bytes(self._popen.pid) > max_memory
+        self._next_memory_check = time.monotonic() + system.get_memory_check_interval_s()
+        return system.measure_resident_bytes(self._popen.pid) > max_memory_bytes
 
-    def peak_bytes(self) -> int:
-        return system.peak_bytes(self._popen.pid)
+    def measure_peak_bytes(self) -> int:
+        return system.measure_peak_bytes(self._popen.pid)
 
-    def _died(self) -> IngestError:
+    def _make_crash_error(self) -> IngestError:
         code = self._popen.wait()
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return IngestError(
-            f"The parser broke down on this file ({reason}).",
-            hint="It is probably damaged; save it anew in its program.",
+            f"The parser crashed on this file ({reason}).",
+            hint="The file is probably damaged. Save it again in its program.",
         )
 
     def stop(self) -> None:
         self._popen.kill()
         self._popen.wait()
-        for channel in (self._popen.stdin, self._popen.stdout):
-            if channel is not None:
+        for stream in (self._popen.stdin, self._popen.stdout):
+            if stream is not None:
                 with suppress(OSError):
-                    channel.close()
+                    stream.close()
 
 
-class _Idle:
-    """Processes between two runs."""
+class _IdleProcesses:
+    """Hold the processes between two runs."""
 
     def __init__(self) -> None:
-        self._processes: list[_Process] = []
+        self._processes: list[_ParserProcess] = []
         self._lock = threading.Lock()
 
-    def take(self) -> _Process:
+    def take(self) -> _ParserProcess:
         with self._lock:
             if self._processes:
                 return self._processes.pop()
-        return _Process()
+        return _ParserProcess()
 
-    def put(self, process: _Process) -> None:
+    def put(self, process: _ParserProcess) -> None:
         with self._lock:
             self._processes.append(process)
 
-    def peak_bytes(self) -> int:
+    def measure_peak_bytes(self) -> int:
         with self._lock:
-            return sum(process.peak_bytes() for process in self._processes)
+            return sum(process.measure_peak_bytes() for process in self._processes)
 
     def stop(self) -> None:
         with self._lock:
@@ -177,47 +176,49 @@ class _Idle:
                 self._processes.pop().stop()
 
 
-_idle = _Idle()
+_idle = _IdleProcesses()
 atexit.register(_idle.stop)
 
 
-def peak_bytes() -> int:
-    """The most memory that this process and those kept for the next run have ever used."""
-    return system.peak_bytes(os.getpid()) + _idle.peak_bytes()
+def measure_peak_bytes() -> int:
+    """Return the most memory that this process and the idle parser processes ever used."""
+    return system.measure_peak_bytes(os.getpid()) + _idle.measure_peak_bytes()
 
 
 class ParserPool(Generic[Job]):
-    """Reads many files at once. `timeout_s` is for each document, not for a whole archive."""
+    """Read many files at once. `timeout_s` is for each document, not for a whole archive."""
 
     def __init__(self, workers: int, *, timeout_s: float) -> None:
         self._workers = workers
         self._timeout_s = timeout_s
         self._stopping = threading.Event()
 
-    def run(self, jobs: Iterable[tuple[Job, frames.Request]]) -> Generator[Event[Job], None, None]:
-        """The documents of all files as they are read; a job's events stay in order."""
+    def run(
+        self, jobs: Iterable[tuple[Job, protocol.Request]]
+    ) -> Generator[ParserEvent[Job], None, None]:
+        """Yield the documents of all files as they are read; the events of a job stay in order."""
         pending, lock = iter(jobs), threading.Lock()
-        results: queue.Queue[Event[Job] | BaseException | None] = queue.Queue(
-            self._workers * _WAITING
+        results: queue.Queue[ParserEvent[Job] | BaseException | None] = queue.Queue(
+            self._workers * _QUEUED_PER_WORKER
         )
 
-        def keep() -> None:
-            keeper = _Keeper(self._timeout_s, self._stopping)
+        def supervise() -> None:
+            supervisor = _Supervisor(self._timeout_s, self._stopping)
             try:
                 while not self._stopping.is_set():
                     with lock:
                         job = next(pending, None)
                     if job is None:
                         break
-                    for event in keeper.read(*job):
+                    for event in supervisor.read(*job):
                         self._put(results, event)
             except BaseException as error:  # noqa: BLE001  it is raised again in the other thread
                 self._put(results, error)
             finally:
-                keeper.release()
+                supervisor.release()
                 self._put(results, None)
 
-        threads = [threading.Thread(target=keep, daemon=True) for _ in range(self._workers)]
+        threads = [threading.Thread(target=supervise, daemon=True) for _ in range(self._workers)]
         for thread in threads:
             thread.start()
         try:
@@ -227,7 +228,7 @@ class ParserPool(Generic[Job]):
             for thread in threads:
                 thread.join()
 
-    def _drain(self, results: queue.Queue[Any]) -> Iterator[Event[Job]]:
+    def _drain(self, results: queue.Queue[Any]) -> Iterator[ParserEvent[Job]]:
         running = self._workers
         while running:
             result = results.get()
@@ -239,58 +240,65 @@ class ParserPool(Generic[Job]):
                 yield result
 
     def _put(self, results: queue.Queue[Any], item: object) -> None:
-        """Wait for room, unless nobody reads any more."""
+        """Wait for room in the queue; drop the item if the run is being stopped."""
         while True:
             try:
-                results.put(item, timeout=_LOOK_EVERY_S)
+                results.put(item, timeout=_POLL_S)
                 return
             except queue.Full:
                 if self._stopping.is_set():
                     return
 
 
-class _Keeper:
-    """Gives files to one process and replaces it when it had to be stopped."""
+class _Supervisor:
+    """Send files to one process and replace it after it had to be stopped."""
 
     def __init__(self, timeout_s: float, stopping: threading.Event) -> None:
         self._timeout_s = timeout_s
         self._stopping = stopping
-        self._process: _Process | None = None
+        self._process: _ParserProcess | None = None
 
-    def read(self, job: Job, request: frames.Request) -> Iterator[Event[Job]]:
-        stamp = Stamp("", 0, 0)
-        unchanged = False
+    def read(self, job: Job, request: protocol.Request) -> Iterator[ParserEvent[Job]]:
+        stamp = FileStamp("", 0, 0)
+        is_unchanged = False
+        error: IngestError | None = None
         try:
-            if self._process is None:
-                self._process = _idle.take()
-                self._process.serve(self._stopping)
-            self._process.send(frames.pack_request(request))
-            while (message := self._receive(request))["kind"] != "end":
+            for message in self._exchange(request):
                 if message["kind"] == "begin":
-                    stamp = Stamp(message["sha256"], message["size"], message["mtime_ns"])
+                    stamp = FileStamp(message["sha256"], message["size"], message["mtime_ns"])
                 elif message["kind"] == "unchanged":
-                    unchanged = True
+                    is_unchanged = True
                 else:
-                    yield Event(job, stamp, frames.unpack_part(message))
+                    yield ParserEvent(job, stamp, protocol.unpack_part(message))
         except BrokenPipeError:
-            self._drop()
             error = IngestError("The parser process ended unexpectedly.", hint="Try again.")
-            yield Event(job, stamp, _failed(stamp, error))
-        except IngestError as error:
-            self._drop()
-            yield Event(job, stamp, _failed(stamp, error))
+        except IngestError as reason:
+            error = reason
         except _RunStopped:
-            self._drop()
+            self._stop_process()
             return
-        yield Event(job, stamp, unchanged=unchanged)
+        if error is not None:
+            self._stop_process()
+            part = ParsedPart("", stamp.sha256, error=error.message, hint=error.hint)
+            yield ParserEvent(job, stamp, part)
+        yield ParserEvent(job, stamp, is_unchanged=is_unchanged)
 
-    def _receive(self, request: frames.Request) -> dict[str, Any]:
-        assert self._process is not None
-        return self._process.receive(
-            timeout_s=self._timeout_s, max_memory_bytes=request.max_memory_bytes
-        )
+    def _exchange(self, request: protocol.Request) -> Iterator[dict[str, Any]]:
+        """Send a request and yield the answers until its end."""
+        if self._process is None:
+            self._process = _idle.take()
+            self._process.join_run(self._stopping)
+        process = self._process
+        process.send(protocol.pack_request(request))
+        while True:
+            message = process.receive(
+                timeout_s=self._timeout_s, max_memory_bytes=request.max_memory_bytes
+            )
+            if message["kind"] == "end":
+                return
+            yield message
 
-    def _drop(self) -> None:
+    def _stop_process(self) -> None:
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -299,7 +307,3 @@ class _Keeper:
         if self._process is not None:
             _idle.put(self._process)
             self._process = None
-
-
-def _failed(stamp: Stamp, error: IngestError) -> frames.ReadPart:
-    return frames.ReadPart("", stamp.sha256, error=error.message, hint=error.hint)

@@ -1,4 +1,4 @@
-"""What a parser process and its keeper say to each other: JSON behind its length.
+"""Define the messages between a parser process and its supervisor: JSON behind its length.
 
 JSON and not pickle: a parser that a hostile file has taken over must not be able to run code here.
 """
@@ -10,8 +10,8 @@ import struct
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ragstone.blocks import Block, Heading, LineBox, Loaded, LoadOptions
-from ragstone.ingest.split import Chunking
+from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions, ParsedPart
+from ragstone.ingest.split import ChunkingOptions
 from ragstone.types import Chunk
 
 LENGTH = struct.Struct("<Q")
@@ -19,16 +19,16 @@ LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """How a parser process splits; `tokenizer` is a file of the `tokenizers` library."""
+    """Tell a parser process how to split; `tokenizer` is a file of the `tokenizers` library."""
 
     tokenizer: str
     max_tokens: int
-    chunking: Chunking
+    chunking: ChunkingOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One file to be read. `known_sha256` is what was read from it last time."""
+    """Ask for one file. `known_sha256` is the hash of what was read from it last time."""
 
     path: str
     name: str
@@ -37,18 +37,6 @@ class Request:
     max_memory_bytes: int = 1_000_000_000
     known_sha256: str | None = None
     split: SplitOptions | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPart:
-    """One document of a file as it came from the parser process."""
-
-    member: str
-    sha256: str
-    loaded: Loaded | None = None
-    chunks: tuple[Chunk, ...] | None = None
-    error: str = ""
-    hint: str = ""
 
 
 def pack(message: dict[str, Any]) -> bytes:
@@ -64,15 +52,18 @@ def unpack_request(message: dict[str, Any]) -> Request:
     split = message.pop("split")
     options = LoadOptions(**message.pop("options"))
     if split:
-        split = SplitOptions(**split | {"chunking": Chunking(**split["chunking"])})
+        split = SplitOptions(**split | {"chunking": ChunkingOptions(**split["chunking"])})
     return Request(**message, options=options, split=split)
 
 
-def pack_part(part: ReadPart) -> bytes:
+def pack_part(part: ParsedPart) -> bytes:
     message: dict[str, Any] = {
-        "kind": "part", "member": part.member, "sha256": part.sha256,
-        "error": part.error, "hint": part.hint,
-    }  # fmt: skip
+        "kind": "part",
+        "member": part.member,
+        "sha256": part.sha256,
+        "error": part.error,
+        "hint": part.hint,
+    }
     if part.loaded is not None:
         message["loaded"] = asdict(part.loaded)
     if part.chunks is not None:
@@ -83,29 +74,35 @@ def pack_part(part: ReadPart) -> bytes:
     return pack(message)
 
 
-def unpack_part(message: dict[str, Any]) -> ReadPart:
-    given = message.get("loaded")
-    loaded = None
-    if given is not None:
-        loaded = Loaded(
-            text=str(given["text"]),
-            media_type=str(given["media_type"]),
-            page_starts=tuple(given["page_starts"]),
-            headings=tuple(Heading(**heading) for heading in given["headings"]),
-            blocks=tuple(Block(**block) for block in given["blocks"]),
-            lines=tuple(LineBox(**line) for line in given["lines"]),
-            metadata=given["metadata"],
+def unpack_part(message: dict[str, Any]) -> ParsedPart:
+    loaded, chunks = None, None
+    if (fields := message.get("loaded")) is not None:
+        loaded = LoadedDocument(
+            text=str(fields["text"]),
+            media_type=str(fields["media_type"]),
+            page_starts=tuple(fields["page_starts"]),
+            headings=tuple(Heading(**heading) for heading in fields["headings"]),
+            blocks=tuple(Block(**block) for block in fields["blocks"]),
+            lines=tuple(LineBox(**line) for line in fields["lines"]),
+            metadata=fields["metadata"],
         )
-    chunks = None
-    if loaded is not None and message.get("chunks") is not None:
-        chunks = tuple(
-            Chunk(
-                document_id="", index=index, text=loaded.text[start:end], start=start, end=end,
-                page=page, heading_path=tuple(path), content_type=kind,
-                passage=None if passage is None else (int(passage[0]), int(passage[1])),
+        if message.get("chunks") is not None:
+            chunks = tuple(
+                Chunk(
+                    document_id="",
+                    index=index,
+                    text=loaded.text[start:end],
+                    start=start,
+                    end=end,
+                    page=page,
+                    heading_path=tuple(heading_path),
+                    content_type=content_type,
+                    passage=None if passage is None else (int(passage[0]), int(passage[1])),
+                )
+                for index, (start, end, page, heading_path, content_type, passage) in enumerate(
+                    message["chunks"]
+                )
             )
-            for index, (start, end, page, path, kind, passage) in enumerate(message["chunks"])
-        )  # fmt: skip
-    return ReadPart(
+    return ParsedPart(
         message["member"], message["sha256"], loaded, chunks, message["error"], message["hint"]
     )

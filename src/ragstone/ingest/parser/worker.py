@@ -1,13 +1,14 @@
-"""The parser process: requests on standard input, documents on standard output.
+"""Run as a parser process: requests on standard input, documents on standard output.
 
 It is started by `pool.py` and may be killed at any moment; it holds nothing that is not in the
 file it reads. A file can make it slow, large or dead, and nothing else: it cannot write files, and
-its keeper stops it past its limits.
+its supervisor stops it past its limits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,68 +16,67 @@ from pathlib import Path
 from typing import IO
 
 from ragstone import system
+from ragstone.blocks import ParsedPart
 from ragstone.errors import IngestError
-from ragstone.ingest.discover import describe, detect_language, plain
-from ragstone.ingest.formats.detect import Part, read
-from ragstone.ingest.parser import protocol as frames
-from ragstone.ingest.split import SentenceSplitter, tokenizer
+from ragstone.ingest.formats.read import read_parts
+from ragstone.ingest.metadata import complete_metadata, detect_language, to_json_value
+from ragstone.ingest.parser import protocol
+from ragstone.ingest.split import SentenceSplitter, load_tokenizer
 
 # Queries and the rest of the machine come first.
 _NICENESS = 5
 
 
 def main() -> None:
-    """Answer requests until standard input ends, which it does when the keeper is gone."""
-    source, sink = _private_channels()
+    """Answer requests until standard input ends, which it does when the supervisor is gone."""
+    source, sink = _take_standard_streams()
     system.lower_process_priority(_NICENESS)
     # The language model is unpacked through a temporary file, so it comes before the limits.
     detect_language("It is loaded before the first file is read.")
     system.forbid_writing_files()
-    import json
-
-    sink.write(frames.pack({"kind": "ready"}))
+    sink.write(protocol.pack({"kind": "ready"}))
     sink.flush()
-    while head := source.read(frames.LENGTH.size):
-        body = source.read(frames.LENGTH.unpack(head)[0])
-        for frame in answer(frames.unpack_request(json.loads(body))):
-            sink.write(frame)
+    while head := source.read(protocol.LENGTH.size):
+        body = source.read(protocol.LENGTH.unpack(head)[0])
+        for message in answer(protocol.unpack_request(json.loads(body))):
+            sink.write(message)
             sink.flush()
 
 
-def _private_channels() -> tuple[IO[bytes], IO[bytes]]:
-    """Keep the channels for ourselves: what a library prints must not end up between frames."""
+def _take_standard_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """Keep the streams private: what a library prints must not stand between two messages."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
+    devnull = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
+        os.dup2(devnull, standard)
     return source, sink
 
 
-def answer(request: frames.Request) -> Iterator[bytes]:
-    """`begin` with the file's hash, a `part` per document, `end`; or `unchanged`."""
+def answer(request: protocol.Request) -> Iterator[bytes]:
+    """Yield `begin` with the file's hash, then `unchanged` or a `part` per document, then `end`."""
     # Addresses are taken in larger pieces than memory is used (every thread of a native library
-    # reserves its own), so this is the second line; the keeper watches what is really used.
+    # reserves its own), so this is the second limit; the supervisor watches the memory in use.
     system.limit_address_space(2 * request.max_memory_bytes)
+    content, mtime_ns, sha256 = b"", 0, ""
+    error: IngestError | None = None
     try:
-        content, mtime_ns = _content(request)
-    except IngestError as error:
-        yield frames.pack({"kind": "begin", "sha256": "", "size": 0, "mtime_ns": 0})
-        yield frames.pack_part(frames.ReadPart("", "", error=error.message, hint=error.hint))
-        yield frames.pack({"kind": "end"})
-        return
-    sha256 = hashlib.sha256(content).hexdigest()
-    yield frames.pack(
-        {"kind": "begin", "sha256": sha256, "size": len(content), "mtime_ns": mtime_ns}
-    )
-    if sha256 == request.known_sha256:
-        yield frames.pack({"kind": "unchanged"})
+        content, mtime_ns = _read_file(request)
+        sha256 = hashlib.sha256(content).hexdigest()
+    except IngestError as reason:
+        error = reason
+    begin = {"kind": "begin", "sha256": sha256, "size": len(content), "mtime_ns": mtime_ns}
+    yield protocol.pack(begin)
+    if error is not None:
+        yield protocol.pack_part(ParsedPart("", "", error=error.message, hint=error.hint))
+    elif sha256 == request.known_sha256:
+        yield protocol.pack({"kind": "unchanged"})
     else:
-        for part in read(content, request.name, request.options):
-            yield frames.pack_part(_prepared(part, request.split))
-    yield frames.pack({"kind": "end"})
+        for part in read_parts(content, request.name, request.options):
+            yield protocol.pack_part(_complete_part(part, request.split))
+    yield protocol.pack({"kind": "end"})
 
 
-def _content(request: frames.Request) -> tuple[bytes, int]:
+def _read_file(request: protocol.Request) -> tuple[bytes, int]:
     try:
         with Path(request.path).open("rb") as file:
             status = os.fstat(file.fileno())
@@ -98,17 +98,18 @@ def _content(request: frames.Request) -> tuple[bytes, int]:
         ) from error
 
 
-def _prepared(part: Part, split: frames.SplitOptions | None) -> frames.ReadPart:
-    """A part with its metadata completed and, where the tokenizer is known, its chunks."""
+def _complete_part(part: ParsedPart, split: protocol.SplitOptions | None) -> ParsedPart:
+    """Complete the metadata of a part and, if the tokenizer is known, add its chunks."""
     if part.loaded is None:
-        return frames.ReadPart(part.member, part.sha256, error=part.error, hint=part.hint)
-    loaded = replace(part.loaded, metadata=plain(describe(part.loaded)))
-    chunks = None
-    if split is not None:
-        counter = tokenizer(split.tokenizer, split.max_tokens)
-        splitter = SentenceSplitter(counter, split.chunking)
-        chunks = tuple(splitter.split(loaded, document_id="", document_name=""))
-    return frames.ReadPart(part.member, part.sha256, loaded, chunks)
+        return part
+    loaded = replace(part.loaded, metadata=to_json_value(complete_metadata(part.loaded)))
+    if split is None:
+        return replace(part, loaded=loaded)
+    counter = load_tokenizer(split.tokenizer, split.max_tokens)
+    chunks = SentenceSplitter(counter, split.chunking).split(
+        loaded, document_id="", document_name=""
+    )
+    return replace(part, loaded=loaded, chunks=tuple(chunks))
 
 
 if __name__ == "__main__":

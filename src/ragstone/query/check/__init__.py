@@ -1,1 +1,1 @@
-"""Does the evidence carry the answer?"""
+"""Check which statements of an answer the evidence supports."""

@@ -1,7 +1,7 @@
-"""The facts of a sentence that must agree to the letter: numbers, units, dates, names, polarity.
+"""Compare the facts of two sentences: numbers, units, dates, names, polarity.
 
-claim and evidence → what disagrees, as sentences. A claim may round ("about 25,000") and may change
-the unit (1.2 km, 1,200 m) or the spelling (12 %, twelve percent), but not the value.
+claim and evidence → disagreements, each with a reason. A claim may round ("about 25,000") and may
+change the unit (1.2 km, 1,200 m) or the spelling (12 %, twelve percent), but not the value.
 """
 
 from __future__ import annotations
@@ -14,19 +14,31 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from ragstone.index.analyze import STOP_WORDS
-from ragstone.text import word_overlap, words
+from ragstone.text import measure_word_overlap, split_words
 
 Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word"]
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One point on which a claim is not what its evidence says."""
+    """Name one point on which a claim differs from its evidence."""
 
     kind: Kind
     reason: str
     contradicts: bool
-    """The evidence says something else; otherwise it says nothing of it."""
+    """True when the evidence says something else; False when it does not mention it."""
+
+
+def find_disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:
+    """Yield the points on which a claim differs from `evidence`, the sentences it rests on.
+
+    `around` is the rest of the source: a name or a number that occurs only there is not confirmed
+    by the evidence, but is not invented either.
+    """
+    yield from _compare_dates(claim, evidence, around)
+    yield from _compare_quantities(claim, evidence, around)
+    yield from _compare_names(claim, evidence, around)
+    yield from _compare_polarity(claim, evidence)
 
 
 _NEGATION = re.compile(
@@ -60,21 +72,22 @@ for _one, _other in _OPPOSITES:
 
 
 # Two sentences with this much in common are the same sentence, so every "not" counts.
-_NEARLY_THE_SAME = 0.8
+_SAME_SENTENCE = 0.8
 _SCOPE_WORDS = 2
 _SKIPPED = STOP_WORDS | {"any", "be", "been", "being", "yet", "only", "also", "more", "than"}
 
 
-def polarity_disagreements(claim: str, evidence: str) -> Iterator[Disagreement]:
-    mine, theirs = negated(claim), negated(evidence)
-    claim_words, evidence_words = words(claim), words(evidence)
+def _compare_polarity(claim: str, evidence: str) -> Iterator[Disagreement]:
+    """Compare negations and opposites ("rise", "fall")."""
+    mine, theirs = find_negated_words(claim), find_negated_words(evidence)
+    claim_words, evidence_words = split_words(claim), split_words(evidence)
     denied = (mine & set(evidence_words)) - theirs or (theirs & set(claim_words)) - mine
     # A "not" that only the evidence has is about something that the claim leaves out.
     more = len(_NEGATION.findall(claim)) > len(_NEGATION.findall(evidence))
-    same = word_overlap(claim, evidence) >= _NEARLY_THE_SAME
+    same = measure_word_overlap(claim, evidence) >= _SAME_SENTENCE
     if denied or (same and more):
-        at = f" of {min(denied)!r}" if denied else ""
-        yield Disagreement("negation", f"One of the two says not{at}.", contradicts=True)
+        at = f" about “{min(denied)}”" if denied else ""
+        yield Disagreement("negation", f"Only one of the two says “not”{at}.", contradicts=True)
     only_mine, only_theirs = set(claim_words) - set(evidence_words), set(evidence_words)
     for word in sorted(only_mine):
         opposite = sorted(_OPPOSITE_OF.get(word, set()) & (only_theirs - set(claim_words)))
@@ -82,33 +95,33 @@ def polarity_disagreements(claim: str, evidence: str) -> Iterator[Disagreement]:
             yield Disagreement("opposite", f"The source says {opposite[0]}, not {word}.", True)
 
 
-def negated(text: str) -> set[str]:
-    """The words that a negation in the text is about."""
+def find_negated_words(text: str) -> set[str]:
+    """Return the words that the negations of a text are about."""
     found: set[str] = set()
     for match in _NEGATION.finditer(text):
-        following = [word for word in words(text[match.end() :][:80]) if word not in _SKIPPED]
+        following = [word for word in split_words(text[match.end() :][:80]) if word not in _SKIPPED]
         found.update(following[:_SCOPE_WORDS])
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number in a common unit; `unit` is empty for a bare number."""
+    """Hold a number in a common unit; `unit` is empty for a bare number."""
 
     value: float
     unit: str
     text: str
-    about: bool = False
+    is_rounded: bool = False
 
     def matches(self, other: Quantity) -> bool:
-        room = 0.05 if self.about else 1e-9
-        same = math.isclose(self.value, other.value, rel_tol=room, abs_tol=1e-12)
+        tolerance = 0.05 if self.is_rounded else 1e-9
+        same = math.isclose(self.value, other.value, rel_tol=tolerance, abs_tol=1e-12)
         return same and (self.unit == other.unit or not self.unit or not other.unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date as far as it is said; parts that are missing fit everything."""
+    """Hold a date as far as it is given; a missing part matches everything."""
 
     year: int | None
     month: int | None
@@ -159,7 +172,7 @@ for _common, _spellings in {
 
 _MONTHS = {
     name: number
-    for number, names in enumerate(
+    for number, find_names in enumerate(
         (
             "january jan januar", "february feb februar", "march mar märz", "april apr", "may mai",
             "june jun juni", "july jul juli", "august aug", "september sep sept",
@@ -167,7 +180,7 @@ _MONTHS = {
         ),
         start=1,
     )
-    for name in names.split()
+    for name in find_names.split()
 }  # fmt: skip
 _MONTH = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
 _DATE = re.compile(
@@ -199,7 +212,7 @@ _ABOUT = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def dates(text: str) -> tuple[Date, ...]:
+def find_dates(text: str) -> tuple[Date, ...]:
     found = []
     for match in _DATE.finditer(text):
         parts = {key[0]: value for key, value in match.groupdict().items() if value}
@@ -213,24 +226,26 @@ def dates(text: str) -> tuple[Date, ...]:
 
 
 @lru_cache(maxsize=4096)
-def quantities(text: str) -> tuple[Quantity, ...]:
-    """Every number that is not part of a date."""
+def find_quantities(text: str) -> tuple[Quantity, ...]:
+    """Return every number that is not part of a date."""
     masked = _DATE.sub(lambda match: " " * len(match[0]), text)
-    return tuple(quantity for match in _QUANTITY.finditer(masked) if (quantity := _quantity(match)))
+    return tuple(
+        quantity for match in _QUANTITY.finditer(masked) if (quantity := _parse_quantity(match))
+    )
 
 
-def _quantity(match: re.Match[str]) -> Quantity | None:
+def _parse_quantity(match: re.Match[str]) -> Quantity | None:
     number, scale = match["number"].casefold(), (match["scale"] or "").casefold()
     if number in {"one", "once", "half"} and not (scale or match["unit"]):
         return None  # "one of them" counts nothing
     written = (match["unit"] or match["before"] or "").strip().casefold()
     common, factor = _UNITS.get(written, ("", 1.0))
-    value = _value(number) * _SCALES.get(scale, 1.0) * factor
-    about = bool(_ABOUT.search(match.string[: match.start()]))
-    return Quantity(value, common, match[0].strip(), about)
+    value = _parse_number(number) * _SCALES.get(scale, 1.0) * factor
+    is_rounded = bool(_ABOUT.search(match.string[: match.start()]))
+    return Quantity(value, common, match[0].strip(), is_rounded)
 
 
-def _value(number: str) -> float:
+def _parse_number(number: str) -> float:
     if number in _WORD_VALUES:
         return _WORD_VALUES[number]
     tens, _, ones = number.partition("-")
@@ -247,10 +262,10 @@ _NOT_NAMES = frozenset(
 
 
 @lru_cache(maxsize=4096)
-def names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Capitalised words and words with digits or inner capitals.
+def find_names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return capitalised words, and words with digits or inner capitals.
 
-    The first word of a sentence is one only when it is `known` to be, or another follows it.
+    The first word of a sentence counts only when it is a `known` name or another name follows.
     """
     found = []
     for match in _CAPITALISED.finditer(text):
@@ -268,55 +283,45 @@ def names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
     return tuple(found)
 
 
-def disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:
-    """What a claim says otherwise than `evidence`, the sentences that it rests on.
-
-    `around` is the rest of the source: a name or a number that stands only there is not confirmed
-    by the evidence, but is not invented either.
-    """
-    yield from _of_dates(claim, evidence, around)
-    yield from _of_quantities(claim, evidence, around)
-    yield from _of_names(claim, evidence, around)
-    yield from polarity_disagreements(claim, evidence)
-
-
-def _of_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
-    there, nearby = dates(evidence), dates(around)
-    bare = {quantity.value for quantity in quantities(evidence + " " + around)}
-    for date in dates(claim):
+def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
+    there, nearby = find_dates(evidence), find_dates(around)
+    bare = {quantity.value for quantity in find_quantities(evidence + " " + around)}
+    for date in find_dates(claim):
         if any(date.matches(other) for other in there) or (
             date.month is None and date.year in bare
         ):
             continue
-        other = _nearest_date(date, there)
-        reason = f"The source says {other.text}, not {date.text}." if other else (
-            f"The source has no {date.text}."
-        )  # fmt: skip
+        other = _find_nearest_date(date, there)
+        reason = (
+            f"The source says {other.text}, not {date.text}."
+            if other
+            else f"The source does not say {date.text}."
+        )
         known = other is None and any(date.matches(one) for one in nearby)
         yield Disagreement("date", reason, contradicts=not known and other is not None)
 
 
-def _nearest_date(date: Date, there: Sequence[Date]) -> Date | None:
-    """The one that could have been meant: it has most parts in common."""
+def _find_nearest_date(date: Date, there: Sequence[Date]) -> Date | None:
+    """Return the date with most parts in common: it could have been meant."""
 
-    def shared(other: Date) -> int:
+    def count_shared(other: Date) -> int:
         mine, theirs = (date.year, date.month, date.day), (other.year, other.month, other.day)
         return sum(a == b for a, b in zip(mine, theirs, strict=True) if a is not None)
 
-    return max(there, key=shared, default=None)
+    return max(there, key=count_shared, default=None)
 
 
-def _of_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
-    there, nearby = quantities(evidence), quantities(around)
-    years = {float(d.year) for d in dates(evidence) if d.year is not None and d.month is None}
-    for quantity in quantities(claim):
+def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
+    there, nearby = find_quantities(evidence), find_quantities(around)
+    years = {float(d.year) for d in find_dates(evidence) if d.year is not None and d.month is None}
+    for quantity in find_quantities(claim):
         if any(quantity.matches(other) for other in there):
             continue
         if not quantity.unit and quantity.value in years:
             continue
         same_value = next((o for o in there if math.isclose(o.value, quantity.value)), None)
         same_number = same_value or next(
-            (o for o in there if _digits(o) == _digits(quantity)), None
+            (o for o in there if _extract_digits(o) == _extract_digits(quantity)), None
         )
         if same_number:
             reason = f"The source says {same_number.text}, not {quantity.text}."
@@ -324,7 +329,7 @@ def _of_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreem
             continue
         rival = next((o for o in there if o.unit == quantity.unit), None)
         if rival is None and any(quantity.matches(other) for other in nearby):
-            yield Disagreement("number", f"{quantity.text} stands elsewhere in the source.", False)
+            yield Disagreement("number", f"The source says {quantity.text} elsewhere.", False)
             continue
         reason = (
             f"The source says {rival.text}, not {quantity.text}."
@@ -334,19 +339,19 @@ def _of_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreem
         yield Disagreement("number", reason, contradicts=rival is not None)
 
 
-def _digits(quantity: Quantity) -> str:
+def _extract_digits(quantity: Quantity) -> str:
     return re.sub(r"[^\d.]", "", quantity.text) or quantity.text
 
 
-def _of_names(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
-    there, nearby = set(words(evidence)), set(words(around))
-    mine = names(claim, frozenset(names(f"{evidence}\n{around}")))
-    said = set(words(claim))
+def _compare_names(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
+    there, nearby = set(split_words(evidence)), set(split_words(around))
+    mine = find_names(claim, frozenset(find_names(f"{evidence}\n{around}")))
+    said = set(split_words(claim))
     for name in mine:
-        parts = set(words(name))
+        parts = set(split_words(name))
         if parts <= there or (parts & there and len(parts) > 1):
             continue
-        rivals = [other for other in names(evidence) if not set(words(other)) & said]
+        rivals = [other for other in find_names(evidence) if not set(split_words(other)) & said]
         known = parts <= nearby
         reason = f"The source does not name {name} here."
         yield Disagreement("name", reason, contradicts=bool(rivals) and not known)

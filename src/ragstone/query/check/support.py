@@ -1,8 +1,8 @@
-"""How far a text carries a claim: word and meaning overlap, weighed, and the facts compared.
+"""Measure how far a text supports a claim, by words, by meaning, and by its facts.
 
-claim and sentences of a text → the window (one sentence or two neighbours) that supports it best,
-a score from 0 to 1, and what disagrees. No LLM: microseconds for a quotation, a few embeddings for
-a claim in other words.
+claim and units of a text → the window (one sentence or two neighbours) that supports it best, a
+score from 0 to 1, and the disagreements. No LLM is asked: a quotation takes microseconds, a claim
+in other words a few embeddings.
 """
 
 from __future__ import annotations
@@ -21,89 +21,29 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.index.analyze import terms
+from ragstone.index.analyze import extract_terms
 from ragstone.protocols import Embedder
-from ragstone.query.check.facts import Disagreement, disagreements
+from ragstone.query.check.facts import Disagreement, find_disagreements
 from ragstone.reading.units import Unit
-from ragstone.text import support
-
-_WORDS = re.compile(r"\w+(?:['’]\w+)*")
-# Fewer words fit too many places by chance.
-_FEWEST = 4
-
-
-def exchanged_words(claim: str, evidence: str) -> Iterator[Disagreement]:
-    """What a text says in the place of the one word that it does not share with a claim.
-
-    Whether the two mean the same is not known here, so it is no contradiction; but it is no
-    support either.
-    """
-    said, there = _words(claim), _words(evidence)
-    if len(said) < _FEWEST:
-        return
-    found: tuple[str, str] | None = None
-    for at in range(len(there) - len(said) + 1):
-        pairs = zip(said, there[at:], strict=False)
-        other = [(ours, theirs) for ours, theirs in pairs if not _same(ours, theirs)]
-        if not other:
-            return
-        if len(other) == 1 and all(map(terms, other[0])):
-            found = other[0]
-    if found:
-        reason = f"The source says “{found[1]}” where this says “{found[0]}”."
-        yield Disagreement("word", reason, contradicts=False)
-
-
-def _words(text: str) -> list[str]:
-    return _WORDS.findall(text)
-
-
-def _same(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold() or (terms(one) == terms(other) != [])
-
-
-_QUOTED = re.compile(r"“([^“”]{3,})”|„([^“”„]{3,})[“”]|\"([^\"]{3,})\"|«([^«»]{3,})»")
-
-
-def quotations(text: str) -> list[str]:
-    """What stands in quotation marks and is long enough to be one: two words or more."""
-    found = (next(group for group in match.groups() if group) for match in _QUOTED.finditer(text))
-    return [quoted for quoted in found if len(quoted.split()) >= 2]
-
-
-def missing_quotations(claim: str, texts: Iterable[str]) -> list[str]:
-    """Quotations that no text holds, letter for letter up to white space and Unicode form."""
-    plain = [_plain(text) for text in texts]
-    return [q for q in quotations(claim) if not any(_plain(q) in text for text in plain)]
-
-
-def _plain(text: str) -> str:
-    flat = unicodedata.normalize("NFKC", text).translate(_SAME_SIGNS)
-    return " ".join(flat.split()).strip(" .,;:!?")
-
-
-_SAME_SIGNS = str.maketrans(
-    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "−": "-", "\xad": None}
-)
-
+from ragstone.text import measure_support
 
 FEATURES = ("content", "runs", "content_three", "content_all", "cosine", "cosine_three",
             "missing", "contradicting", "length", "weighed", "weighed_two", "terms_missing",
             "share_missing", "sentences", "numbers")  # fmt: skip
-# A window that shares this much with a claim is what the claim was made from: what disagrees
-# there decides, whatever other sentences say.
+# A window that shares this much with a claim is its origin: a disagreement there decides, whatever
+# other sentences say.
 NEARLY_A_QUOTATION = 0.7
-# What is found to disagree cannot score higher than this; below it a claim is not grounded.
-CONTRADICTED_AT_MOST = 0.25
+# A contradicted claim cannot score higher than this, which is below what counts as grounded.
+MAX_CONTRADICTED_SCORE = 0.25
 _WINDOWS_COMPARED = 3
 _SENTENCES_EMBEDDED = 6
-# A quotation needs no look at its meaning.
+# From here on the meaning is not compared.
 _CERTAIN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The part of a text that supports a claim best, at `text[start:end]`."""
+    """Hold the part of a text that supports a claim best, `text[start:end]`."""
 
     start: int
     end: int
@@ -112,7 +52,7 @@ class Support:
     disagreements: tuple[Disagreement, ...] = ()
 
     @property
-    def contradicted(self) -> bool:
+    def is_contradicted(self) -> bool:
         return any(one.contradicts for one in self.disagreements)
 
 
@@ -126,70 +66,74 @@ class _Window:
 
 
 @cache
-def shipped_weights() -> tuple[NDArray[np.float64], float]:
+def load_support_weights() -> tuple[NDArray[np.float64], float]:
     text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
     table: Mapping[str, float] = tomllib.loads(text)["support"]
     return np.array([table[name] for name in FEATURES]), float(table["bias"])
 
 
-def best_support(
+def find_best_support(
     claim: str, text: str, parts: Sequence[Unit], embedder: Embedder | None
 ) -> Support:
-    """The best window of a text for a claim. Without an embedder words alone decide."""
-    quoted = next((part for part in parts if _same_words(part.words, claim)), None)
+    """Return the best window of a text for a claim. Without an embedder words alone decide."""
+    quoted = next((part for part in parts if _has_same_words(part.sentence, claim)), None)
     if quoted is not None:
         return Support(quoted.start, quoted.end, 1.0, 1.0)
     windows = sorted(
-        _windows(claim, text, parts), key=lambda w: (-(w.overlap + w.content), w.end - w.start)
+        _build_windows(claim, text, parts),
+        key=lambda w: (-(w.overlap + w.content), w.end - w.start),
     )
     if not windows:
         return Support(0, 0, 0.0, 0.0)
     first = windows[0]
-    meant = 0.0
+    meaning = 0.0
     if embedder is not None and first.overlap < _CERTAIN:
-        sentences = [part.words for part in parts]
-        meant = probability(support_features(claim, sentences, embedder))
-    judged = [_judged(claim, window, text, meant) for window in windows[:_WINDOWS_COMPARED]]
+        sentences = [part.sentence for part in parts]
+        meaning = estimate_support(compute_support_features(claim, sentences, embedder))
+    judged = [_score_window(claim, window, text, meaning) for window in windows[:_WINDOWS_COMPARED]]
     near = [one for one in judged if one.overlap >= NEARLY_A_QUOTATION]
-    return max(near or judged, key=_preferred)
+    return max(near or judged, key=_rank_support)
 
 
-def _same_words(one: str, other: str) -> bool:
+def _has_same_words(one: str, other: str) -> bool:
     return one == other or (one[:1] == other[:1] and one.split() == other.split())
 
 
-def _preferred(one: Support) -> tuple[float, float, int, int]:
-    """The best; of equally good ones the shortest, which is what a reader wants to see."""
+def _rank_support(one: Support) -> tuple[float, float, int, int]:
+    """Rank by score; among equals the shortest first, which is easiest to read."""
     return one.score, one.overlap, one.start - one.end, -one.start
 
 
-def _windows(claim: str, text: str, parts: Sequence[Unit]) -> list[_Window]:
-    """Sentences, and pairs of neighbours: a claim often joins two."""
-    wanted = set(terms(claim))
-    spans = [(part.start, part.end, part.words) for part in parts]
-    spans += [(a.start, b.end, f"{a.words} {b.words}") for a, b in itertools.pairwise(parts)]
+def _build_windows(claim: str, text: str, parts: Sequence[Unit]) -> list[_Window]:
+    """Build windows of one sentence and of two neighbours: a claim often joins two."""
+    wanted = set(extract_terms(claim))
+    spans = [(part.start, part.end, part.sentence) for part in parts]
+    spans += [(a.start, b.end, f"{a.sentence} {b.sentence}") for a, b in itertools.pairwise(parts)]
     found = []
     for start, end, said in spans:
-        content = len(wanted & set(terms(said))) / len(wanted) if wanted else 0.0
-        found.append(_Window(start, end, said, support(claim, said), content))
+        content = len(wanted & set(extract_terms(said))) / len(wanted) if wanted else 0.0
+        found.append(_Window(start, end, said, measure_support(claim, said), content))
     return found
 
 
-def _judged(claim: str, window: _Window, text: str, meant: float) -> Support:
-    against = (*disagreements(claim, window.text, text), *exchanged_words(claim, window.text))
-    # Meaning is measured on the whole text; a window without the claim's words takes no part in it.
-    score = max(window.overlap, meant * min(1.0, window.content * 2))
+def _score_window(claim: str, window: _Window, text: str, meaning: float) -> Support:
+    against = (
+        *find_disagreements(claim, window.text, text),
+        *find_exchanged_words(claim, window.text),
+    )
+    # Meaning is measured on the whole text; it counts only for a window with the claim's words.
+    score = max(window.overlap, meaning * min(1.0, window.content * 2))
     if any(one.contradicts for one in against):
-        score = min(score, CONTRADICTED_AT_MOST)
+        score = min(score, MAX_CONTRADICTED_SCORE)
     return Support(window.start, window.end, score, window.overlap, against)
 
 
-def support_features(
+def compute_support_features(
     claim: str, sentences: Sequence[str], embedder: Embedder
 ) -> NDArray[np.float64]:
-    """One number per name in `FEATURES`."""
-    wanted = set(terms(claim))
-    held = [set(terms(sentence)) for sentence in sentences]
+    """Compute one number per name in `FEATURES`."""
+    wanted = set(extract_terms(claim))
+    held = [set(extract_terms(sentence)) for sentence in sentences]
     shares = np.array([len(wanted & one) / len(wanted) if wanted else 0.0 for one in held])
     order = np.argsort(-shares, kind="stable")[:_SENTENCES_EMBEDDED]
     front = [sentences[place] for place in order]
@@ -198,23 +142,25 @@ def support_features(
     best = int(np.argmax(cosine + shares[order]))
     three = np.argsort(-(cosine + shares[order]), kind="stable")[:3]
     middle = vectors[1:][three].mean(axis=0)
-    against = list(disagreements(claim, front[best], " ".join(sentences)))
-    return np.array([
-        shares[order][best],
-        support(claim, front[best]),
-        _covered(wanted, [held[order[place]] for place in three]),
-        _covered(wanted, held),
-        cosine[best],
-        float(middle @ vectors[0] / (np.linalg.norm(middle) or 1.0)),
-        min(sum(not one.contradicts for one in against), 3),
-        min(sum(one.contradicts for one in against), 3),
-        np.log1p(len(wanted)),
-        *_weighed(wanted, held),
-    ])  # fmt: skip
+    against = list(find_disagreements(claim, front[best], " ".join(sentences)))
+    return np.array(
+        [
+            shares[order][best],
+            measure_support(claim, front[best]),
+            _measure_coverage(wanted, [held[order[place]] for place in three]),
+            _measure_coverage(wanted, held),
+            cosine[best],
+            float(middle @ vectors[0] / (np.linalg.norm(middle) or 1.0)),
+            min(sum(not one.contradicts for one in against), 3),
+            min(sum(one.contradicts for one in against), 3),
+            np.log1p(len(wanted)),
+            *_compute_weighted_coverage(wanted, held),
+        ]
+    )
 
 
-def _weighed(wanted: set[str], held: Sequence[set[str]]) -> list[float]:
-    """Coverage by how rare a term is in the text, and what no sentence of it holds.
+def _compute_weighted_coverage(wanted: set[str], held: Sequence[set[str]]) -> list[float]:
+    """Compute the coverage weighted by how rare a term is, and the terms that no sentence holds.
 
     These raised the AUROC on the fitted half, cross-validated, from 0.712, 0.658 and 0.767 (wice,
     climate-fever, scifact) to 0.742, 0.673 and 0.786.
@@ -223,14 +169,14 @@ def _weighed(wanted: set[str], held: Sequence[set[str]]) -> list[float]:
     weight = {t: math.log(1 + (len(held) + 1) / (count[t] + 0.5)) for t in wanted}
     total = sum(weight.values()) or 1.0
 
-    def covered(terms_held: set[str]) -> float:
+    def measure(terms_held: set[str]) -> float:
         return sum(weight[term] for term in wanted & terms_held) / total
 
-    best = max(held, key=covered, default=set())
-    two = max((covered(best | other) for other in held), default=0.0)
+    best = max(held, key=measure, default=set())
+    two = max((measure(best | other) for other in held), default=0.0)
     missing = len(wanted - set(count))
     return [
-        covered(best),
+        measure(best),
         two,
         min(missing, 6),
         missing / max(len(wanted), 1),
@@ -239,11 +185,70 @@ def _weighed(wanted: set[str], held: Sequence[set[str]]) -> list[float]:
     ]
 
 
-def _covered(wanted: set[str], held: Sequence[set[str]]) -> float:
+def _measure_coverage(wanted: set[str], held: Sequence[set[str]]) -> float:
     return len(wanted & set().union(*held)) / len(wanted) if wanted else 0.0
 
 
-def probability(features: NDArray[np.float64]) -> float:
-    """How probable it is that a reader would call the claim supported."""
-    weights, bias = shipped_weights()
+def estimate_support(features: NDArray[np.float64]) -> float:
+    """Estimate how probable it is that a reader would call the claim supported."""
+    weights, bias = load_support_weights()
     return float(1.0 / (1.0 + np.exp(-(features @ weights + bias))))
+
+
+_WORDS = re.compile(r"\w+(?:['’]\w+)*")
+# Fewer words fit too many places by chance.
+_MIN_WORDS = 4
+
+
+def find_exchanged_words(claim: str, evidence: str) -> Iterator[Disagreement]:
+    """Yield the one word that a text has in the place of a word of the claim.
+
+    The two may mean the same, so this is not a contradiction, but not support either.
+    """
+    said, there = _WORDS.findall(claim), _WORDS.findall(evidence)
+    if len(said) < _MIN_WORDS:
+        return
+    found: tuple[str, str] | None = None
+    for at in range(len(there) - len(said) + 1):
+        pairs = zip(said, there[at:], strict=False)
+        other = [(ours, theirs) for ours, theirs in pairs if not _is_same_word(ours, theirs)]
+        if not other:
+            return
+        if len(other) == 1 and all(map(extract_terms, other[0])):
+            found = other[0]
+    if found:
+        reason = f"The source says “{found[1]}” where this says “{found[0]}”."
+        yield Disagreement("word", reason, contradicts=False)
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold() or (extract_terms(one) == extract_terms(other) != [])
+
+
+_QUOTED = re.compile(r"“([^“”]{3,})”|„([^“”„]{3,})[“”]|\"([^\"]{3,})\"|«([^«»]{3,})»")
+
+
+def find_quotations(text: str) -> list[str]:
+    """Return the texts of two words or more in quotation marks."""
+    found = (next(group for group in match.groups() if group) for match in _QUOTED.finditer(text))
+    return [quoted for quoted in found if len(quoted.split()) >= 2]
+
+
+def find_missing_quotations(claim: str, texts: Iterable[str]) -> list[str]:
+    """Return the quotations that no text holds. White space and Unicode form may differ."""
+    plain = [_normalize_quotation(text) for text in texts]
+    return [
+        q
+        for q in find_quotations(claim)
+        if not any(_normalize_quotation(q) in text for text in plain)
+    ]
+
+
+def _normalize_quotation(text: str) -> str:
+    flat = unicodedata.normalize("NFKC", text).translate(_SAME_SIGNS)
+    return " ".join(flat.split()).strip(" .,;:!?")
+
+
+_SAME_SIGNS = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "−": "-", "\xad": None}
+)

@@ -1,1 +1,1 @@
-"""From evidence to an answer with resolved citations."""
+"""Write an answer from evidence, with citations that resolve to spans."""

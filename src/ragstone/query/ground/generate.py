@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ragstone.errors import InputError, ProviderError
-from ragstone.index.analyze import STOP_WORDS, terms
-from ragstone.models.cache import remembered
+from ragstone.evidence import Draft
+from ragstone.fallback import Fallbacks
+from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
-from ragstone.query.evidence import Draft
-from ragstone.query.fallback import Fallbacks
-from ragstone.query.ground.cite import MarkerStream, Notation, statements
+from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
 from ragstone.query.ground.prompt import SourceOrder, build_prompt
-from ragstone.text import sentence_spans, storable, words
+from ragstone.text import find_sentence_spans, remove_unstorable, split_words
 from ragstone.trace import QueryRun, Span
 from ragstone.types import NO_ANSWER, Prompt, Query, Source, Usage
 
@@ -44,22 +44,22 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 # A refusal is short; an answer that ends with "the sources do not say why" is an answer.
-_MOST_SENTENCES_OF_A_REFUSAL = 2
-# Below both of these nothing binds an answer to its question and sources. Answers of SmolLM2 to
-# the sample questions, poor as they are, share a fifth of their terms or more.
-_SHARED_TERMS = 0.15
-_SIMILAR = 0.3
-_MOST_SOURCES_COMPARED = 3
-_FEWEST_WORDS = 3
+_MAX_REFUSAL_SENTENCES = 2
+# Below both of these an answer has nothing to do with its question and sources. Even the poor
+# answers of SmolLM2 to the sample questions share a fifth of their terms or more.
+_MIN_SHARED_TERMS = 0.15
+_MIN_SIMILARITY = 0.3
+_MAX_SOURCES_COMPARED = 3
+_MIN_WORDS = 3
 _REPEATS_FROM_WORDS = 40
-_FRESH_WORDS = 0.12
+_MIN_FRESH_WORDS = 0.12
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer says, in whatever words, that the documents do not answer."""
+    """Return True when an answer says, in any words, that the documents do not answer."""
     if not text.strip() or NO_ANSWER in text:
         return True
-    if len(sentence_spans(text)) > _MOST_SENTENCES_OF_A_REFUSAL:
+    if len(find_sentence_spans(text)) > _MAX_REFUSAL_SENTENCES:
         return False
     return bool(_REFUSAL.search(text))
 
@@ -67,26 +67,26 @@ def is_refusal(text: str) -> bool:
 def is_nonsense(
     question: str, text: str, sources: Sequence[Source], embedder: Embedder | None
 ) -> bool:
-    """Whether an answer has nothing in common with its question and sources, or goes in circles."""
-    said = words(text)
-    if len(said) >= _REPEATS_FROM_WORDS and len(set(said)) < _FRESH_WORDS * len(said):
+    """Return True when an answer shares nothing with question and sources, or repeats itself."""
+    said = split_words(text)
+    if len(said) >= _REPEATS_FROM_WORDS and len(set(said)) < _MIN_FRESH_WORDS * len(said):
         return True
     own = {word for word in said if word not in STOP_WORDS}
     if not said or not sources:
         return not said
-    if len(own) < _FEWEST_WORDS:
+    if len(own) < _MIN_WORDS:
         return False  # "Yes." is short, not nonsense
-    known = set(words(question)).union(*(words(source.text) for source in sources))
-    stems = set(terms(question)).union(*(terms(source.text) for source in sources))
-    if sum(word in known or bool(stems & set(terms(word))) for word in own) >= (
-        _SHARED_TERMS * len(own)
+    known = set(split_words(question)).union(*(split_words(source.text) for source in sources))
+    stems = set(extract_terms(question)).union(*(extract_terms(source.text) for source in sources))
+    if sum(word in known or bool(stems & set(extract_terms(word))) for word in own) >= (
+        _MIN_SHARED_TERMS * len(own)
     ):
         return False
     if embedder is None:
         return True
-    others = [question, *(source.text for source in sources[:_MOST_SOURCES_COMPARED])]
+    others = [question, *(source.text for source in sources[:_MAX_SOURCES_COMPARED])]
     vectors = embedder.embed([text, *others])
-    return bool((vectors[1:] @ vectors[0]).max() < _SIMILAR)
+    return bool((vectors[1:] @ vectors[0]).max() < _MIN_SIMILARITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class PromptAnswerer:
     fallback: Provider | None
     fallbacks: Fallbacks
     embedder: Embedder | None = None
-    """Tells what has to do with the question from what has not."""
+    """Compares an answer with question and sources, to detect nonsense."""
     order: SourceOrder = "best_first"
 
     async def write(
@@ -112,18 +112,20 @@ class PromptAnswerer:
             _refuse_plain_chat(self.provider)
         notation = Notation(sources, query.citation_style)
         with run.span("ground.generate") as span:
-            for draft in self._drafts(run):
+            for provider in self._list_providers(run):
+                is_fallback = provider is self.fallback
+                draft = Draft(provider.name, provider.model, is_fallback=is_fallback)
                 stream: MarkerStream | PlainText = (
                     PlainText() if query.mode == "plain" else MarkerStream(notation)
                 )
                 usage: list[Usage] = []
-                prompt = self._prompt(draft.provider, query, sources)
+                prompt = self._build_prompt(provider, query, sources)
                 try:
-                    async with closing_iterator(draft.provider.stream(prompt)) as pieces:
+                    async with closing_iterator(provider.stream(prompt)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, Usage):
                                 usage.append(piece)
-                            elif ready := stream.feed(storable(piece)):
+                            elif ready := stream.feed(remove_unstorable(piece)):
                                 draft.text += ready
                                 yield ready
                     if rest := stream.close():
@@ -143,27 +145,29 @@ class PromptAnswerer:
             _count_figures(span, draft, usage, stream.dangling)
         yield draft
 
-    def _prompt(self, provider: Provider, query: Query, sources: tuple[Source, ...]) -> Prompt:
+    def _build_prompt(
+        self, provider: Provider, query: Query, sources: tuple[Source, ...]
+    ) -> Prompt:
         if not getattr(provider, "reads_messages", True):
             return Prompt(query.text, sources)
         return build_prompt(query, sources, order=self.order)
 
-    def _drafts(self, run: QueryRun) -> Iterator[Draft]:
+    def _list_providers(self, run: QueryRun) -> Iterator[Provider]:
         # A provider that failed in this query already is not asked again.
         if self.fallback is None or "extractive_answer" not in run.degraded:
-            yield Draft(self.provider)
+            yield self.provider
         if self.fallback is not None:
-            yield Draft(self.fallback, is_fallback=True)
+            yield self.fallback
 
     def _refuse_nonsense(self, draft: Draft, prompt: Prompt, notation: Notation) -> None:
         if self.fallback is None or draft.is_fallback or not draft.text.strip():
             return
         if is_refusal(draft.text):
             return
-        own = " ".join(one.text for one in statements(draft.text, notation))
+        own = " ".join(one.text for one in split_statements(draft.text, notation))
         if is_nonsense(prompt.question, own, prompt.sources, self.embedder):
             raise ProviderError(
-                f"What {draft.provider.name} wrote has nothing to do with the question.",
+                f"The answer of {draft.provider} has nothing to do with the question.",
                 hint="Try a larger model.",
             )
 
@@ -182,7 +186,7 @@ class PlainText:
 
 @asynccontextmanager
 async def closing_iterator(pieces: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Close an iterator at the end if it can be closed: a plug-in's may be no generator."""
+    """Close an iterator at the end if it can be closed: that of a plug-in may have no `aclose`."""
     try:
         yield pieces
     finally:
@@ -194,8 +198,8 @@ async def closing_iterator(pieces: AsyncIterator[T]) -> AsyncIterator[AsyncItera
 def _refuse_plain_chat(provider: Provider) -> None:
     if provider.name == "extractive":
         raise InputError(
-            "The extractive answerer only quotes documents; a plain chat needs a model.",
-            hint="Choose one with LLM_PROVIDER, or leave rag_enabled on.",
+            "A chat without documents needs a model; the provider 'extractive' only quotes.",
+            hint="Set LLM_PROVIDER to a model provider, or leave rag_enabled on.",
         )
 
 
@@ -203,8 +207,8 @@ def _count_figures(
     span: Span, draft: Draft, usage: Sequence[Usage], dangling: Sequence[str]
 ) -> None:
     for marker in dangling:
-        span.note(f"The marker {marker} points to no source and was removed.")
-    span.count(provider=draft.provider.name, model=draft.provider.model, chars=len(draft.text))
+        span.note(f"The marker {marker} names no existing source and was removed.")
+    span.count(provider=draft.provider, model=draft.model, chars=len(draft.text))
     if usage:
         costs = [one.cost_usd for one in usage if one.cost_usd is not None]
         span.count(
@@ -221,6 +225,6 @@ def build(context: PartContext) -> PromptAnswerer:
         context.provider,
         None if quoting is context.provider else quoting,
         context.fallbacks,
-        remembered(context.reads_with),
+        add_vector_cache(context.reads_with),
         context.settings.ground.order,
     )

@@ -1,1 +1,1 @@
-"""From candidate hits to the few that are worth reading."""
+"""Reduce candidate hits to the few that are worth reading."""

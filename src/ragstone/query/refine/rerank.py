@@ -1,4 +1,7 @@
-"""Order the first hits anew by looking at question and text together. Never adds or loses one."""
+"""Reorder the first hits by a model that reads question and text together.
+
+A reranker never adds or drops a hit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from ragstone.errors import SettingsError
-from ragstone.plugins import PartContext, find
+from ragstone.plugins import PartContext, find_part
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Refiner
 from ragstone.query.understand.rewrite import ask_json
@@ -24,32 +27,34 @@ if TYPE_CHECKING:
 # The design documents' blend for scores that a model gives from 0 to 10.
 LLM_ORIGINAL, LLM_SCORE = 0.3, 0.7
 _PASSAGE_CHARS = 1200
-# Logits run from -11 to 11; so wide a sigmoid still tells poor hits apart, and measured best.
+# Logits run from -11 to 11. So wide a sigmoid still separates poor hits, and measured best.
 _LOGIT_WIDTH = 4.0
 
 
-def combined(original: float, rerank: float | None, *, weight: float) -> float:
-    """(1 - weight)·original + weight·rerank; a missing score keeps the original."""
+def combine_scores(original: float, rerank: float | None, *, weight: float) -> float:
+    """Return (1 - weight)·original + weight·rerank; without a rerank score, the original."""
     return original if rerank is None else (1 - weight) * original + weight * rerank
 
 
-def reordered(hits: Hits, scores: Mapping[int, float | None], *, weight: float, depth: int) -> Hits:
-    """The first `depth` hits by their combined score, ties by key; the others stay behind them."""
-    head = [
-        hit.judged(score=(value := combined(hit.score, scores.get(hit.chunk.key), weight=weight)),
-                   rerank=scores.get(hit.chunk.key), combined=value)
-        for hit in hits[:depth]
-    ]  # fmt: skip
+def reorder_hits(
+    hits: Hits, scores: Mapping[int, float | None], *, weight: float, depth: int
+) -> Hits:
+    """Sort the first `depth` hits by combined score, ties by key; the others follow them."""
+    head: list[Hit] = []
+    for hit in hits[:depth]:
+        rerank = scores.get(hit.chunk.key)
+        score = combine_scores(hit.score, rerank, weight=weight)
+        head.append(hit.with_scores(score=score, rerank=rerank, combined=score))
     head.sort(key=lambda hit: (-hit.score, hit.chunk.key))
-    # What was not scored must not stand above what was.
+    # A hit without a rerank score must not rank above one that has it.
     lowest = head[-1].score if head else 0.0
-    tail = [hit.judged(score=min(hit.score, lowest)) for hit in hits[depth:]]
+    tail = [hit.with_scores(score=min(hit.score, lowest)) for hit in hits[depth:]]
     return (*head, *tail)
 
 
 @dataclass(frozen=True, slots=True)
 class NoopReranker:
-    """Leaves the order as it is."""
+    """Keep the order."""
 
     name: ClassVar[str] = "rerank"
 
@@ -60,8 +65,11 @@ class NoopReranker:
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderReranker:
-    """A local model's logit, squashed to 0…1 and blended with the score of the search: alone it
-    loses 0.08 nDCG@10 over eleven sets, while a fifth of it gains (`bench/tune_refine.py`)."""
+    """Blend the score of the search with a local model's logit, squashed to 0…1.
+
+    Alone it loses 0.08 nDCG@10 over eleven sets, while a fifth of it gains
+    (`bench/tune_refine.py`).
+    """
 
     name: ClassVar[str] = "rerank"
     encoder: CrossEncoder
@@ -77,7 +85,7 @@ class CrossEncoderReranker:
             hit.chunk.key: 1 / (1 + math.exp(-float(logit) / _LOGIT_WIDTH))
             for hit, logit in zip(first, logits, strict=True)
         }
-        ordered = reordered(hits, scores, weight=self.weight, depth=self.depth)
+        ordered = reorder_hits(hits, scores, weight=self.weight, depth=self.depth)
         span.count(
             reranker_type="cross_encoder",
             chunks_after_rerank=len(ordered),
@@ -97,7 +105,7 @@ class _Scores(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LlmReranker:
-    """The provider's small model scores the first hits from 0 to 10 in one structured call."""
+    """Let the provider's small model score the first hits from 0 to 10 in one call."""
 
     name: ClassVar[str] = "rerank"
     chat: Chat
@@ -105,9 +113,9 @@ class LlmReranker:
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
-        reply = await ask_json(self.chat, _prompt(query.text, first), _Scores)
-        scores = read_scores(reply, first)
-        ordered = reordered(hits, scores, weight=LLM_SCORE, depth=self.depth)
+        reply = await ask_json(self.chat, _render_prompt(query.text, first), _Scores)
+        scores = parse_scores(reply, first)
+        ordered = reorder_hits(hits, scores, weight=LLM_SCORE, depth=self.depth)
         missing = sum(value is None for value in scores.values())
         span.count(
             reranker_type="llm",
@@ -119,8 +127,8 @@ class LlmReranker:
         return ordered
 
 
-def read_scores(reply: Mapping[str, object], hits: Sequence[Hit]) -> dict[int, float | None]:
-    """Each hit's score as a share of 10; None where the model gave none or nonsense."""
+def parse_scores(reply: Mapping[str, object], hits: Sequence[Hit]) -> dict[int, float | None]:
+    """Return each hit's score divided by 10; None where the model gave no usable one."""
     scores: dict[int, float | None] = {hit.chunk.key: None for hit in hits}
     try:
         given = _Scores.model_validate(reply).scores
@@ -132,7 +140,7 @@ def read_scores(reply: Mapping[str, object], hits: Sequence[Hit]) -> dict[int, f
     return scores
 
 
-def _prompt(question: str, hits: Sequence[Hit]) -> str:
+def _render_prompt(question: str, hits: Sequence[Hit]) -> str:
     passages = "\n\n".join(
         f"<passage {number}>\n{hit.chunk.contextual_text[:_PASSAGE_CHARS]}\n</passage {number}>"
         for number, hit in enumerate(hits, start=1)
@@ -140,11 +148,11 @@ def _prompt(question: str, hits: Sequence[Hit]) -> str:
     return render("rerank", question=question, passages=passages)
 
 
-def noop(context: PartContext) -> NoopReranker:
+def build_noop(context: PartContext) -> NoopReranker:
     return NoopReranker()
 
 
-def cross_encoder(context: PartContext) -> CrossEncoderReranker:
+def build_cross_encoder(context: PartContext) -> CrossEncoderReranker:
     from ragstone.models.reranker import CrossEncoder
 
     refine = context.settings.refine
@@ -152,10 +160,10 @@ def cross_encoder(context: PartContext) -> CrossEncoderReranker:
     return CrossEncoderReranker(CrossEncoder(models), refine.rerank_top_k, refine.rerank_weight)
 
 
-def llm(context: PartContext) -> LlmReranker:
+def build_llm(context: PartContext) -> LlmReranker:
     if not isinstance(context.provider, Chat):
         raise SettingsError(
-            "The reranker 'llm' needs a provider with a model for inner calls.",
+            "The reranker 'llm' needs a provider with a chat model.",
             hint="Choose another provider, or RAG_RERANKER_TYPE=cross_encoder.",
         )
     return LlmReranker(context.provider, context.settings.refine.rerank_top_k)
@@ -166,5 +174,5 @@ def build(context: PartContext) -> Refiner | None:
     refine = context.settings.refine
     if not refine.reranker_enabled:
         return None
-    reranker: Refiner = find("reranker", refine.reranker)(context)
+    reranker: Refiner = find_part("reranker", refine.reranker)(context)
     return reranker

@@ -1,4 +1,8 @@
-"""Drop the hits that are not about the question, but never all of them."""
+"""Choose which hits go on, and how much of each is read.
+
+One refiner per step: filter by similarity, drop near duplicates, merge passages, select for
+diversity (MMR), widen a chunk to its passage.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from ragstone.types import Hit, Hits, Query
 
 @dataclass(frozen=True, slots=True)
 class FilterReport:
-    """What the filter did, in the words of the design documents."""
+    """Count what the filter did; the names are those of the design documents."""
 
     original_count: int
     filtered_count: int
@@ -28,15 +32,15 @@ class FilterReport:
 def filter_by_similarity(
     hits: Hits, *, threshold: float, keep_at_least: int
 ) -> tuple[Hits, FilterReport]:
-    """Keep hits at or above the threshold; too few left: the best `keep_at_least` by score."""
-    kept = tuple(_mark(hit, "kept") for hit in hits if similarity(hit) >= threshold)
+    """Keep hits at or above the threshold; if too few are left, the best `keep_at_least`."""
+    kept = tuple(_mark(hit, "kept") for hit in hits if get_similarity(hit) >= threshold)
     fallback = len(kept) < min(keep_at_least, len(hits))
     if fallback:
         best = sorted(hits, key=lambda hit: (-hit.score, hit.chunk.key))[:keep_at_least]
         kept = tuple(
-            _mark(hit, "kept" if similarity(hit) >= threshold else "floor") for hit in best
+            _mark(hit, "kept" if get_similarity(hit) >= threshold else "floor") for hit in best
         )
-    scores = tuple(similarity(hit) for hit in kept)
+    scores = tuple(get_similarity(hit) for hit in kept)
     return kept, FilterReport(len(hits), len(kept), fallback, scores)
 
 
@@ -44,14 +48,14 @@ def _mark(hit: Hit, verdict: Literal["kept", "floor"]) -> Hit:
     return replace(hit, scores=replace(hit.scores, filter=verdict))
 
 
-def similarity(hit: Hit) -> float:
-    """Cosine to the question; the score itself for hits that come from elsewhere."""
+def get_similarity(hit: Hit) -> float:
+    """Return the cosine to the question, or the score of a hit from an outside service."""
     return hit.score if hit.scores.similarity is None else hit.scores.similarity
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarityFilter:
-    """Drops hits below a similarity, but never below a floor of `keep_at_least`."""
+    """Drop hits below a similarity, but keep at least `keep_at_least`."""
 
     name: ClassVar[str] = "filter"
     threshold: float
@@ -86,8 +90,11 @@ def build_filter(context: PartContext) -> SimilarityFilter:
 def maximal_marginal_relevance(
     relevance: Vectors, vectors: Vectors, *, diversity_lambda: float, limit: int
 ) -> list[int]:
-    """Positions in the order chosen: each maximises λ·relevance - (1 - λ)·max similarity to those
-    chosen before. The earlier position wins a tie, and λ = 1 is the order of relevance."""
+    """Return positions in the order chosen.
+
+    Each maximises λ·relevance - (1 - λ)·max similarity to those chosen before. The earlier
+    position wins a tie, and λ = 1 is the order of relevance.
+    """
     count = len(relevance)
     nearest = np.zeros(count, dtype=np.float32)
     open_ = np.ones(count, dtype=bool)
@@ -103,8 +110,8 @@ def maximal_marginal_relevance(
     return chosen
 
 
-def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
-    """Positions of those that are less similar than `threshold` to every one kept before them."""
+def find_distinct(vectors: Vectors, *, threshold: float) -> list[int]:
+    """Return the positions of vectors less similar than `threshold` to all kept before them."""
     # Row by row: the whole product wakes the BLAS threads and costs twice the CPU time.
     kept: list[int] = []
     for at in range(len(vectors)):
@@ -113,7 +120,7 @@ def first_of_each(vectors: Vectors, *, threshold: float) -> list[int]:
     return kept
 
 
-async def _stored_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
+async def _load_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
     return await run_in_thread_if_blocking(
         index, index.vectors, query.collection, [hit.chunk.key for hit in hits]
     )
@@ -121,22 +128,22 @@ async def _stored_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Deduplicator:
-    """Drops hits that say nearly the same as a better one."""
+    """Drop hits that say nearly the same as a better one."""
 
     name: ClassVar[str] = "deduplicate"
     index: Index
     threshold: float
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
-        vectors = await _stored_vectors(self.index, query, hits)
-        kept = first_of_each(vectors, threshold=self.threshold) if hits else []
+        vectors = await _load_vectors(self.index, query, hits)
+        kept = find_distinct(vectors, threshold=self.threshold) if hits else []
         span.count(threshold_used=self.threshold, chunks_out=len(kept))
         return tuple(hits[at] for at in kept)
 
 
 @dataclass(frozen=True, slots=True)
 class MmrSelector:
-    """Keeps `query.top_k` hits by maximal marginal relevance over the stored vectors."""
+    """Keep `query.top_k` hits by maximal marginal relevance over the stored vectors."""
 
     name: ClassVar[str] = "select"
     index: Index
@@ -150,12 +157,12 @@ class MmrSelector:
         spread = float(scores.max() - scores.min()) or 1.0
         order = maximal_marginal_relevance(
             (scores - scores.min()) / spread,
-            await _stored_vectors(self.index, query, hits),
+            await _load_vectors(self.index, query, hits),
             diversity_lambda=query.mmr_lambda,
             limit=query.top_k,
         )
         span.count(mmr_lambda=query.mmr_lambda, chunks_out=len(order))
-        return tuple(hits[at].judged(mmr_rank=rank) for rank, at in enumerate(order, start=1))
+        return tuple(hits[at].with_scores(mmr_rank=rank) for rank, at in enumerate(order, start=1))
 
 
 def build_deduplicator(context: PartContext) -> Deduplicator | None:
@@ -167,8 +174,8 @@ def build_selector(context: PartContext) -> MmrSelector:
     return MmrSelector(context.index)
 
 
-def each_passage_once(hits: Hits) -> Hits:
-    """Without the hits whose own text stands inside the passage of a better one."""
+def drop_contained_hits(hits: Hits) -> Hits:
+    """Drop the hits whose text is inside the passage of a better one."""
     read: dict[str, list[tuple[int, int]]] = defaultdict(list)
     kept: list[Hit] = []
     for hit in hits:
@@ -182,35 +189,35 @@ def each_passage_once(hits: Hits) -> Hits:
 
 @dataclass(frozen=True, slots=True)
 class PassageMerger:
-    """Drops what would be read twice; before the choice, so that others take its place."""
+    """Drop hits that would be read twice, before the selection, so that others take their place."""
 
     name: ClassVar[str] = "merge"
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
-        kept = each_passage_once(hits)
+        kept = drop_contained_hits(hits)
         span.count(chunks_out=len(kept))
         return kept
 
 
 @dataclass(frozen=True, slots=True)
-class PassageReader:
-    """Puts the passage in the place of the chunk that was found in it; the id stays the chunk's."""
+class PassageWidener:
+    """Replace the text of a found chunk by its passage; the id stays the chunk's."""
 
     name: ClassVar[str] = "widen"
     catalog: Catalog
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
-        widened = tuple(self._widened(hit) for hit in hits)
+        widened = tuple(self._widen(hit) for hit in hits)
         span.count(chunks_out=len(widened), chars=sum(len(hit.chunk.text) for hit in widened))
         return widened
 
-    def _widened(self, hit: Hit) -> Hit:
+    def _widen(self, hit: Hit) -> Hit:
         chunk = hit.chunk
         if chunk.passage is None:
             return hit
         start, end = chunk.passage
-        text = self.catalog.passage(chunk.document_id, start, end)
-        if len(text) != end - start:  # replaced since it was found: what was found is still true
+        text = self.catalog.read_passage(chunk.document_id, start, end)
+        if len(text) != end - start:  # replaced since it was found; the old chunk is still true
             return hit
         return replace(hit, chunk=replace(chunk, text=text, start=start, end=end))
 
@@ -219,7 +226,7 @@ def build_merger(context: PartContext) -> PassageMerger | None:
     return PassageMerger() if context.settings.ingest.chunking != "structure" else None
 
 
-def build_reader(context: PartContext) -> PassageReader | None:
+def build_widener(context: PartContext) -> PassageWidener | None:
     if context.settings.ingest.chunking == "structure":
         return None
-    return PassageReader(context.catalog)
+    return PassageWidener(context.catalog)

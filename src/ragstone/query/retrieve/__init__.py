@@ -1,1 +1,1 @@
-"""From a question to candidate hits."""
+"""Find candidate hits for a question."""

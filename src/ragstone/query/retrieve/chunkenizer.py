@@ -1,7 +1,7 @@
-"""An external retrieval service in the place of our own search: a question → its hits.
+"""Retrieve hits from an external service instead of the own index.
 
-`POST {url}/search` with `{"query", "top_k"}`. Unreachable, slow, empty or malformed answers give
-no hits, a warning in the log and a note in the trace; the chat goes on without context. A page, an
+`POST {url}/search` with `{"query", "top_k"}`. An unreachable, slow, empty or malformed reply gives
+no hits, a warning in the log and a note in the trace; the answer goes on without context. Page,
 offset and headings are taken from a result's metadata, where another Ragstone puts them.
 """
 
@@ -20,20 +20,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, Validat
 
 from ragstone.errors import SettingsError
 from ragstone.plugins import PartContext
-from ragstone.text import storable
+from ragstone.text import remove_unstorable
 from ragstone.trace import QueryRun
-from ragstone.types import Chunk, Hit, Query, Retrieved
+from ragstone.types import Chunk, Hit, Query, RetrievedHits
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 20_000_000
+_MAX_BYTES = 20_000_000
 
 
-_Text: TypeAlias = Annotated[str, AfterValidator(storable)]
+_Text: TypeAlias = Annotated[str, AfterValidator(remove_unstorable)]
 
 
 class ServiceHit(BaseModel):
-    """One result; what a service adds beyond this is left alone."""
+    """Hold one result; further fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -47,7 +47,7 @@ class ServiceHit(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ChunkenizerRetriever:
-    """Asks the service at `url`."""
+    """Search with the service at `url`."""
 
     url: str
     timeout_s: float
@@ -56,50 +56,50 @@ class ChunkenizerRetriever:
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise SettingsError(
-                f"The Chunkenizer's address '{self.url}' is no web address.",
-                hint="Write CHUNKENIZER_API_URL=http://host:port.",
+                f"Invalid CHUNKENIZER_API_URL '{self.url}'. It must start with http:// or https://.",
+                hint="Example: CHUNKENIZER_API_URL=http://host:port.",
             )
 
-    async def retrieve(self, query: Query, run: QueryRun) -> Retrieved:
+    async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
         with run.span("retrieve.chunkenizer") as span:
             try:
                 reply = await asyncio.wait_for(
-                    asyncio.to_thread(self._asked, query.text, query.top_k), self.timeout_s
+                    asyncio.to_thread(self._post, query.text, query.top_k), self.timeout_s
                 )
-                found = read_results(reply)
+                found = parse_results(reply)
             except (OSError, ValueError, TimeoutError) as error:
                 # urllib's failures are OSErrors, bad JSON and bad shapes are ValueErrors.
                 span.error = f"{type(error).__name__}: {error}"
                 span.note(
-                    f"The Chunkenizer gave nothing usable ({type(error).__name__}); "
+                    f"The Chunkenizer gave no usable reply ({type(error).__name__}); "
                     "the answer goes on without context."
                 )
                 run.degrade("without_context")
                 log.warning("chunkenizer failed", extra={"error": type(error).__name__})
                 found = []
             span.count(chunks_retrieved=len(found))
-            return Retrieved(tuple(_hits(found)), found=len(found))
+            return RetrievedHits(tuple(_build_hits(found)), chunks_found=len(found))
 
-    def _key(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-
-    def _asked(self, text: str, top_k: int) -> Any:
+    def _post(self, text: str, top_k: int) -> Any:
+        key = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         request = urllib.request.Request(  # noqa: S310  the scheme was checked above
             f"{self.url.rstrip('/')}/search",
             data=json.dumps({"query": text, "top_k": top_k}).encode(),
-            headers={"Content-Type": "application/json", **self._key()},
+            headers={"Content-Type": "application/json", **key},
         )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:  # noqa: S310
-                return json.loads(reply.read(_MOST_BYTES))
+                return json.loads(reply.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             error.close()  # it holds the connection
             raise
 
 
-def read_results(reply: Any) -> list[ServiceHit]:
-    """The results of a reply, bare list or not. One that cannot be read is left out; if none can,
-    the reply is no reply."""
+def parse_results(reply: Any) -> list[ServiceHit]:
+    """Return the results of a reply, a bare list or one under `results`.
+
+    A result that cannot be read is left out; a ValueError if none can.
+    """
     rows = reply.get("results") if isinstance(reply, dict) else reply
     if not isinstance(rows, list):
         raise ValueError("the reply holds no list of results")  # noqa: TRY004  it is bad data
@@ -114,11 +114,11 @@ def read_results(reply: Any) -> list[ServiceHit]:
     return found
 
 
-def _hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
+def _build_hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
     ranked = sorted(found, key=lambda one: (-one.score, one.document_id, one.chunk_index))
     for rank, one in enumerate(ranked, start=1):
-        said = one.metadata or {}
-        page, start, headings = said.get("page"), said.get("start"), said.get("heading_path")
+        extra = one.metadata or {}
+        page, start, headings = extra.get("page"), extra.get("start"), extra.get("heading_path")
         start = start if isinstance(start, int) and start >= 0 else 0
         chunk = Chunk(
             document_id=one.document_id,
@@ -129,7 +129,7 @@ def _hits(found: Iterable[ServiceHit]) -> Iterable[Hit]:
             document_name=one.document_name or one.document_id,
             page=page if isinstance(page, int) else None,
             heading_path=tuple(map(str, headings)) if isinstance(headings, list) else (),
-            key=-rank,  # no key of our own index, and different for each
+            key=-rank,  # unique, and never a key of the own index
         )
         yield Hit(chunk, one.score, "semantic")
 

@@ -1,1 +1,1 @@
-"""From what was typed to a question that can be searched."""
+"""Turn what was typed into a question that can be searched."""

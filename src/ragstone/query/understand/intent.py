@@ -1,12 +1,13 @@
-"""The three-layer intent router: hard rules, exemplars, and a model for what is still ambiguous."""
+"""Detect the intent of a text in three layers: fixed phrases, exemplars, and a model if unsure."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
-import re
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -16,64 +17,87 @@ from typing import get_args
 import numpy as np
 
 from ragstone.errors import SettingsError
+from ragstone.evidence import DetectedIntent
+from ragstone.files import replace_file
 from ragstone.protocols import Chat, Embedder, Vectors
-from ragstone.query.evidence import Detected
 from ragstone.query.understand.rewrite import judge_intent
-from ragstone.text import spoken_words
+from ragstone.text import normalize_words
 from ragstone.types import SMALL_TALK, Intent
+
+# A near-verbatim exemplar of another kind of request ("summarize the document").
+_NEAR_VERBATIM = 0.8
+
+
+def detect_without_model(
+    text: str, embedder: Embedder, exemplars: Exemplars, *, threshold: float
+) -> tuple[DetectedIntent, bool]:
+    """Run layers 0 and 1; return also whether a model should be asked."""
+    if (small_talk := match_small_talk(text)) is not None:
+        return DetectedIntent(small_talk, 1.0, 0), False
+    if not is_known_script(embedder, text):
+        return DetectedIntent("question", 0.5, 1), True
+    near = exemplars.compare(text, embedder.embed([text])[0])
+    if near.small_talk >= threshold:
+        return DetectedIntent(near.talk, near.small_talk, 1), False
+    if near.other != "question" and near.other_similarity >= _NEAR_VERBATIM:
+        return DetectedIntent(near.other, min(1.0, near.other_similarity), 1), False
+    return DetectedIntent("question", 1 - near.small_talk, 1), near.small_talk > 1 - threshold
+
+
+async def detect_with_model(chat: Chat, text: str) -> DetectedIntent:
+    """Run layer 2: ask a model."""
+    judged = await judge_intent(chat, text)
+    return DetectedIntent(judged.intent, judged.confidence, 2)
+
 
 # English text has 3 to 5 letters to a token of the shipped embedder, German and Spanish 2.5,
 # Russian 1.0: below this its similarities mean little.
-FEWEST_LETTERS_PER_TOKEN = 1.5
+MIN_LETTERS_PER_TOKEN = 1.5
 
 
-def knows_script(embedder: Embedder, text: str) -> bool:
+def is_known_script(embedder: Embedder, text: str) -> bool:
+    """Return True when the embedder was trained on the script of a text."""
     letters = sum(char.isalnum() for char in text)
-    return letters >= FEWEST_LETTERS_PER_TOKEN * len(embedder.token_starts(text))
+    return letters >= MIN_LETTERS_PER_TOKEN * len(embedder.token_starts(text))
 
 
-_WORD = re.compile(r"\w+", re.UNICODE)
-_APOSTROPHES = re.compile(r"['’`´]")
-# When an utterance holds several: "hi, thanks, bye" ends a conversation.
-_ORDER: tuple[Intent, ...] = ("help", "farewell", "gratitude", "chitchat", "greeting")
+# Of several in one text the first here counts: "hi, thanks, bye" is a farewell.
+_PRIORITY: tuple[Intent, ...] = ("help", "farewell", "gratitude", "chitchat", "greeting")
 
 
-def hard_rule(text: str) -> Intent | None:
-    """The small talk that a text consists of; None as soon as one word is left over."""
-    words, phrases = spoken_words(text), _phrases()
+def match_small_talk(text: str) -> Intent | None:
+    """Return the small talk that a text consists of; None if any other word is in it."""
+    words, phrases = normalize_words(text), _load_phrases()
     found: set[Intent] = set()
     at = 0
     while at < len(words):
-        length = next(
-            (n for n in range(min(_longest(), len(words) - at), 0, -1)
-             if words[at : at + n] in phrases),
-            0,
-        )  # fmt: skip
+        longest = min(_find_longest_phrase(), len(words) - at)
+        length = next((n for n in range(longest, 0, -1) if words[at : at + n] in phrases), 0)
         if not length:
             return None
-        meant = phrases[words[at : at + length]]
-        if meant is not None:
-            found.add(meant)
+        intent = phrases[words[at : at + length]]
+        if intent is not None:
+            found.add(intent)
         at += length
-    return next((intent for intent in _ORDER if intent in found), None)
+    return next((one for one in _PRIORITY if one in found), None)
 
 
 @cache
-def _phrases() -> dict[tuple[str, ...], Intent | None]:
-    """Every phrase with what it means; fillers mean nothing."""
+def _load_phrases() -> dict[tuple[str, ...], Intent | None]:
+    """Load every phrase with its intent; None for fillers."""
     text = resources.files(__package__).joinpath("phrases.toml").read_text("utf-8")
     tables: dict[str, list[str]] = tomllib.loads(text)
     known: dict[tuple[str, ...], Intent | None] = {
-        spoken_words(phrase): None for phrase in tables["filler"]
+        normalize_words(phrase): None for phrase in tables["filler"]
     }
-    for intent in reversed(_ORDER):
-        known.update({spoken_words(phrase): intent for phrase in tables[intent]})
+    for intent in reversed(_PRIORITY):
+        known.update({normalize_words(phrase): intent for phrase in tables[intent]})
     return known
 
 
 @cache
-def _longest() -> int:
-    return max(map(len, _phrases()))
+def _find_longest_phrase() -> int:
+    return max(map(len, _load_phrases()))
 
 
 _NEAREST = 3
@@ -81,7 +105,7 @@ _NEAREST = 3
 # mean similarity to the three nearest small talk and other exemplars, the share and the logarithm
 # of the number of words that no small talk exemplar has, and a constant.
 _CALIBRATED_FOR = "all-minilm-l6-v2"
-# With any other embedder small talk must be an exemplar, all but word for word.
+# With any other embedder only a nearly verbatim exemplar counts as small talk.
 _SAME = 0.95
 _NEAR_TALK, _NEAR_OTHER, _STRANGE_SHARE, _STRANGE_COUNT, _CONSTANT = (
     34.82,
@@ -112,11 +136,11 @@ _ADDRESSES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
-    """What the exemplars say of a question."""
+class ExemplarMatch:
+    """Hold how a text compares with the exemplars."""
 
     small_talk: float
-    """The probability of small talk, calibrated."""
+    """The calibrated probability of small talk."""
     talk: Intent
     other: Intent
     other_similarity: float
@@ -124,34 +148,35 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Exemplars:
-    """Typical utterances with their intents and vectors."""
+    """Hold typical utterances with their intents and vectors."""
 
     intents: tuple[Intent, ...]
     vectors: Vectors
     talk_words: frozenset[str]
-    calibrated: bool = True
-    """False for an embedder that the constants above were not fitted for."""
+    is_calibrated: bool = True
+    """False for an embedder that the constants were not fitted to."""
 
-    def nearest(self, text: str, vector: Vectors) -> Nearest:
+    def compare(self, text: str, vector: Vectors) -> ExemplarMatch:
+        """Estimate from the nearest exemplars whether a text is small talk."""
         similarities = self.vectors @ vector
         is_talk = np.array([intent in SMALL_TALK for intent in self.intents])
         talk, other = np.flatnonzero(is_talk), np.flatnonzero(~is_talk)
-        words = spoken_words(text)
+        words = normalize_words(text)
         strange = sum(word not in self.talk_words for word in words)
         logit = (
-            _NEAR_TALK * _mean_of_nearest(similarities[talk])
-            + _NEAR_OTHER * _mean_of_nearest(similarities[other])
+            _NEAR_TALK * _average_nearest(similarities[talk])
+            + _NEAR_OTHER * _average_nearest(similarities[other])
             + _STRANGE_SHARE * strange / max(1, len(words))
             + _STRANGE_COUNT * math.log1p(strange)
             + _CONSTANT
         )
         nearest_talk = float(similarities[talk].max())
-        if asks_about_something_else(words) and nearest_talk < _NEAR_ENOUGH:
+        if is_about_something_else(words) and nearest_talk < _NEAR_ENOUGH:
             logit = min(logit, 0.0)
-        if not self.calibrated:
+        if not self.is_calibrated:
             logit = 3.0 if nearest_talk >= _SAME else -3.0
         best_other = int(other[np.argmax(similarities[other])])
-        return Nearest(
+        return ExemplarMatch(
             small_talk=1 / (1 + math.exp(-max(-60.0, min(60.0, logit)))),
             talk=self.intents[int(talk[np.argmax(similarities[talk])])],
             other=self.intents[best_other],
@@ -159,79 +184,69 @@ class Exemplars:
         )
 
 
-def asks_about_something_else(words: Sequence[str]) -> bool:
-    """A question without a word for the one it is put to: "What is the code?"."""
+def is_about_something_else(words: Sequence[str]) -> bool:
+    """Return True for a question without "you": "What is the code?"."""
     return bool(words) and words[0] in _ASKS and not _ADDRESSES.intersection(words)
 
 
-def _mean_of_nearest(similarities: Vectors) -> float:
+def _average_nearest(similarities: Vectors) -> float:
     return float(np.sort(similarities)[-_NEAREST:].mean())
 
 
 def load_exemplars(embedder: Embedder, *, own_file: Path | None, cache: Path | None) -> Exemplars:
-    """Read, embed (about a second, once per data directory) and keep."""
-    intents, texts = _read(own_file)
+    """Read the exemplars and embed them: about a second, once per data directory."""
+    intents, texts = _read_exemplars(own_file)
     return Exemplars(
-        calibrated=embedder.name == _CALIBRATED_FOR,
+        is_calibrated=embedder.name == _CALIBRATED_FOR,
         intents=tuple(intents),
-        vectors=_vectors(embedder, texts, cache),
+        vectors=_embed_once(embedder, texts, cache),
         talk_words=frozenset(
             word
             for intent, text in zip(intents, texts, strict=True)
             if intent in SMALL_TALK
-            for word in spoken_words(text)
+            for word in normalize_words(text)
         ),
     )
 
 
-_embedded: dict[str, Vectors] = {}
+_vectors_by_stamp: dict[str, Vectors] = {}
 
 
-def _vectors(embedder: Embedder, texts: list[str], cache: Path | None) -> Vectors:
+def _embed_once(embedder: Embedder, texts: list[str], cache: Path | None) -> Vectors:
     stamp = hashlib.sha256("\0".join((embedder.name, *texts)).encode()).hexdigest()[:16]
-    if stamp not in _embedded:
+    if stamp not in _vectors_by_stamp:
         file = None if cache is None else cache / f"exemplars-{stamp}.npy"
         if file is not None and file.is_file():
-            _embedded[stamp] = np.load(file)
+            _vectors_by_stamp[stamp] = np.load(file)
         else:
-            _embedded[stamp] = embedder.embed(texts)
+            _vectors_by_stamp[stamp] = embedder.embed(texts)
             if file is not None:
-                _keep(file, _embedded[stamp])
-    return _embedded[stamp]
+                _save_vectors(file, _vectors_by_stamp[stamp])
+    return _vectors_by_stamp[stamp]
 
 
-def _keep(file: Path, vectors: Vectors) -> None:
-    """A cache that cannot be written is no reason to fail."""
-    from ragstone.files import replace_file
-
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, _npy(vectors))
-    except OSError:
-        return
-
-
-def _npy(vectors: Vectors) -> bytes:
-    import io
-
+def _save_vectors(file: Path, vectors: Vectors) -> None:
+    """Write the vectors to the cache; a failure only costs time later."""
     buffer = io.BytesIO()
     np.save(buffer, vectors)
-    return buffer.getvalue()
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, buffer.getvalue())
 
 
-def _read(own_file: Path | None) -> tuple[list[Intent], list[str]]:
+def _read_exemplars(own_file: Path | None) -> tuple[list[Intent], list[str]]:
     intents: list[Intent] = []
     texts: list[str] = []
     shipped = resources.files(__package__).joinpath("exemplars.toml").read_text("utf-8")
     tables = [tomllib.loads(shipped)]
     if own_file is not None:
-        tables.append(_own(own_file))
+        tables.append(_read_own_exemplars(own_file))
     known: dict[str, Intent] = {intent: intent for intent in get_args(Intent)}
     for table in tables:
         for intent, by_language in table.items():
             if intent not in known:
                 raise SettingsError(
-                    f"The exemplars have an unknown intent '{intent}'.",
+                    f"Unknown intent '{intent}' in the exemplars.",
                     hint=f"Known: {', '.join(known)}.",
                 )
             for utterances in by_language.values():
@@ -240,37 +255,11 @@ def _read(own_file: Path | None) -> tuple[list[Intent], list[str]]:
     return intents, texts
 
 
-def _own(file: Path) -> dict[str, dict[str, list[str]]]:
+def _read_own_exemplars(file: Path) -> dict[str, dict[str, list[str]]]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(
-            f"The exemplars '{file}' cannot be read: {error}.",
+            f"Cannot read the exemplars '{file}': {error}.",
             hint="It must be a TOML file in UTF-8, shaped like exemplars.toml of the package.",
         ) from error
-
-
-# A near-verbatim exemplar of another kind of request ("summarize the document").
-_NEAR_VERBATIM = 0.8
-
-
-def detect_without_model(
-    text: str, embedder: Embedder, exemplars: Exemplars, *, threshold: float
-) -> tuple[Detected, bool]:
-    """Layers 0 and 1, and whether the verdict is too unsure to stand without a model's word."""
-    if (said := hard_rule(text)) is not None:
-        return Detected(said, 1.0, 0), False
-    if not knows_script(embedder, text):
-        return Detected("question", 0.5, 1), True
-    near = exemplars.nearest(text, embedder.embed([text])[0])
-    if near.small_talk >= threshold:
-        return Detected(near.talk, near.small_talk, 1), False
-    if near.other != "question" and near.other_similarity >= _NEAR_VERBATIM:
-        return Detected(near.other, min(1.0, near.other_similarity), 1), False
-    return Detected("question", 1 - near.small_talk, 1), near.small_talk > 1 - threshold
-
-
-async def detect_with_model(chat: Chat, text: str) -> Detected:
-    """Layer 2."""
-    judged = await judge_intent(chat, text)
-    return Detected(judged.intent, judged.confidence, 2)

@@ -1,6 +1,7 @@
-"""What a model can do for a question before the search: make it stand alone, widen it, imagine its
-answer. Each function asks once and returns what can be used; an unusable reply is an error, and
-the caller goes on with the plain question.
+"""Rewrite a question with a model before the search: complete it, expand it, imagine its answer.
+
+Each function asks once. An unusable reply raises `UnusableReplyError`; the caller then goes on with
+the question as it is.
 """
 
 from __future__ import annotations
@@ -19,44 +20,45 @@ from ragstone.types import Expansion, Intent, Message
 
 # Enough of a conversation to know what "it" is.
 _TURNS_SHOWN = 6
-_MOST_CHARS = 1000
+_MAX_CHARS = 1000
 
 
-class Standalone(BaseModel):
+class StandaloneReply(BaseModel):
     question: str = Field(min_length=1)
 
 
-class Wider(BaseModel):
+class ExpandReply(BaseModel):
     rewrite: str = ""
     variants: list[str] = []
     sub_questions: list[str] = []
 
 
-class Hypothetical(BaseModel):
+class HypotheticalReply(BaseModel):
     passage: str = Field(min_length=1)
 
 
-class JudgedIntent(BaseModel):
+class IntentReply(BaseModel):
     intent: Intent
     confidence: float = Field(0.75, ge=0, le=1)
 
 
 async def make_standalone(chat: Chat, question: str, history: Sequence[Message]) -> str:
+    """Add to a question what it leaves out of the conversation."""
     conversation = "\n".join(
-        f"{message.role}: {message.content[:_MOST_CHARS]}" for message in history[-_TURNS_SHOWN:]
+        f"{message.role}: {message.content[:_MAX_CHARS]}" for message in history[-_TURNS_SHOWN:]
     )
     prompt = render("standalone", conversation=conversation, question=question)
-    reply = Standalone.model_validate(await ask_json(chat, prompt, Standalone))
-    return _tidy(reply.question) or question
+    reply = StandaloneReply.model_validate(await ask_json(chat, prompt, StandaloneReply))
+    return _tidy_text(reply.question) or question
 
 
-async def widen(chat: Chat, question: str, *, variants: int) -> list[Expansion]:
-    """A clear rewrite, other wordings and sub-questions; none that repeats the question."""
+async def expand_question(chat: Chat, question: str, *, variants: int) -> list[Expansion]:
+    """Return a clear rewrite, other wordings and sub-questions; none repeats the question."""
     prompt = render("expand", question=question, count=str(variants))
-    reply = Wider.model_validate(await ask_json(chat, prompt, Wider))
-    found = [Expansion("rewrite", _tidy(reply.rewrite))]
-    found += [Expansion("variant", _tidy(text)) for text in reply.variants[:variants]]
-    found += [Expansion("sub-question", _tidy(text)) for text in reply.sub_questions[:4]]
+    reply = ExpandReply.model_validate(await ask_json(chat, prompt, ExpandReply))
+    found = [Expansion("rewrite", _tidy_text(reply.rewrite))]
+    found += [Expansion("variant", _tidy_text(text)) for text in reply.variants[:variants]]
+    found += [Expansion("sub-question", _tidy_text(text)) for text in reply.sub_questions[:4]]
     seen = {question.casefold()}
     kept = []
     for expansion in found:
@@ -66,34 +68,34 @@ async def widen(chat: Chat, question: str, *, variants: int) -> list[Expansion]:
     return kept
 
 
-async def imagine(chat: Chat, question: str) -> Expansion:
-    """A hypothetical answer; its meaning is searched for, not its words (Gao et al. 2022)."""
+async def imagine_answer(chat: Chat, question: str) -> list[Expansion]:
+    """Write a hypothetical answer, to search by its meaning (HyDE, Gao et al. 2022)."""
     prompt = render("hypothetical", question=question)
-    reply = Hypothetical.model_validate(await ask_json(chat, prompt, Hypothetical))
-    return Expansion("hypothetical", _tidy(reply.passage))
+    reply = HypotheticalReply.model_validate(await ask_json(chat, prompt, HypotheticalReply))
+    return [Expansion("hypothetical", _tidy_text(reply.passage))]
 
 
-async def judge_intent(chat: Chat, text: str) -> JudgedIntent:
-    return JudgedIntent.model_validate(
-        await ask_json(chat, render("intent", message=text), JudgedIntent)
+async def judge_intent(chat: Chat, text: str) -> IntentReply:
+    return IntentReply.model_validate(
+        await ask_json(chat, render("intent", message=text), IntentReply)
     )
 
 
 async def ask_json(chat: Chat, prompt: str, shape: type[BaseModel]) -> Mapping[str, Any]:
-    """One reply as a JSON object; small models wrap it in prose or a code fence."""
+    """Ask once and return the JSON object of the reply, also from inside prose or a code fence."""
     reply = await chat.complete([Message("user", prompt)], schema=shape.model_json_schema())
     try:
-        shape.model_validate(value := read_json(reply))
+        shape.model_validate(value := parse_json_object(reply))
     except (ValueError, ValidationError) as error:
         raise UnusableReplyError(
-            f"The model's reply is not the {shape.__name__} that was asked for.",
-            hint="A larger model, or one with structured output, keeps to the format.",
+            f"The reply of the model does not fit the schema {shape.__name__}.",
+            hint="Use a larger model, or one with structured output.",
         ) from error
     return value
 
 
-def read_json(reply: str) -> dict[str, Any]:
-    """The first JSON object in a text."""
+def parse_json_object(reply: str) -> dict[str, Any]:
+    """Return the first JSON object in a text."""
     for match in re.finditer(r"\{", reply):
         try:
             value, _ = json.JSONDecoder().raw_decode(reply, match.start())
@@ -104,5 +106,5 @@ def read_json(reply: str) -> dict[str, Any]:
     raise ValueError("there is no JSON object in the reply")
 
 
-def _tidy(text: str) -> str:
-    return " ".join(text.split())[:_MOST_CHARS]
+def _tidy_text(text: str) -> str:
+    return " ".join(text.split())[:_MAX_CHARS]

@@ -1,5 +1,8 @@
-"""The first step of a question: what is wanted, does it stand alone, which way does it go, and
-what else should be searched for. A query in → the same query, resolved, or a reply at once."""
+"""Understand a query: detect its intent, complete a follow-up, choose a route, expand it.
+
+query → the same query, ready to be searched; or, for small talk, a reply. A follow-up is completed
+from the conversation by a model, or without one by carrying nouns over.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,133 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from ragstone.index.analyze import language_of, terms
-from ragstone.models.cache import remembered
+from ragstone.evidence import DetectedIntent, UnderstoodQuery
+from ragstone.fallback import Fallbacks
+from ragstone.index.analyze import detect_language, extract_terms
+from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.evidence import Detected, Understood
-from ragstone.query.fallback import Fallbacks
 from ragstone.query.understand.intent import (
     Exemplars,
     detect_with_model,
     detect_without_model,
     load_exemplars,
 )
-from ragstone.query.understand.rewrite import (
-    imagine,
-    make_standalone,
-    widen,
-)
+from ragstone.query.understand.rewrite import expand_question, imagine_answer, make_standalone
 from ragstone.settings import UnderstandSettings
-from ragstone.text import spoken_words
+from ragstone.text import normalize_words
 from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Expansion, Intent, Message, Query, Route
 
-# Words that ask for a comparison, in the languages of the exemplars.
+
+@dataclass(frozen=True, slots=True)
+class IntentUnderstander:
+    """Detect intent, follow-up and route, and expand; load exemplars at the first question."""
+
+    embedder: Embedder
+    load_exemplars: Callable[[], Exemplars]
+    options: UnderstandSettings
+    chat: Chat | None
+    fallbacks: Fallbacks
+
+    async def understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
+        with run.span("understand.intent") as span:
+            detected = await self._detect(query, run, span)
+            route = choose_route(query.text, detected.intent)
+            span.count(
+                detected_intent=detected.intent,
+                intent_confidence=round(detected.confidence, 4),
+                layer=detected.layer,
+                route=route,
+            )
+        if detected.intent in SMALL_TALK:
+            return UnderstoodQuery(query, detected, get_reply(query.text, detected.intent))
+        resolved = replace(query, original_text=query.original_text or query.text, route=route)
+        if detected.intent == "follow_up":
+            resolved = await self._complete(resolved, run)
+        if self.options.expand == "always" or (
+            self.options.expand == "complex" and resolved.route == "complex"
+        ):
+            resolved = await self._expand(resolved, run)
+        return UnderstoodQuery(resolved, detected)
+
+    async def _detect(self, query: Query, run: QueryRun, span: Span) -> DetectedIntent:
+        if not self.options.intent_enabled:
+            return DetectedIntent("question", 1.0, 0)
+        if is_follow_up(query.text, query.history):
+            return DetectedIntent("follow_up", 1.0, 0)
+        try:
+            detected, unsure = detect_without_model(
+                query.text,
+                self.embedder,
+                self.load_exemplars(),
+                threshold=self.options.intent_confidence,
+            )
+        except Exception as error:  # noqa: BLE001  an embedder may fail; a question is never lost
+            span.note(f"Intent detection failed ({type(error).__name__}); taken as a question.")
+            return DetectedIntent("question", 0.5, 1)
+        if detected.intent == "follow_up" and not query.history:
+            detected = DetectedIntent("question", detected.confidence, 1)
+        if unsure and self.chat is not None:
+            try:
+                return await detect_with_model(self.chat, query.text)
+            except Exception as error:  # noqa: BLE001  whatever a provider raises, layer 1 stands
+                self.fallbacks.use("without_llm_steps", run, span, error)
+        return detected
+
+    async def _complete(self, query: Query, run: QueryRun) -> Query:
+        with run.span("understand.follow_up") as span:
+            text = complete_from_history(query.text, query.history)
+            if self.chat is None:
+                span.note("Without a model the missing nouns were carried over.")
+            else:
+                try:
+                    text = await make_standalone(self.chat, query.text, query.history)
+                except Exception as error:  # noqa: BLE001  carrying nouns over needs no model
+                    self.fallbacks.use("without_llm_steps", run, span, error)
+            span.count(standalone=text != query.text)
+        route = choose_route(text, "question")
+        return replace(query, text=text, route="conversational" if route == "simple" else route)
+
+    async def _expand(self, query: Query, run: QueryRun) -> Query:
+        with run.span("understand.expand") as span:
+            if self.chat is None:
+                span.count(expansions=0)
+                span.note("Without a model the question was searched as it is.")
+                return query
+            calls: list[Awaitable[list[Expansion]]] = [
+                expand_question(self.chat, query.text, variants=self.options.variants)
+            ]
+            if self.options.hyde:
+                calls.append(imagine_answer(self.chat, query.text))
+            found: list[Expansion] = []
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(result, Exception):
+                    self.fallbacks.use("without_llm_steps", run, span, result)
+                elif isinstance(result, BaseException):
+                    raise result
+                else:
+                    found.extend(result)
+            span.count(expansions=len(found), kinds=[expansion.kind for expansion in found])
+        return replace(query, expansions=tuple(found))
+
+
+def build(context: PartContext) -> IntentUnderstander:
+    settings = context.settings
+
+    @cache
+    def load() -> Exemplars:
+        return load_exemplars(
+            context.reads_with,
+            own_file=settings.understand.exemplars,
+            cache=settings.data.directory / "cache",
+        )
+
+    reading = add_vector_cache(context.reads_with)
+    return IntentUnderstander(reading, load, settings.understand, context.chat, context.fallbacks)
+
+
+# Words of a comparison, in the languages of the exemplars.
 _COMPARES = re.compile(
     r"\b(compar\w*|contrast\w*|versus|vs|differ(?:s|ed|ing|ences?|ent)?|distinguish\w*|"
     r"similarit\w+|advantages? (?:of|over)|pros and cons|better than|rather than|"
@@ -59,18 +166,18 @@ _SECOND_QUESTION = re.compile(
 )
 
 
-def route(text: str, intent: Intent) -> Route:
-    """The first that fits; a question that only names a summary is still one about it."""
+def choose_route(text: str, intent: Intent) -> Route:
+    """Return the first route that fits the text or its intent."""
     if intent in SMALL_TALK:
         return "conversational"
     if intent == "summarize" or (_SUMMARIZES.search(text) and intent != "compare"):
         return "summarize"
-    if intent == "compare" or _COMPARES.search(text) or asks_twice(text):
+    if intent == "compare" or _COMPARES.search(text) or has_two_questions(text):
         return "complex"
     return "conversational" if intent == "follow_up" else "simple"
 
 
-def asks_twice(text: str) -> bool:
+def has_two_questions(text: str) -> bool:
     marks = text.count("?") + text.count("？")
     return marks > 1 or _SECOND_QUESTION.search(text) is not None
 
@@ -82,37 +189,45 @@ _CODES = {
 }  # fmt: skip
 
 
-def reply_to(text: str, intent: Intent) -> str:
-    replies = _tables("replies")[intent]
-    return str(replies.get(_language(text), replies["english"]))
+def get_reply(text: str, intent: Intent) -> str:
+    """Return the reply to small talk, in the language of the text."""
+    replies = _load_tables("replies")[intent]
+    return str(replies.get(_detect_language(text), replies["english"]))
 
 
-def _language(text: str) -> str:
+def _detect_language(text: str) -> str:
     if _CYRILLIC.search(text):
         return "russian"
-    said = spoken_words(text)
-    for code, utterances in _utterances():
-        if any(said[: len(words)] == words for words in utterances):
+    words = normalize_words(text)
+    for code, utterances in _load_utterances():
+        if any(words[: len(one)] == one for one in utterances):
             return _CODES[code]
-    return language_of(text) or "english"
+    return detect_language(text) or "english"
 
 
 @cache
-def _utterances() -> list[tuple[str, list[tuple[str, ...]]]]:
-    """What the exemplars hold of each language, so that "danke" is known to be German."""
+def _load_utterances() -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Load the exemplars of each language, so that "danke" is known to be German."""
     return [
-        (code, [spoken_words(text) for table in _tables("exemplars").values()
-                for text in table.get(code, ()) if spoken_words(text)])
+        (
+            code,
+            [
+                words
+                for table in _load_tables("exemplars").values()
+                for text in table.get(code, ())
+                if (words := normalize_words(text))
+            ],
+        )
         for code in _CODES
-    ]  # fmt: skip
+    ]
 
 
 @cache
-def _tables(name: str) -> dict[str, dict[str, Any]]:
+def _load_tables(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
 
 
-# Beginnings that only make sense after something was said.
+# Beginnings that only make sense after an earlier question.
 _CONTINUES = re.compile(
     r"^(?:and|but|so|also|or|then|what about|how about|what else|tell me more|go on|why|more|"
     r"how so|elaborate|(?:can you )?(?:elaborate|explain (?:that|this|it))|"
@@ -122,7 +237,7 @@ _CONTINUES = re.compile(
     r"а|и|но|или|почему|подробнее|расскажи подробнее)\b",
     re.IGNORECASE,
 )
-# What asks for more of the same and adds nothing to search for.
+# Requests for more of the same, which add nothing to search for.
 _MORE_OF_THE_SAME = re.compile(
     r"(?:please |can you |could you )*(?:tell me more|go on|more(?: details?)?|elaborate|what else|"
     r"give me more details|explain|continue|erzähl mir mehr|mehr(?: details)?|cuéntame más|más|"
@@ -144,167 +259,58 @@ _FEW_TERMS = 2
 
 
 def is_follow_up(text: str, history: Sequence[Message]) -> bool:
-    """Does a text lean on what was said before? Never without a conversation."""
-    if last_question(history) is None:
+    """Return True when a text depends on the conversation before it."""
+    if find_last_question(history) is None:
         return False
-    words = spoken_words(text)
+    words = normalize_words(text)
     if _CONTINUES.match(" ".join(words)):
         return True
     points_back = any(word in _POINTS_BACK for word in words)
-    named = _names(text)
-    return points_back and len(named) <= 1 and len(set(terms(text))) <= 6
+    named = _list_names(text)
+    return points_back and len(named) <= 1 and len(set(extract_terms(text))) <= 6
 
 
-def standalone(text: str, history: Sequence[Message]) -> str:
-    """The text with what it leaves out taken from the last question."""
-    before = last_question(history)
+def complete_from_history(text: str, history: Sequence[Message]) -> str:
+    """Add to a text what it leaves out, from the last question."""
+    before = find_last_question(history)
     if before is None:
         return text
-    if _MORE_OF_THE_SAME.fullmatch(" ".join(spoken_words(text))):
+    if _MORE_OF_THE_SAME.fullmatch(" ".join(normalize_words(text))):
         return before
-    fresh = list(dict.fromkeys(terms(text)))
+    fresh = list(dict.fromkeys(extract_terms(text)))
     numbers, old_numbers = _NUMBER.findall(text), _NUMBER.findall(before)
     if numbers and old_numbers and len(fresh) <= len(numbers):
         # "and in 2023?" after "What was the revenue in 2022?": the same question, another year.
-        return _NUMBER.sub(lambda match: _swapped(match[0], old_numbers, numbers), before)
-    if len(fresh) < _FEW_TERMS and not numbers and not _names(text):
+        return _NUMBER.sub(
+            lambda match: numbers[0] if match[0] == old_numbers[-1] else match[0], before
+        )
+    if len(fresh) < _FEW_TERMS and not numbers and not _list_names(text):
         return before if not fresh else f"{before.rstrip('?!. ')} ({' '.join(fresh)})?"
-    missing = [word for word in _content_words(before) if not set(terms(word)) & set(fresh)]
+    missing = [
+        word for word in _list_content_words(before) if not set(extract_terms(word)) & set(fresh)
+    ]
     return f"{text.rstrip()} ({' '.join(missing)})" if missing else text
 
 
-def last_question(history: Sequence[Message]) -> str | None:
-    """The last thing the user asked that stands by itself; its own follow-ups are resolved."""
-    asked = [message.content for message in history if message.role == "user"]
-    resolved: str | None = None
-    for number, text in enumerate(asked):
-        earlier = [Message("user", resolved)] if resolved else []
-        leans = number > 0 and bool(_CONTINUES.match(" ".join(spoken_words(text))))
-        resolved = standalone(text, earlier) if leans and earlier else text
-    return resolved
+def find_last_question(history: Sequence[Message]) -> str | None:
+    """Return the last question of the user, completed if it was itself a follow-up."""
+    last: str | None = None
+    for message in history:
+        if message.role != "user":
+            continue
+        text = message.content
+        if last and _CONTINUES.match(" ".join(normalize_words(text))):
+            text = complete_from_history(text, [Message("user", last)])
+        last = text
+    return last
 
 
-def _swapped(number: str, old: Sequence[str], new: Sequence[str]) -> str:
-    return new[0] if number == old[-1] else number
-
-
-def _content_words(text: str) -> list[str]:
-    found = [word for word in re.findall(r"[\w’'-]+", text) if terms(word)]
+def _list_content_words(text: str) -> list[str]:
+    found = [word for word in re.findall(r"[\w’'-]+", text) if extract_terms(word)]
     return list(dict.fromkeys(found))
 
 
-def _names(text: str) -> list[str]:
-    """Capitalised words that do not open the sentence."""
+def _list_names(text: str) -> list[str]:
+    """List capitalised words that do not open the sentence."""
     words = re.findall(r"[\w’'-]+", text)
     return [word for word in words[1:] if word[:1].isupper()]
-
-
-@dataclass(frozen=True, slots=True)
-class IntentUnderstander:
-    """Intent, follow-up, route, expansions. `exemplars` are loaded at the first question."""
-
-    embedder: Embedder
-    exemplars: Callable[[], Exemplars]
-    options: UnderstandSettings
-    chat: Chat | None
-    fallbacks: Fallbacks
-
-    async def understand(self, query: Query, run: QueryRun) -> Understood:
-        with run.span("understand.intent") as span:
-            detected = await self._detected(query, run, span)
-            way = route(query.text, detected.intent)
-            span.count(
-                detected_intent=detected.intent,
-                intent_confidence=round(detected.confidence, 4),
-                layer=detected.layer,
-                route=way,
-            )
-        if detected.intent in SMALL_TALK:
-            return Understood(query, detected, reply_to(query.text, detected.intent))
-        resolved = replace(query, asked=query.asked or query.text, route=way)
-        if detected.intent == "follow_up":
-            resolved = await self._standalone(resolved, run)
-        if self.options.expand == "always" or (
-            self.options.expand == "complex" and resolved.route == "complex"
-        ):
-            resolved = await self._expanded(resolved, run)
-        return Understood(resolved, detected)
-
-    async def _detected(self, query: Query, run: QueryRun, span: Span) -> Detected:
-        if not self.options.intent_enabled:
-            return Detected("question", 1.0, 0)
-        if is_follow_up(query.text, query.history):
-            return Detected("follow_up", 1.0, 0)
-        try:
-            detected, unsure = detect_without_model(
-                query.text,
-                self.embedder,
-                self.exemplars(),
-                threshold=self.options.intent_confidence,
-            )
-        except Exception as error:  # noqa: BLE001  an embedder may fail; a question is never lost
-            span.note(f"The intent could not be told ({type(error).__name__}); a question it is.")
-            return Detected("question", 0.5, 1)
-        if detected.intent == "follow_up" and not query.history:
-            detected = Detected("question", detected.confidence, 1)
-        if unsure and self.chat is not None:
-            try:
-                return await detect_with_model(self.chat, query.text)
-            except Exception as error:  # noqa: BLE001  whatever a provider raises, layer 1 stands
-                self.fallbacks.use("without_llm_steps", run, span, error)
-        return detected
-
-    async def _standalone(self, query: Query, run: QueryRun) -> Query:
-        with run.span("understand.follow_up") as span:
-            text = standalone(query.text, query.history)
-            if self.chat is None:
-                span.note("No model for inner calls: the missing nouns were carried over.")
-            else:
-                try:
-                    text = await make_standalone(self.chat, query.text, query.history)
-                except Exception as error:  # noqa: BLE001  carrying nouns over needs no model
-                    self.fallbacks.use("without_llm_steps", run, span, error)
-            span.count(standalone=text != query.text)
-        way = route(text, "question")
-        return replace(query, text=text, route="conversational" if way == "simple" else way)
-
-    async def _expanded(self, query: Query, run: QueryRun) -> Query:
-        with run.span("understand.expand") as span:
-            if self.chat is None:
-                span.count(expansions=0)
-                span.note("No model for inner calls: the question was searched for as it stands.")
-                return query
-            calls = [widen(self.chat, query.text, variants=self.options.variants)]
-            if self.options.hyde:
-                calls.append(_listed(imagine(self.chat, query.text)))
-            found: list[Expansion] = []
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                if isinstance(result, Exception):
-                    self.fallbacks.use("without_llm_steps", run, span, result)
-                elif isinstance(result, BaseException):
-                    raise result
-                else:
-                    found.extend(result)
-            span.count(expansions=len(found), kinds=[expansion.kind for expansion in found])
-        return replace(query, expansions=tuple(found))
-
-
-async def _listed(one: Awaitable[Expansion]) -> list[Expansion]:
-    return [await one]
-
-
-def build(context: PartContext) -> IntentUnderstander:
-    settings = context.settings
-
-    @cache
-    def exemplars() -> Exemplars:
-        return load_exemplars(
-            context.reads_with,
-            own_file=settings.understand.exemplars,
-            cache=settings.data.directory / "cache",
-        )
-
-    reading = remembered(context.reads_with)
-    return IntentUnderstander(
-        reading, exemplars, settings.understand, context.chat, context.fallbacks
-    )

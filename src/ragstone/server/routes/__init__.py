@@ -1,1 +1,1 @@
-"""One file per door."""
+"""Define the endpoints, one file per subject."""

@@ -1,44 +1,41 @@
-"""`/api/chat`, `/api/chat/stream` and `/api/chat/compare`: a chat about the documents, in the chat
-style (`[document:chunk]`); without documents it is passed on untouched."""
+"""Chat about the documents: `/api/chat`, `/api/chat/stream`, `/api/chat/compare` and
+`/chat/{chat_id}/stream`. Citations are `[document:chunk]`; without documents it is a plain chat."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError
-from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
-from ragstone.query.request import QueryOptions, check_collection
-from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import (
-    CitationReply,
-    ClaimReply,
-    Problem,
-    QueryMetadata,
-    SourceReply,
-    Text,
-)
-from ragstone.server.sse import EVENTS, EventStream, begun, while_here
-from ragstone.types import DEFAULT_COLLECTION, Answer, Comparison, Message
+from ragstone.events import Event, Finished
+from ragstone.files import check_collection
+from ragstone.query.request import QueryOptions
+from ragstone.server.auth import Caller
+from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.events import ChatRoomSkin, ChatSkin, shape_comparison, shape_events
+from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.schemas import ChatData, ChatMessage, ComparedData, Problem
+from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
+from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    422: {"model": Problem, "description": "The request cannot be used."},
+_PROBLEMS: Replies = {
+    **INVALID,
     502: {"model": Problem, "description": "No provider is able to answer."},
 }
-_STREAM: dict[int | str, dict[str, Any]] = {
+_STREAM: Replies = {
     200: {
         "description": "`sources`, then `token` as they are written, then `done` with the same "
-        "`data` as the reply without a stream. Of two answers each event but the last says whose "
-        "it is: `side` is `baseline` or `enhanced`.",
+        "`data` as the reply without a stream. Of two answers each event but the last names its "
+        "`side`: `baseline` or `enhanced`.",
         "content": {
-            EVENTS: {
+            EVENT_STREAM: {
                 "schema": {"type": "string"},
                 "example": 'data: {"type": "sources", "sources": []}\n\n'
                 'data: {"type": "token", "content": "Six months."}\n\n'
@@ -51,14 +48,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 _EXAMPLE: dict[str, Any] = {
     "messages": [{"role": "user", "content": "How long is the notice period?"}]
 }
-CompareParam = Annotated[bool | None, Query(description="Two answers: before and after refine.")]
-
-
-class ChatMessage(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    role: Literal["system", "user", "assistant"]
-    content: Text
+_COMPARE = "Write two answers: from the hits before and after they are refined."
+CompareParam = Annotated[bool | None, Query(description=_COMPARE)]
 
 
 class ChatRequest(BaseModel):
@@ -66,108 +57,23 @@ class ChatRequest(BaseModel):
 
     messages: list[ChatMessage] = Field(min_length=1, description="The last one is the question.")
     rag_enabled: bool | None = Field(None, description="false: a plain chat without documents.")
-    model: str | None = Field(None, min_length=1, max_length=200, description="Who shall write.")
+    model: str | None = Field(None, min_length=1, max_length=200, description="The model to use.")
     temperature: float | None = Field(None, ge=0, le=2)
-    compare: bool | None = Field(None, description="Two answers: before and after refine.")
-    collection: str = Field(DEFAULT_COLLECTION, description="Where to look.")
+    compare: bool | None = Field(None, description=_COMPARE)
+    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
     top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
 
-    def all_messages(self) -> tuple[Message, ...]:
+    def list_messages(self) -> tuple[Message, ...]:
         return tuple(Message(one.role, one.content) for one in self.messages)
 
-    def question(self) -> str:
+    def read_question(self) -> str:
         last = self.messages[-1]
         if last.role != "user":
             raise InputError(
-                "The last message is not the user's.", hint="Put the question at the end."
+                f"The last message has the role '{last.role}', not 'user'.",
+                hint="Put the question at the end.",
             )
         return last.content
-
-
-class Choice(BaseModel):
-    index: int = 0
-    message: ChatMessage
-    finish_reason: str = "stop"
-
-    @classmethod
-    def of(cls, answer: Answer) -> Self:
-        return cls(message=ChatMessage(role="assistant", content=answer.text))
-
-
-class ChatData(BaseModel):
-    choices: list[Choice]
-    sources: list[SourceReply]
-    citations: list[CitationReply]
-    claims: list[ClaimReply]
-    query_id: str
-    status: str
-    rag_enabled: bool
-    is_grounded: bool
-    groundedness_score: float
-    confidence: float
-    degraded: list[str]
-    metadata: QueryMetadata
-
-    @classmethod
-    def of(cls, answer: Answer, *, rag_enabled: bool) -> Self:
-        return cls(
-            choices=[Choice.of(answer)],
-            sources=[SourceReply.of(source) for source in answer.sources],
-            citations=[CitationReply.of(one) for one in answer.citations],
-            claims=[ClaimReply.of(one) for one in answer.claims],
-            query_id=answer.query_id,
-            status=answer.status,
-            rag_enabled=rag_enabled,
-            is_grounded=answer.is_grounded,
-            groundedness_score=answer.groundedness_score,
-            confidence=answer.confidence,
-            degraded=list(answer.degraded),
-            metadata=QueryMetadata.of(answer),
-        )
-
-
-class Side(BaseModel):
-    choices: list[Choice]
-    chunks_used: int
-    chunks_scores: list[float]
-    sources: list[SourceReply]
-    citations: list[CitationReply]
-    claims: list[ClaimReply]
-    is_grounded: bool
-    groundedness_score: float
-    confidence: float
-    status: str
-
-    @classmethod
-    def of(cls, answer: Answer, **more: Any) -> Self:
-        whole = ChatData.of(answer, rag_enabled=True)
-        shared = {name: getattr(whole, name) for name in ChatData.model_fields
-                  if name in Side.model_fields}  # fmt: skip
-        scores = [source.hit.score for source in answer.sources]
-        return cls(chunks_used=len(scores), chunks_scores=scores, **shared, **more)
-
-
-class EnhancedSide(Side):
-    filter_threshold: float
-    reranker_enabled: bool
-
-
-class ComparedData(BaseModel):
-    query_id: str
-    baseline: Side
-    enhanced: EnhancedSide
-
-    @classmethod
-    def of(cls, found: Comparison, engine: Engine) -> Self:
-        refine = engine.settings.refine
-        enhanced = EnhancedSide.of(
-            found.enhanced,
-            filter_threshold=refine.min_similarity,
-            reranker_enabled=refine.reranker_enabled,
-        )
-        return cls(
-            query_id=found.enhanced.query_id, baseline=Side.of(found.baseline), enhanced=enhanced
-        )
 
 
 class ChatReply(BaseModel):
@@ -181,76 +87,89 @@ class CompareReply(BaseModel):
 
 
 @router.post("", responses=_PROBLEMS)
-async def chat(
-    body: ChatRequest, request: Request, caller: CallerDep, compare: CompareParam = None
+async def answer_chat(
+    body: ChatRequest,
+    request: Request,
+    engine: EngineDep,
+    caller: CallerDep,
+    compare: CompareParam = None,
 ) -> ChatReply:
-    """Answer the last message from the documents, or with `rag_enabled: false` just pass all of
-    them on."""
-    engine = engine_of(request)
-    with_documents = _with_documents(body, engine)
-    if with_documents and _compared(body, compare, engine):
-        return ChatReply(data=await _both(body, request, caller))
-    answer = await while_here(request, _last(_events(body, request, caller)))
-    return ChatReply(data=ChatData.of(answer, rag_enabled=with_documents))
+    """Answer the last message from the documents; with `rag_enabled: false` without them."""
+    rag_enabled = _is_rag_enabled(body, engine)
+    if rag_enabled and _is_comparison(body, compare, engine):
+        return ChatReply(data=await _compare(body, request, engine, caller))
+    work = _read_answer(_stream_chat(body, request, engine, caller))
+    answer = await run_until_disconnect(request, work)
+    return ChatReply(data=ChatData.of(answer, rag_enabled=rag_enabled))
 
 
 @router.post("/compare", responses=_PROBLEMS)
-async def compare(body: ChatRequest, request: Request, caller: CallerDep) -> CompareReply:
-    """Two answers from one retrieval, written side by side: from its raw hits, and from what the
-    filter, the reranker and the selection made of them."""
-    return CompareReply(data=await _both(body, request, caller))
+async def compare_chat(
+    body: ChatRequest, request: Request, engine: EngineDep, caller: CallerDep
+) -> CompareReply:
+    """Write two answers from one search: from its raw hits, and from those that the filter, the
+    reranker and the selection left."""
+    return CompareReply(data=await _compare(body, request, engine, caller))
 
 
 @router.post("/stream", responses=_STREAM, response_class=EventStream, status_code=200)
-async def chat_stream(
-    body: ChatRequest, request: Request, caller: CallerDep, compare: CompareParam = None
+async def stream_chat(
+    body: ChatRequest,
+    request: Request,
+    engine: EngineDep,
+    caller: CallerDep,
+    compare: CompareParam = None,
 ) -> EventStream:
-    """The same as events. Retrieval is done before the first token; two answers come side by side,
-    as they are written."""
-    engine = engine_of(request)
-    with_documents = _with_documents(body, engine)
-    if with_documents and _compared(body, compare, engine):
-        options = _options(body, request, caller)
-        sides = await begun(request, engine.compare_stream(body.question(), **options))
-        return EventStream(request, _both_shaped(sides, engine))
-    events = await begun(request, _events(body, request, caller))
-    return EventStream(request, _shaped(events, with_documents=with_documents))
+    """Answer as events. Retrieval is done before the first token; two answers are written at the
+    same time."""
+    rag_enabled = _is_rag_enabled(body, engine)
+    if rag_enabled and _is_comparison(body, compare, engine):
+        options = _build_options(body, request, engine, caller)
+        sides = await start_events(request, engine.compare_stream(body.read_question(), **options))
+        return EventStream(request, shape_comparison(sides, engine.settings))
+    events = await start_events(request, _stream_chat(body, request, engine, caller))
+    return EventStream(request, shape_events(events, ChatSkin(rag_enabled=rag_enabled)))
 
 
-def _with_documents(body: ChatRequest, engine: Engine) -> bool:
+def _is_rag_enabled(body: ChatRequest, engine: Engine) -> bool:
     return engine.settings.retrieve.enabled if body.rag_enabled is None else body.rag_enabled
 
 
-def _compared(body: ChatRequest, param: bool | None, engine: Engine) -> bool:
-    """The address decides, then the body, then RAG_COMPARE_MODE."""
-    asked = body.compare if param is None else param
-    return engine.settings.server.compare_mode if asked is None else asked
+def _is_comparison(body: ChatRequest, param: bool | None, engine: Engine) -> bool:
+    """Take the query parameter first, then the body, then RAG_COMPARE_MODE."""
+    wanted = body.compare if param is None else param
+    return engine.settings.server.compare_mode if wanted is None else wanted
 
 
-def _events(body: ChatRequest, request: Request, caller: Caller) -> AsyncGenerator[Event, None]:
-    engine = engine_of(request)
-    if not _with_documents(body, engine):
+def _stream_chat(
+    body: ChatRequest, request: Request, engine: Engine, caller: Caller
+) -> AsyncGenerator[Event, None]:
+    if not _is_rag_enabled(body, engine):
         return engine.chat(
-            body.all_messages(),
+            body.list_messages(),
             temperature=body.temperature,
             model=body.model,
             request_id=request.state.request_id,
         )
-    return engine.stream(body.question(), **_options(body, request, caller))
+    return engine.stream(body.read_question(), **_build_options(body, request, engine, caller))
 
 
-async def _both(body: ChatRequest, request: Request, caller: Caller) -> ComparedData:
-    engine = engine_of(request)
-    work = engine.compare(body.question(), **_options(body, request, caller))
-    return ComparedData.of(await while_here(request, work), engine)
+async def _compare(
+    body: ChatRequest, request: Request, engine: Engine, caller: Caller
+) -> ComparedData:
+    options = _build_options(body, request, engine, caller)
+    work = engine.compare(body.read_question(), **options)
+    return ComparedData.of(await run_until_disconnect(request, work), engine.settings)
 
 
-def _options(body: ChatRequest, request: Request, caller: Caller) -> QueryOptions:
+def _build_options(
+    body: ChatRequest, request: Request, engine: Engine, caller: Caller
+) -> QueryOptions:
     caller.require_read(body.collection)
     return QueryOptions(
         collection=body.collection,
-        history=body.all_messages()[:-1],
-        top_k=body.top_k or engine_of(request).settings.refine.chat_top_k,
+        history=body.list_messages()[:-1],
+        top_k=body.top_k or engine.settings.refine.chat_top_k,
         temperature=body.temperature,
         model=body.model,
         citation_style="chunk",
@@ -259,7 +178,7 @@ def _options(body: ChatRequest, request: Request, caller: Caller) -> QueryOption
     )
 
 
-async def _last(events: AsyncGenerator[Event, None]) -> Answer:
+async def _read_answer(events: AsyncGenerator[Event, None]) -> Answer:
     answer: Answer | None = None
     async for event in events:
         if isinstance(event, Finished):
@@ -268,46 +187,13 @@ async def _last(events: AsyncGenerator[Event, None]) -> Answer:
     return answer
 
 
-async def _shaped(
-    events: AsyncGenerator[Event, None], *, with_documents: bool
-) -> AsyncGenerator[dict[str, Any], None]:
-    async for event in events:
-        if isinstance(event, Finished):
-            yield _done(ChatData.of(event.answer, rag_enabled=with_documents))
-        else:
-            yield _on_the_way(event)
+room_router = APIRouter(tags=["chat"])
 
-
-async def _both_shaped(
-    sides: AsyncGenerator[SideEvent, None], engine: Engine
-) -> AsyncGenerator[dict[str, Any], None]:
-    answers: dict[SideName, Answer] = {}
-    async for one in sides:
-        if isinstance(one.event, Finished):
-            answers[one.side] = one.event.answer
-        else:
-            yield {**_on_the_way(one.event), "side": one.side}
-    yield _done(ComparedData.of(Comparison(**answers), engine))
-
-
-def _on_the_way(event: SourcesFound | Token) -> dict[str, Any]:
-    if isinstance(event, Token):
-        return {"type": "token", "content": event.text}
-    sources = [SourceReply.of(source).model_dump() for source in event.sources]
-    return {"type": "sources", "sources": sources}
-
-
-def _done(data: BaseModel) -> dict[str, Any]:
-    return {"type": "done", "success": True, "data": data.model_dump(mode="json")}
-
-
-chat_room_router = APIRouter(tags=["chat"])
-
-_REPLIES: dict[int | str, dict[str, Any]] = {
+_ROOM_STREAM: Replies = {
     200: {
         "description": "`token` as they are written, then `sources`, then `done`.",
         "content": {
-            EVENTS: {
+            EVENT_STREAM: {
                 "schema": {"type": "string"},
                 "example": 'data: {"type": "token", "content": "Six months."}\n\n'
                 'data: {"type": "sources", "sources": []}\n\n'
@@ -315,7 +201,7 @@ _REPLIES: dict[int | str, dict[str, Any]] = {
             }
         },
     },
-    422: {"model": Problem, "description": "The request cannot be used."},
+    **INVALID,
 }
 
 
@@ -325,20 +211,19 @@ class ChatTurn(BaseModel):
         json_schema_extra={"examples": [{"message": "What is the gate code?"}]},
     )
 
-    message: str = Field(description="What the user says; 3 to 1,000 characters after trimming.")
-    session_id: str | None = Field(None, description="The conversation; the chat's own if absent.")
+    message: str = Field(description="The user's message; 3 to 1,000 characters after trimming.")
+    session_id: str | None = Field(None, description="The conversation; by default the chat's own.")
 
 
-@chat_room_router.post(
-    "/chat/{chat_id}/stream", responses=_REPLIES, response_class=EventStream, status_code=200
+@room_router.post(
+    "/chat/{chat_id}/stream", responses=_ROOM_STREAM, response_class=EventStream, status_code=200
 )
 async def stream_chat_room(
-    chat_id: str, body: ChatTurn, request: Request, caller: CallerDep
+    chat_id: str, body: ChatTurn, request: Request, engine: EngineDep, caller: CallerDep
 ) -> EventStream:
     """Answer from the documents of this chat (`POST /chat/{chat_id}/documents`), as events."""
     collection = check_collection(f"chat_{chat_id}")
     caller.require_read(collection)
-    engine = engine_of(request)
     session_id = body.session_id or chat_id
     events = engine.stream(
         body.message,
@@ -348,31 +233,5 @@ async def stream_chat_room(
         owner=caller.owner,
         request_id=request.state.request_id,
     )
-    return EventStream(request, _shape_chat_room_event(await begun(request, events), session_id))
-
-
-async def _shape_chat_room_event(
-    events: AsyncGenerator[Event, None], session_id: str
-) -> AsyncGenerator[dict[str, Any], None]:
-    sources: list[dict[str, Any]] = []
-    async for event in events:
-        if isinstance(event, SourcesFound):
-            sources = [SourceReply.of(source).model_dump() for source in event.sources]
-        elif isinstance(event, Token):
-            yield {"type": "token", "content": event.text}
-        elif isinstance(event, Finished):
-            answer = event.answer
-            yield {"type": "sources", "sources": sources}
-            yield {
-                "type": "done",
-                "is_grounded": answer.is_grounded,
-                "groundedness_score": answer.groundedness_score,
-                "confidence": answer.confidence,
-                "status": answer.status,
-                "answer": answer.text,
-                "citations": [CitationReply.of(one).model_dump() for one in answer.citations],
-                "degraded": list(answer.degraded),
-                "detected_intent": answer.detected_intent,
-                "query_id": answer.query_id,
-                "session_id": session_id,
-            }
+    skin = ChatRoomSkin(session_id)
+    return EventStream(request, shape_events(await start_events(request, events), skin))

@@ -1,5 +1,5 @@
-"""`POST /search` and `POST /documents`: Chunkenizer's own contract, so that Ragstone can be another
-system's retrieval service. `collection` is the one thing that it adds."""
+"""Speak Chunkenizer's protocol, so that Ragstone can be the retrieval service of another system:
+`POST /search`, `POST /documents`. Only `collection` is added."""
 
 from __future__ import annotations
 
@@ -13,19 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError
-from ragstone.server.auth import CallerDep
-from ragstone.server.receive import receive
-from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import BINARY, JSON_OBJECT, Problem, form
-from ragstone.server.sse import while_here
-from ragstone.types import DEFAULT_COLLECTION, Hit, Query
+from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.openapi import BINARY, INVALID, JSON_OBJECT, describe_form
+from ragstone.server.receive import receive_documents
+from ragstone.server.routes.document_parts import list_chunk_keys
+from ragstone.types import DEFAULT_COLLECTION, Hit
 
 router = APIRouter(tags=["chunkenizer"])
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    422: {"model": Problem, "description": "The request cannot be used."},
-}
-_FORM = form(
+_FORM = describe_form(
     {
         "file": BINARY,
         "metadata_json": JSON_OBJECT,
@@ -69,34 +66,37 @@ class StoredDocument(BaseModel):
     sha256: str
 
 
-@router.post("/search", responses=_PROBLEMS)
-async def search(body: SearchRequest, request: Request, caller: CallerDep) -> SearchReply:
-    """The chunks that fit a question best, without an answer."""
+@router.post("/search", responses=INVALID)
+async def search(
+    body: SearchRequest, request: Request, engine: EngineDep, caller: CallerDep
+) -> SearchReply:
+    """Find the best chunks for a question, without an answer."""
     caller.require_read(body.collection)
-    engine = engine_of(request)
     work = engine.search(
         body.query,
         collection=body.collection,
         top_k=body.top_k,
         request_id=request.state.request_id,
     )
-    hits = await while_here(request, work)
+    hits = await run_until_disconnect(request, work)
     fields = engine.catalog.document_fields({hit.chunk.document_id for hit in hits})
-    results = [_result(hit, fields.get(hit.chunk.document_id, {}), engine) for hit in hits]
+    results = [_build_result(hit, fields.get(hit.chunk.document_id, {}), engine) for hit in hits]
     return SearchReply(results=results)
 
 
-@router.post("/documents", responses=_PROBLEMS, openapi_extra=_FORM)
-async def add_document(request: Request, caller: CallerDep) -> StoredDocument:
-    """Read one document; the same bytes again are left alone unless `force_reindex` is set."""
+@router.post("/documents", responses=INVALID, openapi_extra=_FORM)
+async def add_document(request: Request, engine: EngineDep, caller: CallerDep) -> StoredDocument:
+    """Ingest one document; the same bytes are not read again unless `force_reindex` is set."""
     caller.require_writer()
-    engine = engine_of(request)
-    received = await receive(request, engine.originals)
+    received = await receive_documents(request, engine.originals)
     try:
         collection = received.collection or DEFAULT_COLLECTION
         caller.require_write(collection)
         if len(received.uploads) != 1:
-            raise InputError("One document at a time.", hint="Put it in the field 'file'.")
+            raise InputError(
+                f"The form holds {len(received.uploads)} documents; only one is allowed.",
+                hint="Put it in the field 'file'.",
+            )
         report = await engine.ingest_uploads(
             received.uploads,
             collection=collection,
@@ -109,13 +109,18 @@ async def add_document(request: Request, caller: CallerDep) -> StoredDocument:
     outcome = report.files[0]
     if outcome.outcome == "failed" or outcome.document_id is None:
         raise IngestError(outcome.error or "The document could not be read.", hint=outcome.hint)
-    return await asyncio.to_thread(_stored, engine, outcome.document_id)
+    return await asyncio.to_thread(_describe_document, engine, outcome.document_id)
 
 
-def _result(hit: Hit, fields: Mapping[str, Any], engine: Engine) -> SearchResult:
+def _build_result(hit: Hit, fields: Mapping[str, Any], engine: Engine) -> SearchResult:
     chunk = hit.chunk
-    own = {"page": chunk.page, "heading_path": list(chunk.heading_path), "start": chunk.start,
-           "end": chunk.end, "content_type": chunk.content_type}  # fmt: skip
+    place = {
+        "page": chunk.page,
+        "heading_path": list(chunk.heading_path),
+        "start": chunk.start,
+        "end": chunk.end,
+        "content_type": chunk.content_type,
+    }
     return SearchResult(
         score=hit.score,
         document_id=chunk.document_id,
@@ -123,16 +128,13 @@ def _result(hit: Hit, fields: Mapping[str, Any], engine: Engine) -> SearchResult
         chunk_index=chunk.index,
         chunk_text=chunk.text,
         token_count=len(engine.embedder.token_starts(chunk.text)),
-        metadata={**fields, **own},
+        metadata={**fields, **place},
     )
 
 
-def _stored(engine: Engine, document_id: str) -> StoredDocument:
+def _describe_document(engine: Engine, document_id: str) -> StoredDocument:
     document = engine.catalog.document(document_id)
-    asked = Query("", "", collection=document.collection, document_ids=(document_id,))
-    within = engine.catalog.keys_within(asked)
-    keys = [key for keys in (within.ranges if within else ()) for key in keys]
-    chunks = engine.catalog.chunks(keys).values()
+    chunks = engine.catalog.chunks(list_chunk_keys(engine, document)).values()
     return StoredDocument(
         document_id=document_id,
         document_name=document.name,

@@ -1,35 +1,30 @@
-"""The parts of a document: a passage around a span, its chunks, its versions; and the samples."""
+"""Read parts of a document: its text, chunks and versions; and add the sample documents."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
 
-from ragstone.catalog.collections import CollectionInfo, no_collection
-from ragstone.query.request import check_collection
-from ragstone.server.auth import CallerDep
+from ragstone.engine import Engine
+from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.openapi import INVALID, NOT_FOUND
 from ragstone.server.routes.explore import Passage
-from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import DocumentSummary, Problem
-from ragstone.types import DEFAULT_COLLECTION
+from ragstone.server.schemas import DocumentSummary
+from ragstone.types import DEFAULT_COLLECTION, Document
 from ragstone.types import Query as Question
 
 router = APIRouter(prefix="/v1", tags=["documents"])
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    404: {"model": Problem, "description": "Nothing has that id."},
-    422: {"model": Problem, "description": "The request cannot be used."},
-}
+_PROBLEMS = NOT_FOUND | INVALID
 
 
 class TextReply(BaseModel):
-    """`text` is `document.text[start:end]`, out of `length` characters (code points)."""
+    """`text` is `document.text[start:end]`; `length` is that of the whole text, in code points."""
 
     document_id: str
     document_name: str
@@ -42,7 +37,7 @@ class TextReply(BaseModel):
 
 class Version(DocumentSummary):
     retired_at: float | None
-    """When a newer one took its place; none for the current version."""
+    """When a newer version replaced it; null for the current one."""
 
 
 class SamplesRequest(BaseModel):
@@ -60,17 +55,18 @@ class SamplesReply(BaseModel):
 
 
 @router.get("/documents/{document_id}/text", responses=_PROBLEMS)
-async def text(
+async def get_text(
     document_id: str,
-    request: Request,
+    engine: EngineDep,
     caller: CallerDep,
     start: Annotated[int, Query(ge=0)] = 0,
     end: Annotated[int | None, Query(ge=0)] = None,
-    around: Annotated[int, Query(ge=0, le=1_000_000, description="Characters each side.")] = 0,
+    around: Annotated[
+        int, Query(ge=0, le=1_000_000, description="Characters before and after.")
+    ] = 0,
 ) -> TextReply:
-    """A document's text, or the part around a span of it."""
-    engine = engine_of(request)
-    document = await asyncio.to_thread(caller.readable_document, engine, document_id)
+    """Return the text of a document, or the part around a span of it."""
+    document = await asyncio.to_thread(caller.find_document, engine, document_id)
     length = len(document.text)
     first = min(length, max(0, start - around))
     last = length if end is None else max(first, min(length, end + around))
@@ -86,30 +82,30 @@ async def text(
 
 
 @router.get("/documents/{document_id}/chunks", responses=_PROBLEMS)
-async def chunks(
+async def list_chunks(
     document_id: str,
-    request: Request,
+    engine: EngineDep,
     caller: CallerDep,
     skip: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[Passage]:
-    """The chunks of a document in their order; a replaced version has none."""
-    engine = engine_of(request)
-    catalog = engine.catalog
-    collection = caller.readable_document(engine, document_id).collection
-    within = catalog.keys_within(
-        Question(id="", text="", collection=collection, document_ids=(document_id,))
-    )
-    keys = [key for keys in (within.ranges if within else ()) for key in keys]
-    found = await asyncio.to_thread(catalog.chunks, keys[skip : skip + limit])
+    """List the chunks of a document in order; a replaced version has none."""
+    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    keys = list_chunk_keys(engine, document)[skip : skip + limit]
+    found = await asyncio.to_thread(engine.catalog.chunks, keys)
     return [Passage.of(chunk) for chunk in found.values()]
 
 
+def list_chunk_keys(engine: Engine, document: Document) -> list[int]:
+    query = Question("", "", collection=document.collection, document_ids=(document.id,))
+    scope = engine.catalog.resolve_scope(query)
+    return [key for keys in (scope.ranges if scope else ()) for key in keys]
+
+
 @router.get("/documents/{document_id}/versions", responses=_PROBLEMS)
-async def versions(document_id: str, request: Request, caller: CallerDep) -> list[Version]:
-    """The document and what stood under its name before, newest first."""
-    engine = engine_of(request)
-    document = await asyncio.to_thread(caller.readable_document, engine, document_id)
+async def list_versions(document_id: str, engine: EngineDep, caller: CallerDep) -> list[Version]:
+    """List the versions of a document, newest first."""
+    document = await asyncio.to_thread(caller.find_document, engine, document_id)
     found = await asyncio.to_thread(engine.records.versions, document.collection, document.name)
     return [
         Version(**DocumentSummary.of(one).model_dump(), retired_at=retired_at)
@@ -118,73 +114,13 @@ async def versions(document_id: str, request: Request, caller: CallerDep) -> lis
 
 
 @router.post("/samples", responses=_PROBLEMS, status_code=201)
-async def add_samples(body: SamplesRequest, request: Request, caller: CallerDep) -> SamplesReply:
-    """Read the sample documents of a small observatory into a collection."""
+async def add_samples(body: SamplesRequest, engine: EngineDep, caller: CallerDep) -> SamplesReply:
+    """Add the sample documents of a small observatory to a collection."""
     caller.require_write(body.collection)
     samples = Path(str(resources.files("ragstone.samples") / "documents"))
-    report = await engine_of(request).ingest(
+    report = await engine.ingest(
         [samples], collection=body.collection, metadata={"tags": ["sample"]}
     )
     return SamplesReply(
         collection=body.collection, documents=len(report.files), chunks=report.chunk_count
     )
-
-
-collections_router = APIRouter(prefix="/v1/collections", tags=["collections"])
-
-_COLLECTION_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    404: {"model": Problem, "description": "There is no such collection."},
-    422: {"model": Problem, "description": "The request cannot be used."},
-}
-
-
-class NewCollection(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"name": "contracts"}]}
-    )
-
-    name: str = Field(description="Letters, digits, dots, dashes and underscores; at most 100.")
-
-
-class CollectionReply(BaseModel):
-    name: str
-    documents: int = Field(description="Documents that can be searched.")
-    failed: int = Field(description="Documents that could not be read.")
-    chunks: int
-    embedder: str
-    created_at: float
-
-    @classmethod
-    def of(cls, info: CollectionInfo) -> Self:
-        return cls(**dataclasses.asdict(info))
-
-
-@collections_router.get("")
-async def collections(request: Request, caller: CallerDep) -> list[CollectionReply]:
-    """The collections that the caller may read, by name."""
-    found = await asyncio.to_thread(engine_of(request).collections.listed)
-    return [CollectionReply.of(one) for one in found if caller.may_read(one.name)]
-
-
-@collections_router.post("", responses=_COLLECTION_PROBLEMS, status_code=201)
-async def create(body: NewCollection, request: Request, caller: CallerDep) -> CollectionReply:
-    """Make an empty collection. Sending documents makes one too."""
-    caller.require_write(check_collection(body.name))
-    return CollectionReply.of(await engine_of(request).create_collection(body.name))
-
-
-@collections_router.get("/{name}", responses=_COLLECTION_PROBLEMS)
-async def one(name: str, request: Request, caller: CallerDep) -> CollectionReply:
-    """One collection with its counts."""
-    if not caller.may_read(name):
-        raise no_collection(name)
-    return CollectionReply.of(await asyncio.to_thread(engine_of(request).collections.get, name))
-
-
-@collections_router.delete("/{name}", responses=_COLLECTION_PROBLEMS, status_code=204)
-async def delete(name: str, request: Request, caller: CallerDep) -> None:
-    """Delete a collection completely: documents, vectors, terms, files, sessions and history."""
-    if not caller.may_read(name):
-        raise no_collection(name)
-    caller.require_write(name)
-    await engine_of(request).delete_collection(name)

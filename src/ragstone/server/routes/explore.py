@@ -1,5 +1,5 @@
-"""For those who look closer: the candidates of a search, two presets side by side, and the
-chunks that a past query's stages saw."""
+"""Explore a search: its candidates before the filter, two presets side by side, and the chunks of
+a past query."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
-from ragstone.server.auth import CallerDep
-from ragstone.server.limits import answering
-from ragstone.server.routes.query import engine_of, readable_query
-from ragstone.server.schemas import Problem, QueryReply
-from ragstone.server.sse import while_here
+from ragstone.server.deps import CallerDep, EngineDep, find_query, hold_answer_slot
+from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.openapi import INVALID, NOT_FOUND
+from ragstone.server.schemas import QueryReply, copy_fields
 from ragstone.settings import PRESETS, Setting, Settings, preset_values
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk, Hit
 
-# What a person set for this server holds under every preset.
-_FIRMLY_SET = ("flag", "environment")
+# Settings from these origins keep their value under every preset.
+_FIXED_ORIGINS = ("flag", "environment")
 
 
-class Variants:
-    """Keeps the engines of one server's other settings; each is built when first asked for."""
+class EngineVariants:
+    """Build engines with other settings over the same data, each when it is first needed."""
 
     def __init__(self, engine: Engine, listing: Sequence[Setting] = ()) -> None:
         self._engine = engine
-        self._firm = frozenset(one.path for one in listing if one.origin.startswith(_FIRMLY_SET))
+        self._fixed = frozenset(
+            one.path for one in listing if one.origin.startswith(_FIXED_ORIGINS)
+        )
         self._built: dict[tuple[tuple[str, Any], ...], Engine] = {}
 
-    def of_preset(self, preset: str) -> Engine:
-        """The engine as that preset would have it."""
+    def with_preset(self, preset: str) -> Engine:
         if preset == self._engine.settings.preset:
             return self._engine
-        return self._with(self._changes(preset))
+        return self._build(self._list_changes(preset))
 
-    def unrefined(self) -> Engine:
-        """The engine with nothing filtered, reranked or deduplicated: every candidate comes out."""
-        return self._with(
+    def build_unrefined(self) -> Engine:
+        """Build an engine that filters, reranks and deduplicates nothing."""
+        return self._build(
             {
                 "refine.min_similarity": 0.0,
                 "refine.reranker_enabled": False,
@@ -49,21 +49,21 @@ class Variants:
             }
         )
 
-    def _changes(self, preset: str) -> dict[str, Any]:
-        """What the preset sets, and what only other presets set put back to the defaults."""
+    def _list_changes(self, preset: str) -> dict[str, Any]:
+        """List what the preset sets, and reset what only other presets set to the defaults."""
         defaults = Settings()
-        touched = {path for name in PRESETS for path in preset_values(name)}
-        wanted = {path: _value(defaults, path) for path in touched} | preset_values(preset)
-        return {path: value for path, value in wanted.items() if path not in self._firm} | {
+        paths = {path for name in PRESETS for path in preset_values(name)}
+        wanted = {path: _read_setting(defaults, path) for path in paths} | preset_values(preset)
+        return {path: value for path, value in wanted.items() if path not in self._fixed} | {
             "preset": preset
         }
 
-    def _with(self, changes: Mapping[str, Any]) -> Engine:
+    def _build(self, changes: Mapping[str, Any]) -> Engine:
         key = tuple(sorted(changes.items()))
         if key not in self._built:
             engine = self._engine
             self._built[key] = Engine(
-                _changed(engine.settings, changes),
+                _change_settings(engine.settings, changes),
                 embedder=engine.embedder,
                 catalog=engine.catalog,
                 index=engine.index,
@@ -73,15 +73,15 @@ class Variants:
         return self._built[key]
 
 
-def _value(settings: Settings, path: str) -> Any:
+def _read_setting(settings: Settings, path: str) -> Any:
     value: Any = settings
     for part in path.split("."):
         value = getattr(value, part)
     return value
 
 
-def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Settings are frozen; a copy with other values in some sections."""
+def _change_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Copy the settings, which are frozen, with other values in some sections."""
     top: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}
     for path, value in changes.items():
@@ -94,15 +94,12 @@ def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 
 router = APIRouter(prefix="/v1", tags=["explore"])
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    404: {"model": Problem, "description": "Nothing has that id."},
-    422: {"model": Problem, "description": "The request cannot be used."},
-}
+_PROBLEMS = NOT_FOUND | INVALID
 _PRESET = Literal["minimal", "classic", "balanced", "careful"]
 
 
 class Passage(BaseModel):
-    """A chunk as a person wants to see it."""
+    """A chunk with its place in the document."""
 
     chunk_id: str
     document_id: str
@@ -115,16 +112,7 @@ class Passage(BaseModel):
 
     @classmethod
     def of(cls, chunk: Chunk) -> Self:
-        return cls(
-            chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            document_name=chunk.document_name,
-            page=chunk.page,
-            heading_path=list(chunk.heading_path),
-            start=chunk.start,
-            end=chunk.end,
-            text=chunk.text,
-        )
+        return cls(**copy_fields(Passage, chunk), chunk_id=chunk.id)
 
 
 class Candidate(Passage):
@@ -138,7 +126,7 @@ class Candidate(Passage):
 
 
 class CandidatesReply(BaseModel):
-    """Every candidate with its scores, and what the filter is set to."""
+    """Every candidate with its scores, and the settings of the filter."""
 
     query: str
     min_similarity: float
@@ -161,35 +149,40 @@ class CompareRequest(BaseModel):
 
 class PresetAnswer(BaseModel):
     preset: str
-    settings: dict[str, Any] = Field(description="What this side sets and the other does not.")
+    settings: dict[str, Any] = Field(description="Settings that differ from the other side.")
     answer: QueryReply
-    passages: list[Passage] = Field(description="Every chunk that one of its stages saw.")
+    passages: list[Passage] = Field(description="Every chunk that a stage received.")
 
 
 class CompareReply(BaseModel):
     sides: list[PresetAnswer]
 
 
-def variants_of(request: Request) -> Variants:
+def _variants_of(request: Request) -> EngineVariants:
     state = request.app.state
     if not hasattr(state, "variants"):
-        state.variants = Variants(engine_of(request), getattr(state, "listing", ()))
-    variants: Variants = state.variants
+        state.variants = EngineVariants(state.engine, getattr(state, "listing", ()))
+    variants: EngineVariants = state.variants
     return variants
 
 
 @router.get("/candidates", responses=_PROBLEMS)
-async def candidates(
+async def list_candidates(
     request: Request,
+    engine: EngineDep,
     caller: CallerDep,
-    query: Annotated[str, Query(description="The question, searched for as it stands.")],
+    query: Annotated[str, Query(description="The question, searched without changes.")],
     collection: str = DEFAULT_COLLECTION,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> CandidatesReply:
-    """What the search finds before anything is filtered: for choosing a similarity threshold."""
+    """List what the search finds before the filter, to choose a similarity threshold."""
     caller.require_read(collection)
-    refine = engine_of(request).settings.refine
-    hits = await variants_of(request).unrefined().search(query, collection=collection, top_k=limit)
+    refine = engine.settings.refine
+    hits = (
+        await _variants_of(request)
+        .build_unrefined()
+        .search(query, collection=collection, top_k=limit)
+    )
     return CandidatesReply(
         query=query,
         min_similarity=refine.min_similarity,
@@ -198,23 +191,25 @@ async def candidates(
     )
 
 
-@router.post("/compare", responses=_PROBLEMS, dependencies=[Depends(answering)])
-async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> CompareReply:
-    """One question under two presets, answered side by side."""
+@router.post("/compare", responses=_PROBLEMS, dependencies=[Depends(hold_answer_slot)])
+async def compare_presets(
+    body: CompareRequest, request: Request, engine: EngineDep, caller: CallerDep
+) -> CompareReply:
+    """Answer one question under two presets."""
     caller.require_read(body.collection)
-    variants = variants_of(request)
-    engines = [variants.of_preset(preset) for preset in body.presets]
-    asked = (
-        engine.ask(
+    variants = _variants_of(request)
+    engines = [variants.with_preset(preset) for preset in body.presets]
+    work = (
+        variant.ask(
             body.query,
             collection=body.collection,
             request_id=request.state.request_id,
             owner=caller.owner,
         )
-        for engine in engines
+        for variant in engines
     )
-    answers = await while_here(request, _all(asked))
-    flat = [_flat(engine.settings.model_dump(mode="json")) for engine in engines]
+    answers = await run_until_disconnect(request, _gather(work))
+    flat = [_flatten(variant.settings.model_dump(mode="json")) for variant in engines]
     sides = []
     for number, (preset, answer) in enumerate(zip(body.presets, answers, strict=True)):
         other = flat[1 - number]
@@ -224,33 +219,33 @@ async def compare(body: CompareRequest, request: Request, caller: CallerDep) -> 
                 preset=preset,
                 settings=own,
                 answer=QueryReply.of(answer, with_trace=True),
-                passages=_passages(request, answer.trace["waterfall"]),
+                passages=_list_passages(engine, answer.trace["waterfall"]),
             )
         )
     return CompareReply(sides=sides)
 
 
 @router.get("/queries/{query_id}/chunks", responses=_PROBLEMS)
-async def chunks_of_query(query_id: str, request: Request, caller: CallerDep) -> list[Passage]:
-    """Every chunk that a stage of a past query saw and that is still there."""
-    entry = readable_query(engine_of(request), caller, query_id)
-    return _passages(request, entry["trace"]["waterfall"])
+async def list_query_chunks(query_id: str, engine: EngineDep, caller: CallerDep) -> list[Passage]:
+    """List every chunk that a stage of a past query received and that still exists."""
+    entry = await asyncio.to_thread(find_query, engine, caller, query_id)
+    return _list_passages(engine, entry["trace"]["waterfall"])
 
 
-async def _all(asked: Iterable[Awaitable[Answer]]) -> list[Answer]:
-    return await asyncio.gather(*asked)
+async def _gather(work: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    return await asyncio.gather(*work)
 
 
-def _passages(request: Request, waterfall: dict[str, Any]) -> list[Passage]:
+def _list_passages(engine: Engine, waterfall: dict[str, Any]) -> list[Passage]:
     keys = (int(key) for key in waterfall.get("ids", {}))
-    return [Passage.of(chunk) for chunk in engine_of(request).catalog.chunks(keys).values()]
+    return [Passage.of(chunk) for chunk in engine.catalog.chunks(keys).values()]
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = value
     return flat

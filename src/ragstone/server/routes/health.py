@@ -1,4 +1,4 @@
-"""`GET /healthz` and `GET /readyz`."""
+"""Report health and metrics: `/healthz`, `/readyz` (open to everybody), `/metrics` (with a key)."""
 
 from __future__ import annotations
 
@@ -8,54 +8,57 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 
 from ragstone.engine import Engine
-from ragstone.observe.metrics import page
+from ragstone.observe.metrics import render_metrics
+from ragstone.server.deps import EngineDep
 
 router = APIRouter(tags=["health"])
+metrics_router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
-async def healthz() -> dict[str, str]:
-    """The process is alive."""
+async def check_alive() -> dict[str, str]:
+    """Check that the process is alive."""
     return {"status": "ok"}
 
 
 @router.get("/readyz")
-async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """The state of everything an answer needs; 503 when a part does not work.
+async def check_ready(response: Response, engine: EngineDep) -> dict[str, str]:
+    """Check everything that an answer needs; 503 if a part fails.
 
-    A provider is not called: it would cost money, and without it answers are quoted.
+    The provider is not called: that costs money, and without it answers quote the documents.
     """
-    engine: Engine = request.app.state.engine
-    states = await asyncio.to_thread(_states, engine)
-    working = all(state == "ok" for state in states.values())
-    if not working:
+    states = await asyncio.to_thread(_check_parts, engine)
+    is_ready = all(state == "ok" for state in states.values())
+    if not is_ready:
         response.status_code = 503
     return {
-        "status": "ok" if working else "failing",
+        "status": "ok" if is_ready else "failing",
         **states,
         "provider": engine.provider.name,
     }
 
 
-def _states(engine: Engine) -> dict[str, str]:
+def _check_parts(engine: Engine) -> dict[str, str]:
     parts: dict[str, Callable[[], object]] = {
         "catalog": engine.catalog.collections,
         "index": lambda: [engine.index.counts(name) for name in engine.catalog.collections()[:1]],
         "embedder": lambda: engine.embedder.embed(["ready"]),
     }
-    return {name: _state(check) for name, check in parts.items()}
+    return {name: _check_part(check) for name, check in parts.items()}
 
 
-def _state(check: Callable[[], object]) -> str:
+def _check_part(check: Callable[[], object]) -> str:
     try:
         check()
-    except Exception as error:  # noqa: BLE001  whatever a part raises is its state
+    except Exception as error:  # noqa: BLE001  any failure of a part is its state
         return f"failing ({type(error).__name__})"
     return "ok"
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(request: Request) -> Response:
-    """Metrics in Prometheus' text format."""
-    content, media_type = page(request.app.state.shared_metrics)
+@metrics_router.get(
+    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
+)
+async def get_metrics(request: Request) -> Response:
+    """Return the metrics in the text format of Prometheus."""
+    content, media_type = render_metrics(request.app.state.shared_metrics)
     return Response(content, media_type=media_type)

@@ -1,11 +1,11 @@
-"""`POST /v1/chat/completions` and `GET /v1/models`: OpenAI's protocol, so that any OpenAI client or
-chat front end can talk to the documents. The model's name is the collection: `ragstone/NAME`."""
+"""Speak OpenAI's protocol, so that any OpenAI client can chat about the documents:
+`POST /v1/chat/completions`, `GET /v1/models`. The model `ragstone/NAME` is the collection NAME."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -13,25 +13,26 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError
-from ragstone.events import Event, Finished, Token
-from ragstone.query.request import QueryOptions, check_collection
-from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.routes.query import engine_of
-from ragstone.server.schemas import Problem, Text
-from ragstone.server.sse import EVENTS, EventStream, base_url, begun, url_citations, while_here
+from ragstone.files import check_collection
+from ragstone.query.request import QueryOptions
+from ragstone.server.auth import Caller
+from ragstone.server.deps import CallerDep, EngineDep, base_url_of
+from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.events import CompletionSkin, shape_events
+from ragstone.server.links import annotate_citations
+from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.schemas import CompletionUsage, Problem, Text
+from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 _MODEL = "ragstone"
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
+_PROBLEMS: Replies = {
     404: {"model": Problem, "description": "There is no such model."},
-    422: {"model": Problem, "description": "The request cannot be used."},
+    **INVALID,
 }
-_REPLIES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {EVENTS: {"schema": {"type": "string"}}}},
-    **_PROBLEMS,
-}
+_REPLIES: Replies = {200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}, **_PROBLEMS}
 _EXAMPLE: dict[str, Any] = {
     "model": "ragstone/default",
     "messages": [{"role": "user", "content": "How long is the notice period?"}],
@@ -47,7 +48,7 @@ class CompletionMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | list[TextPart]
 
-    def plain(self) -> Message:
+    def to_message(self) -> Message:
         content = self.content
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         return Message("system" if self.role == "developer" else self.role, text)
@@ -58,7 +59,7 @@ class StreamOptions(BaseModel):
 
 
 class CompletionRequest(BaseModel):
-    """Options of OpenAI that mean nothing here (`top_p`, `seed`, …) are accepted and not used."""
+    """Accept and ignore the options of OpenAI that have no meaning here (`top_p`, `seed`, …)."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -96,12 +97,6 @@ class CompletionChoice(BaseModel):
     logprobs: None = None
 
 
-class CompletionUsage(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
 class Completion(BaseModel):
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -124,34 +119,38 @@ class Models(BaseModel):
 
 
 @router.get("/models")
-async def models(request: Request, caller: CallerDep) -> Models:
-    """One model for each collection that the caller may read."""
-    found = await asyncio.to_thread(engine_of(request).collections.listed)
-    return Models(data=[
-        Model(id=f"{_MODEL}/{one.name}", created=int(one.created_at))
-        for one in found if caller.may_read(one.name)
-    ])  # fmt: skip
+async def list_models(engine: EngineDep, caller: CallerDep) -> Models:
+    """List one model for each collection that the caller can read."""
+    found = await asyncio.to_thread(engine.collections.list_all)
+    models = [
+        Model(id=f"{_MODEL}/{collection.name}", created=int(collection.created_at))
+        for collection in found
+        if caller.can_read(collection.name)
+    ]
+    return Models(data=models)
 
 
 @router.get("/models/{model:path}", responses=_PROBLEMS)
-async def one_model(model: str, request: Request, caller: CallerDep) -> Model:
-    """One of them."""
-    name = _collection(engine_of(request), caller, model)
-    info = await asyncio.to_thread(engine_of(request).collections.get, name)
+async def get_model(model: str, engine: EngineDep, caller: CallerDep) -> Model:
+    """Describe one model."""
+    name = _find_collection(engine, caller, model)
+    info = await asyncio.to_thread(engine.collections.get, name)
     return Model(id=f"{_MODEL}/{name}", created=int(info.created_at))
 
 
 @router.post("/chat/completions", responses=_REPLIES, response_model=Completion)
-async def completions(
-    body: CompletionRequest, request: Request, caller: CallerDep
+async def complete_chat(
+    body: CompletionRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> Completion | EventStream:
     """Answer the last message from the documents of a collection. Citations are annotations that
-    point to their marker in the content and link to the source at its place."""
-    engine = engine_of(request)
-    collection = await asyncio.to_thread(_collection, engine, caller, body.model)
-    *earlier, last = [message.plain() for message in body.messages]
+    give their place in the content and link to the source."""
+    collection = await asyncio.to_thread(_find_collection, engine, caller, body.model)
+    *earlier, last = [message.to_message() for message in body.messages]
     if last.role != "user":
-        raise InputError("The last message is not the user's.", hint="Put the question at the end.")
+        raise InputError(
+            f"The last message has the role '{last.role}', not 'user'.",
+            hint="Put the question at the end.",
+        )
     options = QueryOptions(
         collection=collection,
         history=earlier,
@@ -160,74 +159,54 @@ async def completions(
         owner=caller.owner,
         request_id=request.state.request_id,
     )
+    base_url = base_url_of(request)
+    count_usage = partial(_count_usage, engine, last.content)
     if body.stream:
-        events = await begun(request, engine.stream(last.content, **options))
-        return EventStream(request, _chunks(events, body, request), last="[DONE]")
-    answer = await while_here(request, engine.ask(last.content, **options))
+        events = await start_events(request, engine.stream(last.content, **options))
+        has_usage = body.stream_options and body.stream_options.include_usage
+        skin = CompletionSkin(
+            completion_id=f"chatcmpl-{request.state.request_id}",
+            model=body.model,
+            base_url=base_url,
+            count_usage=count_usage if has_usage else None,
+        )
+        return EventStream(request, shape_events(events, skin), last="[DONE]")
+    answer = await run_until_disconnect(request, engine.ask(last.content, **options))
+    annotations = annotate_citations(answer, answer.text, base_url)
+    message = ReplyMessage(
+        content=answer.text, annotations=[Annotation.model_validate(one) for one in annotations]
+    )
     return Completion(
         id=f"chatcmpl-{answer.query_id}",
         created=int(time.time()),
         model=body.model,
-        choices=[CompletionChoice(message=_message(answer, request))],
-        usage=_usage(engine, answer, last.content),
+        choices=[CompletionChoice(message=message)],
+        usage=count_usage(answer),
     )
 
 
-def _collection(engine: Engine, caller: Caller, model: str) -> str:
-    """The collection that a model's name stands for."""
+def _find_collection(engine: Engine, caller: Caller, model: str) -> str:
+    """Return the collection of a model's name."""
     kind, _, name = model.partition("/")
     name = name or DEFAULT_COLLECTION
-    known = kind == _MODEL and check_collection(name) in {*engine.catalog.collections(),
-                                                          DEFAULT_COLLECTION}  # fmt: skip
-    if not (known and caller.may_read(name)):
+    known = {*engine.catalog.collections(), DEFAULT_COLLECTION}
+    if kind != _MODEL or check_collection(name) not in known or not caller.can_read(name):
         raise NotFoundError(
             f"There is no model '{model}'.", hint="GET /v1/models lists them: ragstone/COLLECTION."
         )
     return name
 
 
-def _message(answer: Answer, request: Request) -> ReplyMessage:
-    found = url_citations(answer, answer.text, base_url(request))
-    return ReplyMessage(
-        content=answer.text, annotations=[Annotation.model_validate(one) for one in found]
-    )
-
-
-async def _chunks(
-    events: AsyncGenerator[Event, None], body: CompletionRequest, request: Request
-) -> AsyncGenerator[dict[str, Any], None]:
-    head = {"id": f"chatcmpl-{request.state.request_id}", "object": "chat.completion.chunk",
-            "created": int(time.time()), "model": body.model}  # fmt: skip
-
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return {**head, "choices": [choice]}
-
-    yield chunk({"role": "assistant", "content": ""})
-    content = ""
-    async for event in events:
-        if isinstance(event, Token):
-            content += event.text
-            yield chunk({"content": event.text})
-        elif isinstance(event, Finished):
-            answer = event.answer
-            found = url_citations(answer, content, base_url(request))
-            yield chunk({"annotations": found}, "stop")
-            if body.stream_options and body.stream_options.include_usage:
-                question = body.messages[-1].plain().content
-                usage = _usage(engine_of(request), answer, question)
-                yield {**head, "choices": [], "usage": usage.model_dump()}
-
-
-def _usage(engine: Engine, answer: Answer, question: str) -> CompletionUsage:
-    """What the provider counted; for one that counts nothing, by the embedder's tokens."""
+def _count_usage(engine: Engine, question: str, answer: Answer) -> CompletionUsage:
+    """Sum the tokens that the provider counted; if it counts none, use the embedder's tokens."""
     if answer.usage:
         read = sum(one.input_tokens for one in answer.usage)
         written = sum(one.output_tokens for one in answer.usage)
     else:
-        count = engine.embedder.token_starts
-        read = len(count(question)) + sum(len(count(source.text)) for source in answer.sources)
-        written = len(count(answer.text))
+        tokenize = engine.embedder.token_starts
+        read = len(tokenize(question))
+        read += sum(len(tokenize(source.text)) for source in answer.sources)
+        written = len(tokenize(answer.text))
     return CompletionUsage(
         prompt_tokens=read, completion_tokens=written, total_tokens=read + written
     )

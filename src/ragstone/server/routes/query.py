@@ -1,42 +1,32 @@
-"""`POST /v1/query`: a question, answered in one reply or as a stream of events."""
+"""Answer, explain and check: `/v1/query`, `/v1/queries/{id}/explain`, `/v1/check-grounding`."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragstone.catalog.journal import no_query
-from ragstone.engine import Engine
 from ragstone.errors import InputError
-from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.query.request import QueryOptions
-from ragstone.server.auth import Caller, CallerDep
-from ragstone.server.schemas import (
-    CitationReply,
-    ClaimReply,
-    Problem,
-    QueryReply,
-    QueryRequest,
-    SourceReply,
-    Text,
-)
-from ragstone.server.sse import EVENTS, EventStream, begun, wants_events, while_here
-from ragstone.types import Claim, Grounding
+from ragstone.server.deps import CallerDep, EngineDep, find_query
+from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.events import QuerySkin, shape_events
+from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.schemas import CheckReply, Problem, QueryReply, QueryRequest, Text
+from ragstone.server.sse import EVENT_STREAM, EventStream, is_stream_wanted, start_events
 
-router = APIRouter(prefix="/v1", tags=["query"])
+router = APIRouter(prefix="/v1")
 
-_REPLIES: dict[int | str, dict[str, Any]] = {
+_REPLIES: Replies = {
     200: {
         "description": "The answer; with `Accept: text/event-stream` the events that lead to it: "
         "`sources`, then `token` (not yet verified) as they are written, then `claims` with the "
         "verdicts, then `done` with the whole reply. A failure after the first is an `error`.",
         "content": {
-            EVENTS: {
+            EVENT_STREAM: {
                 "schema": {"type": "string"},
                 "example": 'data: {"type": "sources", "sources": []}\n\n'
                 'data: {"type": "token", "content": "Six months.", "verified": false}\n\n'
@@ -45,39 +35,17 @@ _REPLIES: dict[int | str, dict[str, Any]] = {
             }
         },
     },
-    422: {"model": Problem, "description": "The request cannot be used."},
+    **INVALID,
 }
 
 
-def engine_of(request: Request) -> Engine:
-    engine: Engine = request.app.state.engine
-    return engine
-
-
-def readable_query(engine: Engine, caller: Caller, query_id: str) -> dict[str, Any]:
-    """An entry of the history; that one exists which they may not read is not told."""
-    entry = engine.catalog.query(query_id)
-    if not (caller.may_see(entry["owner"]) and caller.may_read(entry["collection"])):
-        raise no_query(query_id)
-    return entry
-
-
-@router.post("/query", responses=_REPLIES, response_model=QueryReply)
-async def query(
-    body: QueryRequest, request: Request, caller: CallerDep
+@router.post("/query", responses=_REPLIES, response_model=QueryReply, tags=["query"])
+async def answer_query(
+    body: QueryRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> QueryReply | EventStream:
     """Answer a question from the documents of a collection, with citations."""
     caller.require_read(body.collection)
-    options = _options(body, request, caller)
-    engine = engine_of(request)
-    if wants_events(request):
-        events = await begun(request, engine.stream(body.query, **options))
-        return EventStream(request, _events(events))
-    return QueryReply.of(await while_here(request, engine.ask(body.query, **options)))
-
-
-def _options(body: QueryRequest, request: Request, caller: Caller) -> QueryOptions:
-    return QueryOptions(
+    options = QueryOptions(
         collection=body.collection,
         upload_id=body.upload_id,
         method=body.method,
@@ -89,50 +57,33 @@ def _options(body: QueryRequest, request: Request, caller: Caller) -> QueryOptio
         owner=caller.owner,
         request_id=request.state.request_id,
     )
+    if is_stream_wanted(request):
+        events = await start_events(request, engine.stream(body.query, **options))
+        return EventStream(request, shape_events(events, QuerySkin()))
+    return QueryReply.of(await run_until_disconnect(request, engine.ask(body.query, **options)))
 
 
-async def _events(events: AsyncGenerator[Event, None]) -> AsyncGenerator[dict[str, Any], None]:
-    async for event in events:
-        if isinstance(event, SourcesFound):
-            sources = [SourceReply.of(source).model_dump() for source in event.sources]
-            yield {"type": "sources", "sources": sources}
-        elif isinstance(event, Token):
-            yield {"type": "token", "content": event.text, "verified": event.verified}
-        elif isinstance(event, Finished):
-            answer = event.answer
-            yield {
-                "type": "claims",
-                "answer": answer.text,
-                "claims": [ClaimReply.of(claim).model_dump() for claim in answer.claims],
-                "citations": [CitationReply.of(one).model_dump() for one in answer.citations],
-            }
-            yield {"type": "done", **QueryReply.of(answer).model_dump(mode="json")}
-
-
-@router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}})
-async def explain(
-    query_id: str, request: Request, caller: CallerDep, chunk_id: str | None = None
+@router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}}, tags=["query"])
+async def explain_query(
+    query_id: str, engine: EngineDep, caller: CallerDep, chunk_id: str | None = None
 ) -> dict[str, Any]:
-    """The waterfall of a past query; with `chunk_id` the way of that one chunk."""
-    engine = engine_of(request)
-    entry = await asyncio.to_thread(readable_query, engine, caller, query_id)
+    """Show the waterfall of a past query; with `chunk_id` what each stage did with that chunk."""
+    entry = await asyncio.to_thread(find_query, engine, caller, query_id)
     if chunk_id is None:
         return {"query_id": query_id, **entry["trace"]["waterfall"]}
-    found = await asyncio.to_thread(engine.explain_past, query_id, chunk_id)
+    explanation = await asyncio.to_thread(engine.explain_past, query_id, chunk_id)
     return {
         "query_id": query_id,
-        "chunk_id": found.chunk.id,
-        "document_name": found.chunk.document_name,
-        "verdict": found.verdict,
-        "steps": [dataclasses.asdict(step) for step in found.steps],
+        "chunk_id": explanation.chunk.id,
+        "document_name": explanation.chunk.document_name,
+        "verdict": explanation.verdict,
+        "steps": [dataclasses.asdict(step) for step in explanation.steps],
     }
 
 
-check_router = APIRouter(prefix="/v1", tags=["check"])
-
-# Every sentence is held against every fact, and this cannot be stopped half way: 47 s of one core
-# for 8e10 (100,000 characters against 800,000).
-_MOST_WORK = 2e10
+# Every sentence is compared with every fact, and this cannot be cancelled half way: 47 s of one
+# core for 8e10 (100,000 characters against 800,000).
+_MAX_COMPARISONS = 2e10
 
 
 class CheckRequest(BaseModel):
@@ -143,64 +94,24 @@ class CheckRequest(BaseModel):
         },
     )
 
-    answer: str = Field(description="What is to be checked.", max_length=100_000)
+    answer: str = Field(description="The text to check.", max_length=100_000)
     facts: list[Text] = Field(
-        description="Texts that the answer should rest on.", min_length=1, max_length=200
+        description="Texts that should support the answer.", min_length=1, max_length=200
     )
     citation_threshold: float = Field(
-        0.6, ge=0, le=1, description="From this score on a fact supports a claim."
+        0.6, ge=0, le=1, description="The lowest score at which a fact supports a claim."
     )
 
 
-class CheckedClaim(BaseModel):
-    text: str
-    start: int
-    end: int
-    verdict: str
-    score: float
-    cited: list[int]
-    reasons: list[str]
-
-    @classmethod
-    def of(cls, claim: Claim) -> Self:
-        return cls(
-            text=claim.text,
-            start=claim.start,
-            end=claim.end,
-            verdict=claim.verdict,
-            score=claim.score,
-            cited=list(claim.citations),
-            reasons=list(claim.reasons),
-        )
-
-
-class CheckReply(BaseModel):
-    support_score: float
-    claims: list[CheckedClaim]
-    cited_facts: list[int] = Field(description="Numbers of the facts that support a claim, from 1.")
-
-    @classmethod
-    def of(cls, found: Grounding) -> Self:
-        claims = [CheckedClaim.of(claim) for claim in found.claims]
-        return cls(
-            support_score=found.support_score, claims=claims, cited_facts=list(found.cited_facts)
-        )
-
-
-@check_router.post("/check-grounding")
-async def check_grounding(body: CheckRequest, request: Request) -> CheckReply:
-    """Say of each sentence of an answer whether the facts support, contradict or ignore it."""
-    _refuse_too_much(body)
-    found = await engine_of(request).check(
-        body.answer, body.facts, threshold=body.citation_threshold
-    )
-    return CheckReply.of(found)
-
-
-def _refuse_too_much(body: CheckRequest) -> None:
-    facts = sum(map(len, body.facts))
-    if len(body.answer) * facts > _MOST_WORK:
+@router.post("/check-grounding", tags=["check"])
+async def check_grounding(body: CheckRequest, engine: EngineDep) -> CheckReply:
+    """Check for each sentence of an answer if the facts support, contradict or ignore it."""
+    fact_chars = sum(map(len, body.facts))
+    if len(body.answer) * fact_chars > _MAX_COMPARISONS:
         raise InputError(
-            f"{len(body.answer)} characters of answer against {facts} of facts are too much.",
-            hint="Send the answer in parts, or only the facts that it should rest on.",
+            f"{len(body.answer)} characters of answer and {fact_chars} of facts are too much to "
+            "check at once.",
+            hint="Send the answer in parts, or only the facts that should support it.",
         )
+    grounding = await engine.check(body.answer, body.facts, threshold=body.citation_threshold)
+    return CheckReply.of(grounding)

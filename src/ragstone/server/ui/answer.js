@@ -1,14 +1,14 @@
-// An answer as nodes: claims with their marks, citations as chips, what the figures mean.
+// Render an answer: claims with their marks, citations as chips, figures as sentences.
 
 import { Points, baseName, el } from "./dom.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
-// Keeps a mark on the line of the word before it.
+// Keeps a mark on the same line as the word before it.
 const JOINER = "\u2060";
 
-/** The text while it is written: markers become chips at once, nothing is judged yet. */
-export function draft(text, chipOf) {
+/** Render the text while it is written: markers become chips, nothing is checked yet. */
+export function renderDraft(text, chipOf) {
   const shown = text.replace(/\s*\[(?:S(?:o(?:u(?:r(?:c(?:e(?: \d*)?)?)?)?)?)?)?$/, "");
   const nodes = [];
   let last = 0;
@@ -22,7 +22,7 @@ export function draft(text, chipOf) {
   return nodes;
 }
 
-/** Where each marker of a finished text stands, in code points, and the citation it belongs to. */
+/** Find each marker of a finished text, in code points, with its citation. */
 function markersOf(text, citations) {
   const left = [...citations];
   const found = [];
@@ -36,8 +36,8 @@ function markersOf(text, citations) {
   return found;
 }
 
-/** The finished text. `chip(citation)` makes a button for a citation. */
-export function checked(answer, { chip, onlyHere = null } = {}) {
+/** Render the finished text. `chip(citation)` builds the button of a citation. */
+export function renderAnswer(answer, { chip, onlyHere = null } = {}) {
   const points = new Points(answer.answer);
   const markers = markersOf(answer.answer, answer.citations);
   const marks = isSmallTalk(answer) ? [] : answer.claims;
@@ -81,7 +81,7 @@ export function checked(answer, { chip, onlyHere = null } = {}) {
 
 function claimNode(claim, isOnlyHere) {
   const verdict = verdictOf(claim.verdict);
-  const says = [verdict.label, ...claim.reasons, claim.repaired ? "The citation was put right." : ""].filter(Boolean).join(". ");
+  const says = [verdict.label, ...claim.reasons, claim.repaired ? "The citation was corrected." : ""].filter(Boolean).join(". ");
   const kinds = ["claim", `claim-${claim.verdict}`, isOnlyHere ? "only-here" : ""].join(" ");
   const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
   return el("span", { class: kinds, "data-verdict": claim.verdict }, el("span", { class: "tail" }, mark));
@@ -98,8 +98,8 @@ export function chip(citation, open) {
   }, String(citation.number));
 }
 
-/** What an answer is worth: verdicts, confidence and what was left out, in words. */
-export function appraisal(answer) {
+/** Render the verdicts, the confidence and the skipped parts of an answer. */
+export function renderAppraisal(answer) {
   const sure = confidence(answer);
   const problems = answer.claims.flatMap((claim) => claim.reasons.map((reason) => ({ claim, reason })));
   return el("div", { class: "appraisal" },
@@ -109,7 +109,7 @@ export function appraisal(answer) {
     answer.status === "answered" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": "Verdicts" },
       claimsSummary(answer.claims).map((one) => el("li", { class: `verdict verdict-${one.name}` },
         el("span", { class: "mark", "aria-hidden": "true" }, one.mark), `${one.count} ${one.label.toLowerCase()}`))),
-    problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shortened(claim.text, 90)), ` ${reason}`))),
+    problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shorten(claim.text, 90)), ` ${reason}`))),
     answer.degraded.length > 0 && el("div", { class: "notice warn degraded" }, answer.degraded.map((name) => el("p", {}, degraded(name)))));
 }
 
@@ -119,13 +119,13 @@ function meterFill(answer, sure) {
   return bar;
 }
 
-export function shortened(text, length) {
+export function shorten(text, length) {
   const points = Array.from(text.replace(/\s+/g, " ").trim());
   return points.length > length ? `${points.slice(0, length - 1).join("").trimEnd()}…` : points.join("");
 }
 
-/** The answer with its sources as plain text, for the clipboard. */
-export function asText(question, answer) {
+/** Format the answer with its sources as plain text, for the clipboard. */
+export function formatAsText(question, answer) {
   const text = answer.answer.replace(MARKER, "[$1]");
   const seen = new Set();
   const lines = [];

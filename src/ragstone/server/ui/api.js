@@ -1,5 +1,5 @@
-// Talking to the server: JSON, server-sent events over fetch (so that the key can go along),
-// and failures as sentences. The key stays in this tab's session storage and nowhere else.
+// Call the server: JSON, server-sent events over fetch (EventSource cannot send the key), errors as
+// sentences. The key is kept in the session storage of this tab only.
 
 const KEY = "ragstone.key";
 
@@ -15,7 +15,7 @@ export class Problem extends Error {
 export const key = {
   get: () => sessionStorage.getItem(KEY) ?? "",
   set: (value) => sessionStorage.setItem(KEY, value),
-  forget: () => sessionStorage.removeItem(KEY),
+  remove: () => sessionStorage.removeItem(KEY),
 };
 
 export function headers(more = {}) {
@@ -35,7 +35,7 @@ export function wantKey(problem) {
   document.dispatchEvent(new CustomEvent("ragstone:key-wanted", { detail: problem }));
 }
 
-const GONE = () => new Problem("The server cannot be reached.", { hint: "Is it still running? Your question is kept here; try again." });
+const GONE = () => new Problem("The server cannot be reached.", { hint: "Check that it is running, then try again. Your question is still here." });
 
 async function send(method, path, { body, accept, signal, keepalive } = {}) {
   let reply;
@@ -75,7 +75,7 @@ export async function remove(path, options = {}) {
   await send("DELETE", path, options);
 }
 
-/** The events of a stream; a connection that breaks off before `done` or `error` is a Problem. */
+/** Yield the events of a stream; throw a Problem if it ends before `done` or `error`. */
 export async function* events(method, path, options = {}) {
   const reply = await send(method, path, { ...options, accept: "text/event-stream" });
   if (!(reply.headers.get("Content-Type") ?? "").startsWith("text/event-stream")) {
@@ -107,7 +107,7 @@ export async function* events(method, path, options = {}) {
   } finally {
     reader.cancel().catch(() => {});
   }
-  if (!ended) throw new Problem("The connection to the server broke off before the answer was complete.", { hint: "What has arrived is shown, unchecked. Try again when the server is back." });
+  if (!ended) throw new Problem("The connection to the server was lost before the answer was complete.", { hint: "The part that arrived is shown, unchecked. Try again when the server is back." });
 }
 
 function parse(block) {

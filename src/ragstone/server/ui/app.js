@@ -1,4 +1,4 @@
-// The frame: which area is shown, which collection is meant, how it looks.
+// Show the chosen area of the page, the list of collections and the theme.
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
@@ -19,7 +19,7 @@ const built = new Map();
 const counts = new Map();
 let shown = "";
 
-/** What the areas share. */
+/** State that all areas share. */
 export const shared = {
   get collection() {
     return picker.value || "default";
@@ -27,17 +27,17 @@ export const shared = {
   set collection(name) {
     if (![...picker.options].some((option) => option.value === name)) picker.append(el("option", { value: name }, name));
     picker.value = name;
-    remember();
+    saveCollection();
   },
   refreshCollections,
-  /** How many documents of a collection can be asked, as far as that is known. */
+  /** The number of searchable documents of a collection, if it is known. */
   documentCount: (name) => counts.get(name),
   get collections() {
     return [...picker.options].map((option) => option.value);
   },
 };
 
-function remember() {
+function saveCollection() {
   sessionStorage.setItem("ragstone.collection", picker.value);
   document.dispatchEvent(new CustomEvent("ragstone:collection", { detail: picker.value }));
 }
@@ -51,26 +51,26 @@ async function refreshCollections() {
     counts.clear();
     for (const one of found) counts.set(one.name, one.documents);
   } catch {
-    names = shared.collections; // each area says for itself what is wrong
+    names = shared.collections; // each area shows the error itself
   }
   const all = [...new Set(["default", ...names, wanted])];
   replace(picker, all.map((name) => el("option", { value: name }, name)));
-  // A first visit opens what is there rather than an empty default.
+  // A first visit opens a collection with documents, not an empty default.
   const isKnown = names.includes(wanted) || wanted !== "default";
   picker.value = isKnown || names.length === 0 ? wanted : names[0];
 }
 
-function decoded(part) {
+function decodePart(part) {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // a stray % in an address that somebody typed
+    return part; // an address with a stray %
   }
 }
 
 async function route() {
   const [, name = "ask", ...rest] = location.hash.split("/");
-  if (name === "source") { await showPlace(rest.map(decoded)); return; }
+  if (name === "source") { await showPlace(rest.map(decodePart)); return; }
   const isKnown = Object.hasOwn(AREAS, name);
   const area = isKnown ? name : "ask";
   const moved = area !== shown;
@@ -90,11 +90,11 @@ async function route() {
   if (!root.isConnected) main.append(root);
   root.hidden = false;
   document.title = `${title} · Ragstone`;
-  await enter?.(isKnown ? rest.map(decoded) : []);
+  await enter?.(isKnown ? rest.map(decodePart) : []);
   if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
 }
 
-/** A link from elsewhere: a document, opened at the place that a citation names. */
+/** Open the document of a link from another program, at the place of the citation. */
 async function showPlace([id, start, end]) {
   history.replaceState(null, "", "#/ask");
   await route();
@@ -102,14 +102,14 @@ async function showPlace([id, start, end]) {
   try {
     place.document_name = (await api.get(`/v1/documents/${encodeURIComponent(id)}/text`, { start: 0, end: 0 })).document_name;
   } catch {
-    place.document_name = "Source"; // the viewer says what is wrong
+    place.document_name = "Source"; // the viewer shows the error
   }
   await openSource(place);
 }
 
-function wantKey(event) {
+function showKeyBanner(event) {
   replace(banner, el("div", { class: "notice warn" },
-    el("p", {}, el("strong", {}, event.detail.message), " Enter it under ", el("a", { href: "#/settings" }, "Settings"), "; it stays in this tab.")));
+    el("p", {}, el("strong", {}, event.detail.message), " Enter a key under ", el("a", { href: "#/settings" }, "Settings"), "; it stays in this tab.")));
 }
 
 export function applyTheme(theme) {
@@ -118,9 +118,9 @@ export function applyTheme(theme) {
 }
 
 applyTheme(localStorage.getItem("ragstone.theme"));
-document.addEventListener("ragstone:key-wanted", wantKey);
-document.addEventListener("ragstone:key", async () => { replace(banner); await refreshCollections(); remember(); });
-picker.addEventListener("change", remember);
+document.addEventListener("ragstone:key-wanted", showKeyBanner);
+document.addEventListener("ragstone:key", async () => { replace(banner); await refreshCollections(); saveCollection(); });
+picker.addEventListener("change", saveCollection);
 window.addEventListener("hashchange", route);
-refreshCollections().then(remember);
+refreshCollections().then(saveCollection);
 route();

@@ -1,7 +1,7 @@
-// Ask: a conversation with the documents, every claim marked and every citation a click away.
+// Ask: a conversation about the documents, with a verdict on every claim and a link to every source.
 
 import * as api from "./api.js";
-import { appraisal, asText, checked, chip, draft, shortened } from "./answer.js";
+import { renderAppraisal, formatAsText, renderAnswer, chip, renderDraft, shorten } from "./answer.js";
 import { announce, baseName, el, empty, failure, ms, plural, replace, toast } from "./dom.js";
 import { attachPreview } from "./preview.js";
 import { openSource } from "./source.js";
@@ -14,8 +14,8 @@ const EXAMPLES = [
   "What interest is charged on rent that arrives late?",
 ];
 
-/** Without HTTPS a browser has no clipboard for scripts; a selection can still be copied. */
-function copiedBySelection(text) {
+/** Copy by a selection: without HTTPS a browser has no clipboard for scripts. */
+function copyBySelection(text) {
   const area = el("textarea", { class: "unseen", "aria-hidden": "true" });
   area.value = text;
   document.body.append(area);
@@ -67,7 +67,7 @@ export function create(shared) {
     const readable = documents.filter((one) => one.status === "indexed");
     offerScopes(readable);
     if (!readable.length) {
-      replace(start, empty("There is nothing to ask yet", `The collection “${collection}” holds no documents. Add your own, or begin with the sample documents of a small observatory.`,
+      replace(start, empty("No documents to search yet", `The collection “${collection}” has no documents. Add your own, or start with the sample documents of a small observatory.`,
         el("a", { class: "button primary", href: "#/documents" }, "Add documents"),
         el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Use the sample documents")));
       return;
@@ -80,7 +80,7 @@ export function create(shared) {
         el("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
   }
 
-  /** A question may be limited to the documents with a tag. */
+  /** Offer the tags that not all documents have, to limit a question to one of them. */
   function offerScopes(documents) {
     const tags = [...new Set(documents.flatMap((one) => one.metadata.tags ?? []))].sort();
     const partial = tags.filter((tag) => documents.some((one) => !one.metadata.tags?.includes(tag)));
@@ -95,7 +95,7 @@ export function create(shared) {
     button.textContent = "Reading the samples…";
     try {
       const added = await api.post("/v1/samples", { collection: shared.collection });
-      toast(`${plural(added.documents, "sample document")} can be asked now.`);
+      toast(`${plural(added.documents, "sample document")} can be searched now.`);
       await shared.refreshCollections();
     } catch (error) {
       toast(error.message, { kind: "bad" });
@@ -141,12 +141,12 @@ export function create(shared) {
           status.textContent = sources.length ? `Reading ${plural(sources.length, "passage")}…` : "Writing…";
         } else if (event.type === "token") {
           written += event.content;
-          // Many tokens may come between two frames; one drawing is enough for them.
-          drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, draft(written, chipOf)); });
+          // Many tokens may arrive between two frames; draw once for all of them.
+          drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, renderDraft(written, chipOf)); });
         } else if (event.type === "claims") {
           cancelAnimationFrame(drawing);
           text.className = "answer";
-          replace(text, checked({ ...event, highlights: [] }, { chip: linked }));
+          replace(text, renderAnswer({ ...event, highlights: [] }, { chip: linked }));
         } else if (event.type === "done") {
           cancelAnimationFrame(drawing);
           finish(card, question, event);
@@ -157,7 +157,7 @@ export function create(shared) {
     } catch (error) {
       card.setAttribute("aria-busy", "false");
       const stopped = error.name === "AbortError";
-      replace(status, stopped ? "Stopped. What was written until then is not checked." : written ? "Incomplete: not checked." : "");
+      replace(status, stopped ? "Stopped. The text so far is not checked." : written ? "Incomplete: not checked." : "");
       if (!stopped) replace(below, failure(error));
       replace(actions, retryButton(card, question));
       announce(stopped ? "Stopped." : error.message);
@@ -179,12 +179,12 @@ export function create(shared) {
   function finish(card, question, answer) {
     card.setAttribute("aria-busy", "false");
     card.dataset.status = answer.status;
-    const text = el("div", { class: `answer ${answer.status}` }, checked(answer, { chip: linked }));
+    const text = el("div", { class: `answer ${answer.status}` }, renderAnswer(answer, { chip: linked }));
     const took = answer.metadata?.total_time_ms;
     replace(card,
       el("h2", {}, question),
       text,
-      appraisal(answer),
+      renderAppraisal(answer),
       sourcesList(answer),
       el("div", { class: "row actions" },
         el("button", { type: "button", class: "quiet", onclick: () => copy(question, answer) }, "Copy with citations"),
@@ -193,7 +193,7 @@ export function create(shared) {
         el("button", { type: "button", class: "quiet", onclick: () => followUp() }, "Follow up"),
         took !== undefined && el("span", { class: "muted push" }, [ms(took), answer.metadata.model || answer.metadata.llm_provider].filter((part) => part && part !== "none").join(" · "))));
     const found = claimsSummary(answer.claims).map((one) => `${one.count} ${one.label.toLowerCase()}`).join(", ");
-    announce(answer.status === "abstained" ? "No answer: the documents do not hold it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`);
+    announce(answer.status === "abstained" ? "No answer: the documents do not contain it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`);
   }
 
   function sourcesList(answer) {
@@ -209,7 +209,7 @@ export function create(shared) {
         el("button", { type: "button", class: "source-link", onclick: (event) => openSource(citation, event.currentTarget) },
           el("span", { class: `chip chip-${citation.verdict}`, "aria-hidden": "true" }, String(citation.number)),
           el("span", {}, el("span", { class: "source-name" }, baseName(citation.document_name), citation.page ? `, page ${citation.page}` : ""),
-            el("span", { class: "snippet" }, shortened(citation.snippet, 220))))))));
+            el("span", { class: "snippet" }, shorten(citation.snippet, 220))))))));
   }
 
   function followUp() {
@@ -219,8 +219,8 @@ export function create(shared) {
   }
 
   async function copy(question, answer) {
-    const text = asText(question, answer);
-    const done = await navigator.clipboard?.writeText(text).then(() => true, () => false) ?? copiedBySelection(text);
+    const text = formatAsText(question, answer);
+    const done = await navigator.clipboard?.writeText(text).then(() => true, () => false) ?? copyBySelection(text);
     toast(done ? "Copied with citations." : "The browser did not allow copying.", { kind: done ? "" : "bad" });
   }
 

@@ -1,7 +1,7 @@
-// Compare: one question under two presets, side by side, with the differences marked.
+// Compare: answer one question under two presets, side by side, with the differences marked.
 
 import * as api from "./api.js";
-import { appraisal, checked, chip, shortened } from "./answer.js";
+import { renderAppraisal, renderAnswer, chip, shorten } from "./answer.js";
 import { announce, baseName, el, failure, ms, plural, replace } from "./dom.js";
 import { attachPreview } from "./preview.js";
 import { openSource } from "./source.js";
@@ -11,7 +11,7 @@ import { stage } from "./words.js";
 const PRESETS = ["minimal", "classic", "balanced", "careful"];
 
 export function create(shared) {
-  const input = el("input", { id: "compare-question", type: "text", autocomplete: "off", placeholder: "A question for both", maxlength: "1000", required: true });
+  const input = el("input", { id: "compare-question", type: "text", autocomplete: "off", placeholder: "A question for both presets", maxlength: "1000", required: true });
   const left = choice("compare-left", "classic");
   const right = choice("compare-right", "balanced");
   const go = el("button", { type: "submit", class: "primary" }, "Compare");
@@ -31,11 +31,11 @@ export function create(shared) {
     const query = input.value.trim();
     if (!query) { input.focus(); return; }
     go.disabled = true;
-    replace(out, el("p", { class: "muted", role: "status" }, "Asking both…"));
+    replace(out, el("p", { class: "muted", role: "status" }, "Answering with both presets…"));
     try {
       const { sides } = await api.post("/v1/compare", { query, presets: [left.value, right.value], collection: shared.collection });
       replace(out, differences(sides), el("div", { class: "grid2 sides" }, sides.map((side, index) => sideNode(side, sides[1 - index]))));
-      announce("Both answers are here.");
+      announce("Both answers are ready.");
     } catch (error) {
       replace(out, failure(error, run));
     } finally {
@@ -50,7 +50,7 @@ function choice(id, value) {
   return el("select", { id, value }, PRESETS.map((name) => el("option", { value: name, selected: name === value }, name)));
 }
 
-/** What is set otherwise on the two sides, and how far they agree. */
+/** Render the settings that differ, and how far the answers agree. */
 function differences([left, right]) {
   const names = Object.keys(left.settings).filter((name) => name !== "preset");
   const [ours, theirs] = [left, right].map((side) => side.answer.used_chunks.map((one) => one.chunk_id));
@@ -74,23 +74,23 @@ function sideNode(side, other) {
   };
   return el("article", { class: "card side", "data-preset": side.preset, "aria-label": `Preset ${side.preset}` },
     el("div", { class: "head" }, el("h2", {}, side.preset), el("a", { class: "push", href: `#/why/${side.answer.query_id}` }, "Why?")),
-    el("div", { class: `answer ${side.answer.status}` }, checked(side.answer, { chip: linked, onlyHere: (claim) => !theirClaims.has(claim.text) })),
-    appraisal(side.answer),
-    el("h3", {}, "What was read"),
+    el("div", { class: `answer ${side.answer.status}` }, renderAnswer(side.answer, { chip: linked, onlyHere: (claim) => !theirClaims.has(claim.text) })),
+    renderAppraisal(side.answer),
+    el("h3", {}, "Passages read"),
     ranking(side, other),
-    el("h3", {}, "What filter and reranker changed"),
+    el("h3", {}, "Changes by filter and reranker"),
     changes(side),
     el("p", { class: "muted" }, ms(side.answer.metadata.total_time_ms)));
 }
 
-/** The passages in their order, each with where the other side has it. */
+/** Render the passages in order, each with its rank on the other side. */
 function ranking(side, other) {
   const passages = new Map(side.passages.map((one) => [one.chunk_id, one]));
   const theirs = other.answer.used_chunks.map((one) => one.chunk_id);
   return el("ol", { class: "ranking" }, side.answer.used_chunks.map(({ chunk_id: id, relevance_score: score }, index) => {
     const passage = passages.get(id);
     const there = theirs.indexOf(id);
-    const move = there < 0 ? { label: "only here", kind: "only" } : there === index ? { label: "same place", kind: "same" }
+    const move = there < 0 ? { label: "only here", kind: "only" } : there === index ? { label: "same rank", kind: "same" }
       : there > index ? { label: `▲ ${there - index}`, kind: "up", say: `${there - index} higher than on the other side` } : { label: `▼ ${index - there}`, kind: "down", say: `${index - there} lower than on the other side` };
     return el("li", { class: there < 0 ? "only-here" : "" },
       el("span", { class: "rank" }, String(index + 1)),
@@ -102,10 +102,10 @@ function ranking(side, other) {
 
 export function passageName(passage) {
   const where = passage.heading_path?.at(-1) ?? (passage.page ? `page ${passage.page}` : "");
-  return `${baseName(passage.document_name)}${where ? ` · ${shortened(where, 40)}` : ""}`;
+  return `${baseName(passage.document_name)}${where ? ` · ${shorten(where, 40)}` : ""}`;
 }
 
-/** Stage by stage: how many went in, which were dropped, which moved. */
+/** Render for each stage how many passages went in, were dropped and moved. */
 function changes(side) {
   const passages = new Map(side.passages.map((one) => [one.chunk_id, one]));
   const { stages, ids } = side.answer.trace.waterfall;

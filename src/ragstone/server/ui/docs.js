@@ -1,7 +1,7 @@
-// The description of every door, to read and to try out.
+// Show the description of every endpoint, to read and to try out.
 window.SwaggerUIBundle({
   url: "openapi.json",
-  dom_id: "#doors",
+  dom_id: "#api",
   deepLinking: true,
   tryItOutEnabled: false,
   defaultModelsExpandDepth: 0,

@@ -1,4 +1,4 @@
-// Documents: what the collection holds, adding to it, versions, tags, taking out.
+// Documents: list, add and delete documents, with their versions and tags.
 
 import * as api from "./api.js";
 import { announce, baseName, confirmFirst, el, empty, failure, plural, replace, toast, when } from "./dom.js";
@@ -29,7 +29,7 @@ export function create(shared) {
       el("div", { class: "stack" }, el("label", { for: "target" }, "Into collection"), target, known),
       el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags),
       el("div", { class: "stack" }, el("label", { for: "password" }, "Password, for protected files"), password)));
-  const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => takeAll() }, "Delete collection");
+  const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => deleteCollection() }, "Delete collection");
   const root = el("section", { class: "area documents" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" }), dropAll),
     zone, queue,
@@ -47,7 +47,7 @@ export function create(shared) {
   root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) drag(false)(event); });
   root.addEventListener("drop", (event) => { drag(false)(event); send([...event.dataTransfer.files]); });
   document.addEventListener("ragstone:collection", () => { if (!root.hidden && root.isConnected) load(); });
-  // What was taken out and not taken back goes, even when the page is left at once.
+  // Delete what was not undone, also when the page is closed at once.
   window.addEventListener("pagehide", () => { for (const id of leaving.keys()) api.remove(`/v1/documents/${id}`, { keepalive: true }).catch(() => {}); });
 
   async function load() {
@@ -83,11 +83,11 @@ export function create(shared) {
     root.querySelector(".count").textContent = `${plural(here.length - failed, "document")}${failed ? `, ${failed} could not be read` : ""} in “${shared.collection}”`;
     find.parentElement.hidden = dropAll.hidden = here.length === 0;
     if (!here.length) {
-      replace(list, empty("No documents yet", "Drop some files above, or try Ragstone with the papers of a small invented observatory: contracts, manuals, minutes.",
+      replace(list, empty("No documents yet", "Drop files above, or try the sample documents of a small, invented observatory: contracts, manuals, minutes.",
         el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Add the sample documents")));
       return;
     }
-    replace(list, fit.length ? table(fit.slice(0, shown)) : el("p", { class: "muted" }, "Nothing fits."),
+    replace(list, fit.length ? table(fit.slice(0, shown)) : el("p", { class: "muted" }, "No document matches."),
       fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, `Show more of ${fit.length.toLocaleString()}`));
   }
 
@@ -113,14 +113,14 @@ export function create(shared) {
       el("td", { class: "number" }, failed ? "–" : one.chunk_count.toLocaleString()),
       el("td", {}, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag))),
       el("td", { class: "muted date" }, when(one.created_at)),
-      el("td", {}, el("div", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => take(one) }, "Delete")))), under];
+      el("td", {}, el("div", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => deleteDocument(one) }, "Delete")))), under];
   }
 
   async function toggleVersions(one, button, under) {
     const open = under.hidden;
     button.setAttribute("aria-expanded", String(open));
     under.hidden = !open;
-    // By name: it stays unfolded when a new version takes the document's place.
+    // By name: it stays open when a new version replaces the document.
     if (!open) { unfolded.delete(one.name); return; }
     unfolded.add(one.name);
     try {
@@ -135,8 +135,8 @@ export function create(shared) {
     }
   }
 
-  async function take(one) {
-    if (!await confirmFirst("Delete this document?", `“${one.name}” and everything made from it will be removed: its text, its passages and the file itself.`, "Delete")) return;
+  async function deleteDocument(one) {
+    if (!await confirmFirst("Delete this document?", `“${one.name}” and everything made from it is deleted: its text, its passages and the file itself.`, "Delete")) return;
     leaving.set(one.id, one);
     draw();
     announce(`${one.name} is deleted.`);
@@ -153,9 +153,9 @@ export function create(shared) {
     draw();
   }
 
-  async function takeAll() {
+  async function deleteCollection() {
     const name = shared.collection;
-    if (!await confirmFirst("Delete the whole collection?", `“${name}” goes with ${plural(held.length, "document")}, its conversations and its history. This cannot be undone.`, "Delete everything")) return;
+    if (!await confirmFirst("Delete the whole collection?", `“${name}” is deleted with ${plural(held.length, "document")}, its conversations and its history. This cannot be undone.`, "Delete everything")) return;
     try {
       await api.remove(`/v1/collections/${encodeURIComponent(name)}`);
       toast(`The collection “${name}” is deleted.`);
@@ -183,7 +183,7 @@ export function create(shared) {
   async function send(chosen) {
     if (!chosen.length) return;
     const collection = target.value.trim() || shared.collection;
-    if (!target.checkValidity()) { toast("A collection's name has letters, digits, dots, dashes and underscores only.", { kind: "bad" }); target.focus(); return; }
+    if (!target.checkValidity()) { toast("Invalid collection name. Use letters, digits, dots, dashes and underscores.", { kind: "bad" }); target.focus(); return; }
     await upload(chosen, { collection, tags: tags.value, password: password.value }, queue);
     await shared.refreshCollections();
     shared.collection = collection;

@@ -1,4 +1,4 @@
-// Building the page from nodes. Text is only ever set as text: nothing here reads markup.
+// Build the page from nodes. Text is only ever set as text: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -28,7 +28,7 @@ export function replace(node, ...children) {
   return node;
 }
 
-/** Offsets of the server count code points; those of JavaScript count UTF-16 units. */
+/** Slice by code points, as the server counts; JavaScript counts UTF-16 units. */
 export class Points {
   constructor(text) {
     this.points = Array.from(text);
@@ -43,12 +43,12 @@ export class Points {
 
 export function announce(text) {
   const region = document.getElementById("announcer");
-  // The same sentence twice would not be read out again.
+  // A screen reader does not repeat the same sentence otherwise.
   region.textContent = "";
   requestAnimationFrame(() => { region.textContent = text; });
 }
 
-/** A passing notice, with an action where one is given. Resolves to true when the action was taken. */
+/** Show a notice for some seconds; resolve to true if its action was chosen. */
 export function toast(text, { action = "", seconds = 6, kind = "" } = {}) {
   return new Promise((resolve) => {
     const done = (taken) => { clearTimeout(timer); node.remove(); resolve(taken); };

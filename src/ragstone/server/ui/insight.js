@@ -1,7 +1,7 @@
-// Insight: what was asked, how well it was answered, what was not, and the threshold explorer.
+// Insight: figures about questions and answers, the history, and the threshold explorer.
 
 import * as api from "./api.js";
-import { shortened } from "./answer.js";
+import { shorten } from "./answer.js";
 import { baseName, confirmFirst, el, empty, failure, ms, percent, replace, toast, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
@@ -15,7 +15,7 @@ export function create(shared) {
   const past = el("div", { class: "card" });
   const explorer = thresholdExplorer(shared);
   const root = el("section", { class: "area wide insight" },
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Insight"), el("span", { class: "muted" }, "What is asked, and how well it is answered")),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Insight"), el("span", { class: "muted" }, "Questions, and how well they are answered")),
     figures, explorer.node, past);
   document.addEventListener("ragstone:collection", () => { if (root.isConnected && !root.hidden) enter(); });
 
@@ -30,7 +30,7 @@ async function history(out, collection, skip) {
   try {
     const entries = await api.get("/v1/queries", { collection, skip, limit: PAGE });
     if (!entries.length && !skip) {
-      replace(out, el("h2", {}, "History"), empty("Nothing was asked yet", "Questions appear here with their answers.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
+      replace(out, el("h2", {}, "History"), empty("No questions yet", "Questions appear here with their answers.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
       return;
     }
     const turn = (to) => history(out, collection, Math.max(0, to));
@@ -38,13 +38,13 @@ async function history(out, collection, skip) {
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "History" }, el("table", { class: "history" },
         el("thead", {}, el("tr", {}, ["Question", "Answer", "Confidence", "Time", "Asked", ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, "Why"))))),
         el("tbody", {}, entries.map((one) => el("tr", {},
-          el("th", { scope: "row" }, one.query ? el("a", { href: `#/ask/${encodeURIComponent(one.query)}` }, shortened(one.query, 110)) : el("span", { class: "muted" }, "not logged")),
-          el("td", { class: one.status === "abstained" ? "muted" : "" }, one.status === "abstained" ? "no answer" : shortened((one.answer ?? "").replace(/\s*\[Source \d+\]/g, ""), 130)),
+          el("th", { scope: "row" }, one.query ? el("a", { href: `#/ask/${encodeURIComponent(one.query)}` }, shorten(one.query, 110)) : el("span", { class: "muted" }, "not logged")),
+          el("td", { class: one.status === "abstained" ? "muted" : "" }, one.status === "abstained" ? "no answer" : shorten((one.answer ?? "").replace(/\s*\[Source \d+\]/g, ""), 130)),
           el("td", { class: "number" }, one.status === "abstained" ? "–" : percent(one.confidence ?? 0)),
           el("td", { class: "number" }, one.total_ms === null || one.total_ms === undefined ? "" : ms(one.total_ms)),
           el("td", { class: "muted date" }, when(one.created_at)),
           el("td", {}, el("div", { class: "row end" }, el("a", { href: `#/why/${one.query_id}` }, "Why?"),
-            el("button", { type: "button", class: "link bad", "aria-label": `Forget ${one.query ?? "this query"}`, onclick: () => forget(one, () => history(out, collection, skip)) }, "Forget")))))))),
+            el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.query ?? "this query"}`, onclick: () => deleteQuery(one, () => history(out, collection, skip)) }, "Delete")))))))),
       el("div", { class: "row" },
         el("button", { type: "button", class: "quiet", disabled: skip === 0, onclick: () => turn(skip - PAGE) }, "Newer"),
         el("button", { type: "button", class: "quiet", disabled: entries.length < PAGE, onclick: () => turn(skip + PAGE) }, "Older")));
@@ -53,8 +53,8 @@ async function history(out, collection, skip) {
   }
 }
 
-async function forget(one, then) {
-  if (!await confirmFirst("Forget this query?", "Its text, its answer and its trace are removed from the history.", "Forget")) return;
+async function deleteQuery(one, then) {
+  if (!await confirmFirst("Delete this query?", "Its text, its answer and its trace are deleted from the history.", "Delete")) return;
   try {
     await api.remove(`/v1/queries/${one.query_id}`);
   } catch (error) {
@@ -80,32 +80,32 @@ function draw(out, found) {
     el("div", { class: "grid4" }, [
       ["Questions", total.toLocaleString(), `in the last ${DAYS} days`],
       ["Answered", asked ? percent(answered / asked) : "–", `${unanswered.toLocaleString()} without an answer`],
-      ["Grounded", answered ? percent(1 - ungrounded / answered) : "–", `${ungrounded.toLocaleString()} answers to look at`],
-      ["Time, half below", ms(found.latency_ms.total.p50), `95 % below ${ms(found.latency_ms.total.p95)}`],
+      ["Grounded", answered ? percent(1 - ungrounded / answered) : "–", `${ungrounded.toLocaleString()} answers to review`],
+      ["Median time", ms(found.latency_ms.total.p50), `95 % below ${ms(found.latency_ms.total.p95)}`],
     ].map(([name, value, more]) => el("div", { class: "card stat" }, el("span", {}, name), el("b", {}, value), el("span", {}, more)))),
     el("div", { class: "grid2" },
       el("div", { class: "card" }, bars(days(found.per_day), { title: "Questions per day" }),
         el("p", { class: "muted small legend" }, el("i", { class: "swatch" }), "answered ", el("i", { class: "swatch abstained" }), "no answer")),
-      el("div", { class: "card" }, lanes(stages.map(([name, spread]) => ({ label: stage(name), value: spread.p50, shown: ms(spread.p50) })), { title: "Time per stage, half below" }))),
+      el("div", { class: "card" }, lanes(stages.map(([name, spread]) => ({ label: stage(name), value: spread.p50, shown: ms(spread.p50) })), { title: "Median time per stage" }))),
     el("div", { class: "grid2" },
       el("div", { class: "card" }, el("h2", {}, "Unanswered questions"),
-        found.unanswered.length ? questions(found.unanswered) : el("p", { class: "muted" }, "None: every question found its answer.")),
+        found.unanswered.length ? questions(found.unanswered) : el("p", { class: "muted" }, "None: every question was answered.")),
       el("div", { class: "card" }, found.documents.length
         ? lanes(found.documents.slice(0, 8).map((one) => ({ label: baseName(one.name), value: one.answers })), { title: "Documents that answers cite" })
         : el("p", { class: "muted" }, "No answer has cited a document yet."))),
     (found.ungrounded.length > 0 || Object.keys(found.degraded).length > 0) && el("div", { class: "grid2" },
-      found.ungrounded.length > 0 && el("div", { class: "card" }, el("h2", {}, "Answers to look at"), el("p", { class: "muted" }, "Not fully backed by their sources."), questions(found.ungrounded)),
-      Object.keys(found.degraded).length > 0 && el("div", { class: "card" }, el("h2", {}, "Parts that were missing"),
+      found.ungrounded.length > 0 && el("div", { class: "card" }, el("h2", {}, "Answers to review"), el("p", { class: "muted" }, "Not fully supported by their sources."), questions(found.ungrounded)),
+      Object.keys(found.degraded).length > 0 && el("div", { class: "card" }, el("h2", {}, "Skipped parts"),
         el("ul", { class: "questions" }, Object.entries(found.degraded).map(([name, count]) => el("li", {}, degraded(name), el("span", { class: "muted" }, `${count} ×`)))))));
 }
 
 function questions(list) {
   return el("ul", { class: "questions" }, list.slice(0, 8).map((one) => el("li", {},
-    el("a", { href: `#/why/${one.query_id}` }, shortened(one.query ?? "(text not logged)", 110)),
+    el("a", { href: `#/why/${one.query_id}` }, shorten(one.query ?? "(text not logged)", 110)),
     el("span", { class: "muted" }, one.count > 1 ? `${one.count} ×` : when(one.created_at)))));
 }
 
-/** Every day up to today, those without a question too. */
+/** List every day up to today, also those without a question. */
 function days(found) {
   const known = new Map(found.map((one) => [one.day, one]));
   const values = [];

@@ -1,4 +1,4 @@
-// One page of a PDF with the lines of a span marked. pdf.js is loaded when the first one is shown.
+// Render one page of a PDF with the lines of a span marked. pdf.js is loaded with the first PDF.
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
@@ -8,7 +8,7 @@ const opened = new Map();
 let library = null;
 let policy = null;
 
-/** The worker's address goes through the one trusted-types policy that the page allows. */
+/** Create the worker by the one trusted-types policy that the page allows. */
 function worker() {
   const address = `${VENDOR}/pdf.worker.min.mjs`;
   policy ??= window.trustedTypes?.createPolicy("ragstone", {
@@ -32,7 +32,7 @@ async function documentOf(id) {
   if (!opened.has(id)) {
     const { getDocument } = await pdfjs();
     const data = await api.bytes(`/v1/documents/${encodeURIComponent(id)}/original`);
-    // No eval: the page's policy forbids it. The standard fonts are those that a PDF may leave out.
+    // No eval: the page's policy forbids it. The standard fonts are those that a PDF need not contain.
     const task = getDocument({ data, isEvalSupported: false, useSystemFonts: false, standardFontDataUrl: `${location.origin}${VENDOR}/fonts/` });
     opened.set(id, task.promise);
     task.promise.catch(() => opened.delete(id));

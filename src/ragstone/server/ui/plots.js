@@ -1,4 +1,4 @@
-// Small plots as SVG. Each carries its figures as text for those who do not see it.
+// Draw small plots as SVG, each with its figures as text for screen readers.
 
 import { el, svg } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The snippet behind a citation: on hover, on focus, or on a first tap (a second one opens it).
+// Show the snippet of a citation on hover, on focus, or on a first tap (a second one opens it).
 
 import { baseName, el, replace } from "./dom.js";
 import { verdictOf } from "./words.js";
@@ -40,7 +40,7 @@ export function attachPreview(node, citation) {
   node.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
   node.addEventListener("focus", () => { if (node.matches(":focus-visible")) show(node, citation); });
   node.addEventListener("blur", () => { if (card.getAttribute("role") === "tooltip") leave(); });
-  // Before the listener that opens the source, which stands in the bubbling phase.
+  // Runs before the listener that opens the source, which is in the bubbling phase.
   node.addEventListener("click", (event) => {
     if (event.pointerType === "touch" && owner !== node) {
       event.stopImmediatePropagation();

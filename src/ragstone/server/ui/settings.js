@@ -1,4 +1,4 @@
-// Settings: what is in force and who set it; the key of this tab; how the page looks.
+// Settings: every value with its origin, the key of this tab, the theme of the page.
 
 import * as api from "./api.js";
 import { applyTheme } from "./app.js";
@@ -26,28 +26,28 @@ export function create() {
 function keyCard(changed) {
   const says = el("p", { class: "muted", role: "status" });
   const input = el("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", placeholder: "Paste the key" });
-  const tell = () => { says.textContent = api.key.get() ? "A key is in use in this tab. It is forgotten when the tab is closed." : "No key is set. On this machine none may be needed."; };
+  const showState = () => { says.textContent = api.key.get() ? "A key is in use in this tab. It is removed when the tab is closed." : "No key is set. A server on this machine may not need one."; };
   const use = (value) => {
-    if (value) api.key.set(value); else api.key.forget();
+    if (value) api.key.set(value); else api.key.remove();
     input.value = "";
-    tell();
-    announce(value ? "The key is in use." : "The key is forgotten.");
+    showState();
+    announce(value ? "The key is in use." : "The key is removed.");
     document.dispatchEvent(new CustomEvent("ragstone:key"));
     changed();
   };
-  tell();
+  showState();
   return el("form", { class: "card", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) use(input.value.trim()); else input.focus(); } },
     el("h2", {}, "Key"),
     el("label", { for: "key", class: "label" }, "Kept in this tab only, never on disk"),
-    el("div", { class: "row" }, el("div", { class: "grow" }, input), el("button", { type: "submit", class: "primary" }, "Use"), el("button", { type: "button", class: "quiet", onclick: () => use("") }, "Forget")),
+    el("div", { class: "row" }, el("div", { class: "grow" }, input), el("button", { type: "submit", class: "primary" }, "Use"), el("button", { type: "button", class: "quiet", onclick: () => use("") }, "Remove")),
     says);
 }
 
 function themeCard() {
   const now = localStorage.getItem("ragstone.theme") ?? "system";
-  const choose = (theme) => { localStorage.setItem("ragstone.theme", theme); applyTheme(theme); toast(`The page is ${theme === "system" ? "as the system has it" : theme}.`, { seconds: 2 }); };
+  const choose = (theme) => { localStorage.setItem("ragstone.theme", theme); applyTheme(theme); toast(`The theme is ${theme === "system" ? "that of the system" : theme}.`, { seconds: 2 }); };
   return el("fieldset", { class: "card" }, el("legend", {}, "Appearance"),
-    el("div", { class: "row" }, [["system", "As the system"], ["light", "Light"], ["dark", "Dark"]].map(([value, label]) => el("label", { class: "choice" },
+    el("div", { class: "row" }, [["system", "Like the system"], ["light", "Light"], ["dark", "Dark"]].map(([value, label]) => el("label", { class: "choice" },
       el("input", { type: "radio", name: "theme", value, checked: value === now, onchange: () => choose(value) }), label))));
 }
 
@@ -60,10 +60,10 @@ function listing(found) {
     const fit = found.settings.filter((one) => (!only.checked || one.origin !== "default")
       && (!wanted || [one.name, one.description, ...one.variables].some((text) => text.toLowerCase().includes(wanted))));
     const sections = Map.groupBy ? Map.groupBy(fit, section) : fit.reduce((map, one) => map.set(section(one), [...(map.get(section(one)) ?? []), one]), new Map());
-    replace(tables, fit.length ? [...sections].map(([name, settings]) => sectionTable(name, settings)) : el("p", { class: "muted" }, "Nothing fits."));
+    replace(tables, fit.length ? [...sections].map(([name, settings]) => sectionTable(name, settings)) : el("p", { class: "muted" }, "No setting matches."));
   };
   draw();
-  return [el("div", { class: "row bar" }, el("label", { for: "find-setting", class: "unseen" }, "Find a setting"), find, el("label", { class: "choice" }, only, "Only what a preset, file, variable or flag has set")),
+  return [el("div", { class: "row bar" }, el("label", { for: "find-setting", class: "unseen" }, "Find a setting"), find, el("label", { class: "choice" }, only, "Only settings from a preset, file, variable or flag")),
     tables];
 }
 

@@ -1,4 +1,4 @@
-// The source beside the answer: the page of a PDF with its lines marked, or the text with the span.
+// Show the source beside the answer: a page of a PDF with its lines marked, or the text with its span.
 
 import * as api from "./api.js";
 import { Points, announce, baseName, el, failure, replace } from "./dom.js";

@@ -1,4 +1,4 @@
-// Suggestions while typing: a combobox with a list below (or above) the field.
+// Suggest questions while typing: a combobox with a list below (or above) the field.
 
 import * as api from "./api.js";
 import { announce, el, plural, replace } from "./dom.js";
@@ -37,7 +37,7 @@ export function attachSuggestions(input, collection, choose) {
     try {
       found = await api.get("/v1/suggestions", { prefix, collection: collection(), limit: 6 });
     } catch {
-      return; // suggestions are a convenience; the question can be asked without them
+      return; // the question can be asked without suggestions
     }
     if (mine !== latest || document.activeElement !== input) return;
     const texts = (found.suggestions ?? found).map((one) => (typeof one === "string" ? one : one.text)).filter((text) => text !== prefix).slice(0, 6);

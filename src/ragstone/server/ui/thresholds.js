@@ -1,7 +1,7 @@
-// The threshold explorer: which chunks stay at a similarity threshold, and where the scores lie.
+// Explore the similarity threshold: which chunks it keeps, and how the scores are distributed.
 
 import * as api from "./api.js";
-import { shortened } from "./answer.js";
+import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
 import { el, failure, plural, replace, svg } from "./dom.js";
 import { openSource } from "./source.js";
@@ -35,7 +35,7 @@ export function thresholdExplorer(shared) {
     const value = el("output", { for: "threshold", class: "threshold-value" });
     const says = el("p", { role: "status" });
     const rule = svg("line", { y1: 0, y2: HEIGHT - 18, class: "rule" });
-    // Dots stand on one another, so that the heap shows where most of the scores lie.
+    // Dots of similar scores are stacked, so that the height shows where most of the scores are.
     const heap = new Map();
     const heights = hits.map((hit) => { const bin = Math.round(hit.similarity / BIN); heap.set(bin, (heap.get(bin) ?? 0) + 1); return heap.get(bin); });
     const tall = Math.min(8, (HEIGHT - 28) / Math.max(...heights));
@@ -43,7 +43,7 @@ export function thresholdExplorer(shared) {
     const rows = hits.map((hit) => el("li", { class: "candidate" },
       el("span", { class: "number" }, hit.similarity.toFixed(3)),
       el("span", {}, el("button", { type: "button", class: "link", onclick: (event) => openSource(hit, event.currentTarget) }, passageName(hit)),
-        el("span", { class: "snippet" }, shortened(hit.text, 150))),
+        el("span", { class: "snippet" }, shorten(hit.text, 150))),
       el("span", { class: "state" })));
 
     function update() {
@@ -57,13 +57,13 @@ export function thresholdExplorer(shared) {
         const state = hit.similarity >= threshold ? "stays" : floor && index < found.min_chunks ? "floor" : "goes";
         dots[index].setAttribute("class", `dot ${state}`);
         rows[index].className = `candidate ${state}`;
-        rows[index].lastChild.textContent = { stays: "stays", floor: "kept by the floor", goes: "goes" }[state];
+        rows[index].lastChild.textContent = { stays: "kept", floor: "kept as the minimum", goes: "dropped" }[state];
       });
-      says.textContent = `At ${threshold.toFixed(2)}, ${passing} of ${plural(hits.length, "candidate")} stay${passing === 1 ? "s" : ""}.${floor ? ` Fewer than ${found.min_chunks}: the best ${Math.min(found.min_chunks, hits.length)} are kept all the same.` : ""}`;
+      says.textContent = `At ${threshold.toFixed(2)}, ${passing} of ${plural(hits.length, "candidate")} ${passing === 1 ? "is" : "are"} kept.${floor ? ` Fewer than refine.min_chunks: the best ${Math.min(found.min_chunks, hits.length)} are kept.` : ""}`;
     }
 
     replace(out,
-      el("div", { class: "row" }, el("label", { for: "threshold" }, "Similarity threshold"), value, el("span", { class: "muted push" }, `In force: ${found.min_similarity}`)),
+      el("div", { class: "row" }, el("label", { for: "threshold" }, "Similarity threshold"), value, el("span", { class: "muted push" }, `Current setting: ${found.min_similarity}`)),
       slider,
       svg("svg", { viewBox: `-6 0 ${WIDTH + 12} ${HEIGHT}`, class: "plot strip", role: "img", "aria-label": `Similarities from ${hits.at(-1).similarity.toFixed(2)} to ${hits[0].similarity.toFixed(2)}` },
         svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 18, y2: HEIGHT - 18, class: "axis" }),
@@ -74,5 +74,5 @@ export function thresholdExplorer(shared) {
     update();
   }
 
-  return { node: el("div", { class: "card" }, el("h2", {}, "Threshold explorer"), el("p", { class: "muted" }, "Move the threshold and see at once which chunks stay and where the scores lie."), form, out), input };
+  return { node: el("div", { class: "card" }, el("h2", {}, "Threshold explorer"), el("p", { class: "muted" }, "Move the threshold to see which chunks are kept and how the scores are distributed."), form, out), input };
 }

@@ -1,9 +1,9 @@
-// Sending files: bytes on their way, then what became of each, as the server reads them.
+// Upload files: show the progress of sending, then the outcome of each file.
 
 import * as api from "./api.js";
 import { announce, el, plural, replace } from "./dom.js";
 
-const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged, nothing to do", removed: "Removed" };
+const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged", removed: "Removed" };
 
 export async function upload(files, { collection, tags, password }, queue) {
   const rows = files.map((file) => row(file));
@@ -14,19 +14,19 @@ export async function upload(files, { collection, tags, password }, queue) {
     begun = await sendAll(files, { collection, tags, password }, rows);
     for (const one of rows) one.say("Reading…");
     for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
-      if (event.type === "file") settle(rows, event, queue);
+      if (event.type === "file") showOutcome(rows, event, queue);
     }
   } catch (problem) {
     failAll(problem);
     announce(problem.message);
     return;
   }
-  for (const one of rows) if (!one.ended) one.fail("The server read nothing from it.", "");
+  for (const one of rows) if (!one.ended) one.fail("The server did not report on this file.", "");
   const failed = rows.filter((one) => one.failed).length;
   announce(`${plural(rows.length - failed, "file")} read${failed ? `, ${failed} failed` : ""}.`);
 }
 
-function settle(rows, event, queue) {
+function showOutcome(rows, event, queue) {
   let mine = rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))
     ?? rows.find((one) => !one.ended && event.name.startsWith(one.name));
   if (!mine) {
@@ -53,7 +53,7 @@ function row(file) {
   return self;
 }
 
-/** fetch cannot tell how much was sent; XMLHttpRequest can. */
+/** Send by XMLHttpRequest: fetch does not report how much was sent. */
 function sendAll(files, { collection, tags, password }, rows) {
   const form = new FormData();
   form.append("collection", collection);

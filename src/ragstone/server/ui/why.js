@@ -1,7 +1,7 @@
-// Why: the waterfall of a query. Stages with their times, each chunk's way, and why not this one.
+// Why: the stages of a query with their times, each chunk in every stage, and why a chunk is missing.
 
 import * as api from "./api.js";
-import { shortened } from "./answer.js";
+import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
 import { announce, baseName, el, empty, failure, ms, percent, replace, when } from "./dom.js";
 import { openSource } from "./source.js";
@@ -13,7 +13,7 @@ export function create(shared) {
   const picker = el("select", { id: "why-query", onchange: () => { if (picker.value) location.hash = `#/why/${picker.value}`; } });
   const out = el("div", { class: "stack wide" });
   const root = el("section", { class: "area wide why" },
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Why"), el("span", { class: "muted" }, "How a question went through the stages")),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Why"), el("span", { class: "muted" }, "What each stage did with a question")),
     el("div", { class: "stack" }, el("label", { for: "why-query" }, "Query"), picker),
     out);
   let current = "";
@@ -28,7 +28,7 @@ export function create(shared) {
     }
     if (!recent.length && !id) {
       picker.parentElement.hidden = true;
-      replace(out, empty("No query yet", "Ask something first; its way through the stages is shown here.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
+      replace(out, empty("No queries yet", "Ask a question first; its stages are shown here.", el("a", { class: "button primary", href: "#/ask" }, "Ask a question")));
       return;
     }
     picker.parentElement.hidden = false;
@@ -46,8 +46,8 @@ export function create(shared) {
       const [entry, passages] = await Promise.all([api.get(`/v1/queries/${id}`), api.get(`/v1/queries/${id}/chunks`)]);
       if (current !== id) return;
       const detail = el("div", { class: "detail", tabindex: "-1" });
-      const told = (chunk, place) => { place(detail); explain(id, chunk, detail); };
-      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, told), whyNot(entry, told));
+      const explainAt = (chunk, place) => { place(detail); explain(id, chunk, detail); };
+      replace(out, head(entry), timeline(entry.trace), ways(entry, passages, explainAt), whyNot(entry, explainAt));
     } catch (error) {
       replace(out, failure(error, () => show(id)));
     }
@@ -76,7 +76,7 @@ export function create(shared) {
 function head(entry) {
   return el("div", { class: "card" },
     el("h2", {}, entry.query ?? "The text of this query was not logged"),
-    entry.answer && el("p", { class: "muted" }, shortened(entry.answer.replace(/\s*\[Source \d+\]/g, ""), 320)),
+    entry.answer && el("p", { class: "muted" }, shorten(entry.answer.replace(/\s*\[Source \d+\]/g, ""), 320)),
     el("dl", { class: "facts" }, [
       ["Status", entry.status], ["Confidence", percent(entry.confidence ?? 0)], ["Groundedness", percent(entry.groundedness_score ?? 0)],
       ["Total", ms(entry.trace.total_ms)], ["Written by", [entry.provider, entry.model].filter(Boolean).join(" · ")], ["Request", entry.trace.request_id],
@@ -88,7 +88,7 @@ function timeline(trace) {
   const again = trace.spans.filter((span) => span.stage.startsWith("correct."));
   const isInside = (span) => again.some((outer) => outer !== span && outer.started_ms <= span.started_ms && span.started_ms + span.duration_ms <= outer.started_ms + outer.duration_ms + 0.01);
   return el("div", { class: "card" }, el("h2", {}, "Stages and their times"),
-    trace.spans.some((span) => span.stage === "repeat") && el("p", { class: "notice" }, `The collection had not changed since this was asked before, so the answer was given again in ${ms(trace.total_ms)}.`),
+    trace.spans.some((span) => span.stage === "repeat") && el("p", { class: "notice" }, `The collection had not changed since this was asked before, so the answer came from the cache in ${ms(trace.total_ms)}.`),
     el("ol", { class: "timeline" }, trace.spans.map((span) => {
       const bar = el("i", { class: span.error ? "bad" : "" });
       bar.style.left = `${(span.started_ms / total) * 100}%`;
@@ -102,7 +102,7 @@ function timeline(trace) {
     })));
 }
 
-/** A table: one row per chunk, one column per stage. */
+/** Render a table: one row per chunk, one column per stage. */
 function ways(entry, passages, explain) {
   const { stages, ids } = entry.trace.waterfall;
   if (!stages.length) return el("div", { class: "card" }, el("p", { class: "muted" }, "Nothing was searched for this query."));
@@ -119,12 +119,12 @@ function ways(entry, passages, explain) {
   const draw = (count) => replace(body, keys.slice(0, count).map((key) => {
     const passage = byId.get(ids[key]);
     return el("tr", {},
-      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: passage ? shortened(passage.text, 300) : "", onclick: (event) => explain(ids[key], below(event.currentTarget.closest("tr"))) }, passage ? passageName(passage) : ids[key])),
+      el("th", { scope: "row" }, el("button", { type: "button", class: "link name", title: passage ? shorten(passage.text, 300) : "", onclick: (event) => explain(ids[key], below(event.currentTarget.closest("tr"))) }, passage ? passageName(passage) : ids[key])),
       stages.map((one) => cell(one, one.lines[key])),
       el("td", {}, passage && el("button", { type: "button", class: "link", "aria-label": `Open ${passageName(passage)}`, onclick: (event) => openSource(passage, event.currentTarget) }, "Open")));
   }));
   draw(ROWS);
-  return el("div", { class: "card" }, el("h2", {}, "Every chunk’s way"),
+  return el("div", { class: "card" }, el("h2", {}, "Each chunk, stage by stage"),
     el("p", { class: "muted" }, "The rank after each stage, with the score below. Choose a chunk to read why it was kept or dropped."),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Chunks by stage" }, el("table", { class: "ways" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Chunk"), stages.map((one) => el("th", { scope: "col" }, stage(one.stage))), el("th", { scope: "col" }, el("span", { class: "unseen" }, "Open")))),
@@ -133,28 +133,28 @@ function ways(entry, passages, explain) {
 }
 
 function cell(one, line) {
-  if (!line) return el("td", { class: "way absent" }, el("span", { "aria-label": "not here" }, "–"));
+  if (!line) return el("td", { class: "way absent" }, el("span", { "aria-label": "not in this stage" }, "–"));
   const score = one.stage === "refine.filter" && line.similarity !== undefined ? line.similarity : line.score;
   return el("td", { class: `way ${line.kept ? "kept" : "dropped"}` },
     line.kept ? String(line.rank ?? "✓") : el("span", {}, "✕", el("span", { class: "unseen" }, " dropped")),
     el("span", { class: "small muted" }, typeof score === "number" ? score.toFixed(3) : ""));
 }
 
-/** Any chunk at all: choose a document, then one of its chunks. */
+/** Render a form for any chunk: choose a document, then one of its chunks. */
 function whyNot(entry, explain) {
   const chunks = el("select", { id: "why-chunk", disabled: true });
-  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this one?");
+  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this chunk?");
   const place = el("div", {});
   const documents = el("select", { id: "why-document", onchange: async () => {
     const found = documents.value ? await api.get(`/v1/documents/${documents.value}/chunks`, { limit: 1000 }).catch(() => []) : [];
-    replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shortened(one.text, 80)}`)));
+    replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shorten(one.text, 80)}`)));
     chunks.disabled = ask.disabled = !found.length;
   } }, el("option", { value: "" }, "Choose a document"));
   api.get("/v1/documents", { collection: entry.collection, limit: 1000 }).then((found) => {
     documents.append(...found.filter((one) => one.status === "indexed").map((one) => el("option", { value: one.id }, one.name)));
   }).catch(() => {});
-  return el("div", { class: "card" }, el("h2", {}, "Why not this one?"),
-    el("p", { class: "muted" }, "Take any chunk of the collection, found or not."),
+  return el("div", { class: "card" }, el("h2", {}, "Why not this chunk?"),
+    el("p", { class: "muted" }, "Choose any chunk of the collection, found or not."),
     el("div", { class: "row" },
       el("div", { class: "stack grow" }, el("label", { for: "why-document" }, "Document"), documents),
       el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask),

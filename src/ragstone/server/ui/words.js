@@ -1,11 +1,11 @@
-// What the engine's figures and names mean, each in a sentence.
+// Explain the figures and names of the engine, each in a sentence.
 
 import { percent, plural } from "./dom.js";
 
 export const VERDICTS = {
   supported: { mark: "✓", label: "Supported", text: "The cited source says this." },
   partial: { mark: "◐", label: "Partly supported", text: "The cited source says a part of this." },
-  misattributed: { mark: "⇄", label: "Other source", text: "Another source supports this; the citation was put right." },
+  misattributed: { mark: "⇄", label: "Other source", text: "Another source supports this; the citation was corrected." },
   contradicted: { mark: "✕", label: "Contradicted", text: "The source disagrees with this." },
   unsupported: { mark: "?", label: "Unsupported", text: "No source supports this." },
 };
@@ -18,7 +18,7 @@ const SMALL_TALK = new Set(["greeting", "gratitude", "farewell", "chitchat", "he
 
 export const isSmallTalk = (answer) => SMALL_TALK.has(answer.detected_intent);
 
-/** How sure, and why, in a sentence. */
+/** Explain the confidence of an answer in a sentence. */
 export function confidence(answer) {
   if (isSmallTalk(answer)) return { level: "none", label: "No search", text: "This needed no documents, so none were searched." };
   if (answer.status === "abstained") {
@@ -27,8 +27,8 @@ export function confidence(answer) {
       level: "none",
       label: "No answer",
       text: read
-        ? `The ${plural(read, "passage")} that came closest do not hold the answer, so none is given.`
-        : "Nothing in this collection comes close to the question, so no answer is given.",
+        ? `The ${plural(read, "passage")} that came closest do not contain the answer, so none is given.`
+        : "Nothing in this collection matches the question, so no answer is given.",
     };
   }
   if (answer.status === "refused") return { level: "none", label: "Withheld", text: "The moderator of this server refused the answer." };
@@ -51,18 +51,18 @@ export function claimsSummary(claims) {
 }
 
 const DEGRADED = {
-  without_llm_steps: "The model for inner steps failed, so the question was searched as it stands.",
-  without_refine_step: "A step that refines the hits failed and was left out.",
+  without_llm_steps: "The model for inner steps failed, so the question was searched without changes.",
+  without_refine_step: "A step that refines the hits failed and was skipped.",
   without_rerank: "The reranker is not available, so the order of the search was kept.",
   semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
   keyword_only: "Search by meaning failed; only keywords were searched.",
-  without_grade: "What was found could not be judged, so the answer is less sure than it may be.",
-  without_moderation: "The moderator did not answer, so this was not judged.",
-  extractive_answer: "The language model did not answer, so sentences of the sources are quoted.",
+  without_grade: "The hits could not be graded, so the confidence may be too low.",
+  without_moderation: "The moderator did not reply, so this was not moderated.",
+  extractive_answer: "The language model did not reply, so sentences of the sources are quoted.",
   without_context: "No search worked; this was written without your documents.",
 };
 
-export const degraded = (name) => DEGRADED[name] ?? `A part did without: ${name.replaceAll("_", " ")}.`;
+export const degraded = (name) => DEGRADED[name] ?? `A part was skipped: ${name.replaceAll("_", " ")}.`;
 
 const STAGES = {
   "understand.intent": "Understand the question",
@@ -71,7 +71,7 @@ const STAGES = {
   "remember.recall": "Recall the conversation",
   "retrieve.sequential": "Read in order",
   "retrieve.chunkenizer": "Ask the retrieval service",
-  repeat: "Answer known from before",
+  repeat: "Answer from the cache",
   embed: "Embed the question",
   "retrieve.semantic": "Search by meaning",
   "retrieve.keyword": "Search by keyword",

@@ -1,0 +1,73 @@
+"""Go on without an optional part that failed, one fallback level lower, and record it.
+
+full pipeline → without LLM steps → hybrid without rerank → semantic with keyword boost →
+keyword only → plain chat without context. Only bad input, and no provider able to answer, are
+errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Literal, TypeAlias
+
+from ragstone.trace import QueryRun, Span
+
+log = logging.getLogger(__name__)
+
+FallbackLevel: TypeAlias = Literal[
+    "without_llm_steps",
+    "without_refine_step",
+    "without_rerank",
+    "semantic_with_keyword_boost",
+    "keyword_only",
+    "without_context",
+    "without_grade",
+    "extractive_answer",
+    "without_moderation",
+]
+
+
+# After one of these the model that failed is not asked again for the same question.
+MODEL_FAILED: frozenset[FallbackLevel] = frozenset({"without_llm_steps", "extractive_answer"})
+
+
+class Fallbacks:
+    """Record each fallback: it is logged, counted and named in the answer's `degraded` list."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def use(self, level: FallbackLevel, run: QueryRun, span: Span, error: Exception) -> None:
+        """Record that a part failed.
+
+        The log names the kind of error, never its text, which may hold a question or a passage; the
+        trace has both.
+        """
+        if level not in run.degraded:
+            self.counts[level] += 1
+        run.degrade(level)
+        span.error = f"{type(error).__name__}: {error}"
+        span.note(f"{_SENTENCES[level]} ({type(error).__name__}).")
+        log.warning(
+            "degraded",
+            extra={
+                "rung": level,
+                "stage": span.stage,
+                "error": type(error).__name__,
+                "request_id": run.request_id,
+            },
+        )
+
+
+_SENTENCES: dict[FallbackLevel, str] = {
+    "without_llm_steps": "The chat model failed; the question was used as it is",
+    "without_refine_step": "A refine step failed and was skipped",
+    "without_rerank": "The reranker failed; the order of the search was kept",
+    "semantic_with_keyword_boost": "Keyword search failed; exact terms raised similarity instead",
+    "keyword_only": "Semantic search failed; only keywords were searched",
+    "extractive_answer": "The provider failed; the answer is quoted from the sources",
+    "without_moderation": "The moderator failed; this was not moderated",
+    "without_grade": "The evidence could not be graded",
+    "without_context": "No search worked; the answer was written without documents",
+}

@@ -1,0 +1,181 @@
+"""Open the parts of an engine, each at first use, as the settings say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from ragstone.catalog import journal
+from ragstone.catalog.collections import SqlCollections
+from ragstone.catalog.database import Database
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.history import History
+from ragstone.catalog.journal import JournalWriter
+from ragstone.catalog.originals import Originals
+from ragstone.fallback import Fallbacks
+from ragstone.files import create_data_directory
+from ragstone.ingest.intake import Intake
+from ragstone.models.cache import CachedEmbedder, QuestionBatcher, add_vector_cache
+from ragstone.plugins import IndexContext, PartContext, find_part
+from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Moderator, Provider
+from ragstone.query.answer import Pipeline
+from ragstone.query.build import (
+    GivenParts,
+    WrappedPipeline,
+    build_moderator,
+    build_pipeline,
+    wrap_pipeline,
+)
+from ragstone.query.conversation import Conversation
+from ragstone.query.middleware import RecordHistory, UseConversation
+from ragstone.settings import Settings, load_settings
+from ragstone.trace import QueryRun
+from ragstone.types import Answer
+
+
+class EngineParts:
+    """Hold the parts of an engine. A part that was not given is built at first use."""
+
+    def __init__(self, settings: Settings | None, given: GivenParts) -> None:
+        self._given_settings = settings
+        self._given = given
+        self.fallbacks = Fallbacks()
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self._given_settings or load_settings().settings
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        built: Embedder = self._given.embedder or find_part("embedder", self.settings.embed.name)(
+            self.settings
+        )
+        return built
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return self._given.catalog or open_catalog(self.settings, self._directory)
+
+    @cached_property
+    def index(self) -> Index:
+        built: Index = self._given.index or find_part("index", self.settings.index.kind)(
+            IndexContext(self.settings, self.catalog, self.embedder)
+        )
+        return built
+
+    @cached_property
+    def intake(self) -> Intake:
+        return Intake(
+            self.catalog,
+            self.index,
+            self.embedder,
+            self.settings.ingest,
+            self._directory,
+            self._given.splitter,
+        )
+
+    @property
+    def records(self) -> IntakeRecords:
+        return self.intake.records
+
+    @property
+    def collections(self) -> SqlCollections:
+        return self.intake.collections
+
+    @property
+    def originals(self) -> Originals:
+        return self.intake.originals
+
+    @cached_property
+    def history(self) -> History:
+        return History(self.catalog, self.settings.journal)
+
+    @cached_property
+    def provider(self) -> Provider:
+        built: Provider = self._given.provider or find_part(
+            "provider", self.settings.provider.name
+        )(self._base_context)
+        return built
+
+    @cached_property
+    def moderator(self) -> Moderator | None:
+        return self._given.moderator or build_moderator(self._context)
+
+    @property
+    def conversation(self) -> Conversation:
+        return self._wrapped.conversation.conversation
+
+    @cached_property
+    def _directory(self) -> Path:
+        return create_data_directory(self.settings.data.directory)
+
+    @cached_property
+    def _vectors(self) -> CachedEmbedder:
+        return add_vector_cache(self.embedder)
+
+    @cached_property
+    def _base_context(self) -> PartContext:
+        """Return what the provider may be built from."""
+        reader: CachedEmbedder | None = None
+        if self._given.embedder is None and self.settings.embed.name != "builtin":
+            # Answers are chosen and checked with weights that were fitted to the shipped embedder.
+            reader = add_vector_cache(find_part("embedder", "builtin")(self.settings))
+        return PartContext(
+            self.settings,
+            self._vectors,
+            self.index,
+            self.catalog,
+            self.fallbacks,
+            QuestionBatcher(self._vectors),
+            reader=reader,
+        )
+
+    @cached_property
+    def _context(self) -> PartContext:
+        """Return what every other part may be built from."""
+        base, provider = self._base_context, self.provider
+        is_quoting = provider.name == "extractive"
+        quoting = provider if is_quoting else find_part("provider", "extractive")(base)
+        return replace(base, provider=provider, quoting=quoting)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        return build_pipeline(self._context, self._given)
+
+    @cached_property
+    def _wrapped(self) -> WrappedPipeline:
+        conversation = Conversation(
+            self.history.sessions,
+            self.embedder,
+            self.settings.memory,
+            self._context.chat,
+            self.fallbacks,
+        )
+        history = RecordHistory(self._record)
+        return wrap_pipeline(
+            self.pipeline, self._context, self.moderator, history, UseConversation(conversation)
+        )
+
+    @cached_property
+    def _journal(self) -> JournalWriter:
+        return JournalWriter(self.catalog)
+
+    async def _record(self, answer: Answer, run: QueryRun, upload_id: str | None) -> None:
+        """Write an answer into the journal, as far as QUERY_LOG allows."""
+        query_log = self.settings.journal.query_log
+        if query_log != "off":
+            await self._journal.write(
+                journal.build_entry(
+                    answer,
+                    query_log=query_log,
+                    owner=run.owner,
+                    session_id=run.session_id,
+                    upload_id=upload_id,
+                )
+            )
+
+
+def open_catalog(settings: Settings, directory: Path) -> Catalog:
+    url = settings.data.database_url.get_secret_value()
+    return SqlCatalog(Database.at_url(url) if url else Database.in_directory(directory))

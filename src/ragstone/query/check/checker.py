@@ -1,0 +1,204 @@
+"""Check a draft: claims, citations, and one number for the confidence in the whole.
+
+query, evidence and draft → `CheckedDraft`. A model is asked only about claims that the fast check
+leaves in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from pydantic import BaseModel
+
+from ragstone.evidence import CheckedDraft, Draft, Evidence
+from ragstone.fallback import MODEL_FAILED, Fallbacks
+from ragstone.models.cache import add_vector_cache
+from ragstone.plugins import PartContext
+from ragstone.prompts import render
+from ragstone.protocols import Chat, Embedder
+from ragstone.query.check.review import (
+    GROUNDED,
+    NOT_GROUNDED,
+    Review,
+    measure_groundedness,
+    review_text,
+)
+from ragstone.query.ground.cite import Notation, find_short_answers
+from ragstone.query.ground.generate import is_refusal
+from ragstone.query.understand.rewrite import ask_json
+from ragstone.reading.units import escape_markers
+from ragstone.trace import QueryRun
+from ragstone.types import NO_ANSWER, Claim, Query, Source
+
+MAX_CLAIMS = 8
+_MAX_SOURCES = 6
+_MAX_SOURCE_CHARS = 1500
+# The score of a claim that the model confirms is enough to be grounded; of one it denies, not.
+_CONFIRMED, _DENIED = 0.9, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimChecker:
+    """Check a draft against its sources. `chat` is asked only about what is in doubt."""
+
+    embedder: Embedder
+    chat: Chat | None
+    fallbacks: Fallbacks
+    verify_timeout_s: float = 30.0
+
+    async def check(
+        self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun
+    ) -> CheckedDraft:
+        """Separate refusals from answers, judge each claim, and compute the figures."""
+        if query.mode == "plain":
+            return CheckedDraft(draft.text)
+        text = draft.text.strip()
+        if is_refusal(text):
+            return CheckedDraft(NO_ANSWER, "abstained")
+        notation = Notation(evidence.sources, query.citation_style)
+        review = await self._review(text, notation, run)
+        score = measure_groundedness(review.claims)
+        return CheckedDraft(
+            review.text,
+            citations=review.citations,
+            claims=review.claims,
+            is_grounded=score > GROUNDED,
+            groundedness_score=round(score, 4),
+            confidence=compute_confidence(evidence.probability, score),
+            citation_precision=round(review.precision, 4),
+            citation_recall=round(review.recall, 4),
+            highlights=tuple(find_short_answers(query.text, review.statements, review.text)),
+        )
+
+    async def _review(self, text: str, notation: Notation, run: QueryRun) -> Review:
+        with run.span("check.ground") as span:
+            review = await span.run_in_background(review_text, text, notation, self.embedder)
+            span.count(
+                claims=len(review.claims),
+                citations=len(review.citations),
+                attributed=review.attributed,
+                repaired=review.repaired,
+                groundedness_score=round(measure_groundedness(review.claims), 4),
+            )
+        doubtful = find_doubtful_claims(review.claims)
+        # A model that has just failed is not asked again.
+        if not doubtful or self.chat is None or MODEL_FAILED & set(run.degraded):
+            return review
+        with run.span("check.verify") as span:
+            span.count(claims=len(doubtful))
+            try:
+                review = await verify_with_model(
+                    self.chat, review, notation.sources, timeout_s=self.verify_timeout_s
+                )
+            except Exception as error:  # noqa: BLE001  whatever a provider raises, the check stands
+                self.fallbacks.use("without_llm_steps", run, span, error)
+            span.count(groundedness_score=round(measure_groundedness(review.claims), 4))
+        return review
+
+
+def build(context: PartContext) -> ClaimChecker:
+    return ClaimChecker(
+        add_vector_cache(context.reads_with),
+        context.chat,
+        context.fallbacks,
+        context.settings.provider.timeout_s,
+    )
+
+
+def compute_confidence(probability: float, groundedness: float) -> float:
+    """Estimate how probable it is that an answer is right.
+
+    The product of how probable it is that the sources hold the answer, and how far they support
+    what was written.
+    """
+    return round(calibrate_probability(probability) * min(max(groundedness, 0.0), 1.0), 4)
+
+
+def calibrate_probability(probability: float) -> float:
+    """Turn the sentence chooser's probability into a share of right answers (Platt's method).
+
+    `bench/fit_confidence.py` fits the two constants on one half of the question sets, and
+    `bench/grounding.py` prints the reliability on the other half.
+    """
+    slope, offset = _load_constants()
+    bounded = min(max(probability, 1e-6), 1 - 1e-6)
+    return 1 / (1 + math.exp(-(slope * math.log(bounded / (1 - bounded)) + offset)))
+
+
+@cache
+def _load_constants() -> tuple[float, float]:
+    text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
+    table = tomllib.loads(text)["confidence"]
+    return float(table["slope"]), float(table["offset"])
+
+
+def find_doubtful_claims(claims: Sequence[Claim]) -> list[int]:
+    """Return the places of the claims to ask about; none when the answer as a whole is clear."""
+    if not NOT_GROUNDED <= measure_groundedness(claims) <= GROUNDED:
+        return []
+    places = [at for at, claim in enumerate(claims) if NOT_GROUNDED <= claim.score <= GROUNDED]
+    return places[:MAX_CLAIMS]
+
+
+class ClaimVerdict(BaseModel):
+    claim: int
+    supported: Literal["yes", "partly", "no"]
+
+
+class Verdicts(BaseModel):
+    verdicts: list[ClaimVerdict]
+
+
+async def verify_with_model(
+    chat: Chat, review: Review, sources: Sequence[Source], *, timeout_s: float
+) -> Review:
+    """Ask a model once about all claims in doubt, and return the review with its verdicts."""
+    places = find_doubtful_claims(review.claims)
+    if not places:
+        return review
+    cited = {number for at in places for number in review.claims[at].citations}
+    read = [source for source in sources if source.number in cited] or list(sources)
+    prompt = render(
+        "verify",
+        passages="\n\n".join(
+            f"<passage {source.number}>\n"
+            f"{escape_markers(source.text[:_MAX_SOURCE_CHARS])}\n</passage>"
+            for source in read[:_MAX_SOURCES]
+        ),
+        claims="\n".join(f"{n}. {review.claims[at].text}" for n, at in enumerate(places, start=1)),
+    )
+    async with asyncio.timeout(timeout_s):
+        reply = Verdicts.model_validate(await ask_json(chat, prompt, Verdicts))
+    return _apply_verdicts(
+        review,
+        {
+            places[one.claim - 1]: one.supported
+            for one in reply.verdicts
+            if 1 <= one.claim <= len(places)
+        },
+    )
+
+
+def _apply_verdicts(review: Review, verdicts: Mapping[int, str]) -> Review:
+    """Change the claims that the model confirms or denies, and their citations."""
+    claims = list(review.claims)
+    for at, word in verdicts.items():
+        if word == "yes":
+            claims[at] = replace(claims[at], score=_CONFIRMED, verdict="supported", reasons=())
+        elif word == "no":
+            reason = "A model that read the sources did not find it there."
+            claims[at] = replace(
+                claims[at], score=_DENIED, verdict="unsupported", reasons=(reason,)
+            )
+    citations = list(review.citations)
+    for place, (at, citation) in enumerate(zip(review.claim_of_citation, citations, strict=True)):
+        if verdicts.get(at) in ("yes", "no"):
+            citations[place] = replace(citation, verdict=claims[at].verdict)
+    return replace(review, claims=tuple(claims), citations=tuple(citations))

@@ -1,0 +1,259 @@
+"""Read questions, passages and claims with the shipped cross-encoder: pairs of texts → judgements.
+
+One network of six layers has three heads: read (where is the answer?), verify (does the evidence
+support the claim?) and rank (how relevant is the passage?). It is loaded at first use. `training/`
+says how it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragstone.errors import StoreError
+from ragstone.models.embedder import open_session
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+SHIPPED_MODEL = "ragstone-reading-l6"
+# A question and a chunk of 200 tokens fit; longer passages are read in overlapping windows.
+MAX_TOKENS = 320
+_WINDOW_OVERLAP = 64
+_MAX_SPAN_TOKENS = 40
+_MAX_QUESTION_TOKENS = 96
+# Pairs of similar length share a batch up to this many tokens, padding included.
+_BATCH_TOKENS = 512
+_CACHED_PAIRS = 4096
+
+_Outputs = tuple[NDArray[np.float32], NDArray[np.float32], float]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpan:
+    """Locate the best answer of one passage: `passages[passage][start:end]`."""
+
+    passage: int
+    start: int
+    end: int
+    score: float
+    """Log odds of this span against "no answer"; above 0 the passage answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hold the best span of every passage, best first."""
+
+    spans: tuple[AnswerSpan, ...] = ()
+
+    @property
+    def best(self) -> AnswerSpan | None:
+        return self.spans[0] if self.spans else None
+
+    @property
+    def score(self) -> float:
+        """Log odds that any passage answers; minus infinity without passages."""
+        return self.spans[0].score if self.spans else float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierScores:
+    """Hold the probabilities that evidence supports a claim, contradicts it, or says neither."""
+
+    supported: float
+    contradicted: float
+    neutral: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """One part of a passage as the model reads it together with the first text."""
+
+    passage: int
+    encoding: Encoding
+    offset: int
+
+
+@dataclass
+class ReadingModel:
+    """Run the network. Safe to use from several threads."""
+
+    directory: Path = field(
+        default_factory=lambda: Path(
+            str(resources.files("ragstone.models") / "data" / SHIPPED_MODEL)
+        )
+    )
+    threads: int = 1
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _cache: OrderedDict[tuple[str, str], _Outputs] = field(default_factory=OrderedDict)
+
+    @property
+    def is_installed(self) -> bool:
+        return (self.directory / "model.onnx").is_file()
+
+    def read(self, question: str, passages: Sequence[str]) -> Reading:
+        """Find the best answer span of each passage."""
+        best: dict[int, AnswerSpan] = {}
+        windows = self._windows(question, passages)
+        for window, (spans, _, _) in zip(windows, self._run(windows), strict=True):
+            found = _best_span(window, spans)
+            known = best.get(window.passage)
+            if found is not None and (known is None or found.score > known.score):
+                best[window.passage] = found
+        ordered = sorted(best.values(), key=lambda span: (-span.score, span.passage))
+        return Reading(tuple(ordered))
+
+    def verify(self, pairs: Sequence[tuple[str, str]]) -> list[VerifierScores]:
+        """Judge each claim against its evidence: pairs of (claim, evidence)."""
+        windows = [
+            _Window(number, self._encode(claim, evidence), 0)
+            for number, (claim, evidence) in enumerate(pairs)
+        ]
+        judged: list[VerifierScores] = []
+        for _, logits, _ in self._run(windows):
+            weights = np.exp(logits - logits.max())
+            supported, contradicted, neutral = (weights / weights.sum()).tolist()
+            judged.append(VerifierScores(supported, contradicted, neutral))
+        return judged
+
+    def rank(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Score how relevant each passage is to the question, as a logit."""
+        windows = [
+            _Window(number, self._encode(question, passage), 0)
+            for number, passage in enumerate(passages)
+        ]
+        return [score for _, _, score in self._run(windows)]
+
+    @cached_property
+    def _card(self) -> dict[str, Any]:
+        card: dict[str, Any] = json.loads(self._read_file("model.json"))
+        return card
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self._read_file("tokenizer.json").decode("utf-8"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _session(self) -> Any:
+        with self._loading:
+            content = self._read_file("model.onnx")
+            # A truncated or exchanged file would give wrong numbers without an error.
+            if hashlib.sha256(content).hexdigest() != self._card["sha256"]:
+                raise StoreError(
+                    f"The reading model's file in {self.directory.name} is damaged.",
+                    hint="Install Ragstone again.",
+                )
+            return open_session(content, threads=self.threads)
+
+    def _read_file(self, name: str) -> bytes:
+        try:
+            return (self.directory / name).read_bytes()
+        except OSError as error:
+            raise StoreError(
+                f"The reading model's file {name} is missing from the installation.",
+                hint="Install Ragstone again.",
+            ) from error
+
+    def _encode(self, first: str, second: str) -> Encoding:
+        """Encode a pair, the second text cut where both do not fit."""
+        encoding = self._tokenizer.encode(first, second)
+        if len(encoding.ids) <= MAX_TOKENS:
+            return encoding
+        return next(self._split(first, second)).encoding
+
+    def _windows(self, question: str, passages: Sequence[str]) -> list[_Window]:
+        windows: list[_Window] = []
+        for number, passage in enumerate(passages):
+            encoding = self._tokenizer.encode(question, passage)
+            if len(encoding.ids) <= MAX_TOKENS:
+                windows.append(_Window(number, encoding, 0))
+            else:
+                windows += self._split(question, passage, number)
+        return windows
+
+    def _split(self, first: str, second: str, number: int = 0) -> Iterator[_Window]:
+        """Yield windows over a long second text; each starts with the whole first text."""
+        question = self._tokenizer.encode(first, add_special_tokens=False)
+        if len(question.ids) > _MAX_QUESTION_TOKENS:
+            first = first[: question.offsets[_MAX_QUESTION_TOKENS][0]]
+        room = MAX_TOKENS - 3 - min(len(question.ids), _MAX_QUESTION_TOKENS)
+        starts = self._tokenizer.encode(second, add_special_tokens=False).offsets
+        for begin in range(0, len(starts), room - _WINDOW_OVERLAP):
+            part = starts[begin : begin + room]
+            offset, end = part[0][0], part[-1][1]
+            yield _Window(number, self._tokenizer.encode(first, second[offset:end]), offset)
+            if begin + room >= len(starts):
+                return
+
+    def _run(self, windows: Sequence[_Window]) -> list[_Outputs]:
+        """Run the network over windows, in batches of similar length."""
+        outputs: list[_Outputs | None] = [None] * len(windows)
+        lengths = [len(window.encoding.ids) for window in windows]
+        for batch in _group_by_length(lengths):
+            results = self._run_batch([windows[at].encoding for at in batch])
+            for at, result in zip(batch, results, strict=True):
+                outputs[at] = result
+        return [one for one in outputs if one is not None]
+
+    def _run_batch(self, encodings: Sequence[Encoding]) -> list[_Outputs]:
+        width = max(len(one.ids) for one in encodings)
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        feed = {name: np.zeros((len(encodings), width), dtype=np.int64) for name in names}
+        for row, one in enumerate(encodings):
+            size = len(one.ids)
+            feed["input_ids"][row, :size] = one.ids
+            feed["token_type_ids"][row, :size] = one.type_ids
+            feed["attention_mask"][row, :size] = 1
+        spans, verdicts, scores = self._session.run(["spans", "verdict", "score"], feed)
+        return [
+            (spans[row, : len(one.ids)], verdicts[row], float(scores[row]))
+            for row, one in enumerate(encodings)
+        ]
+
+
+def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for at in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[at] > _BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch
+
+
+def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | None:
+    """Return the best span of a window, or None when its passage is empty."""
+    encoding = window.encoding
+    inside = np.array([kind == 1 for kind in encoding.type_ids])
+    inside[-1] = False  # the separator at the end
+    if not inside.any():
+        return None
+    start, end = logits[:, 0].astype(np.float64), logits[:, 1].astype(np.float64)
+    start -= np.logaddexp.reduce(start)
+    end -= np.logaddexp.reduce(end)
+    places = np.flatnonzero(inside)
+    scores = start[places][:, None] + end[places][None, :]
+    ahead = places[None, :] - places[:, None]
+    scores[(ahead < 0) | (ahead >= _MAX_SPAN_TOKENS)] = -np.inf
+    first, last = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    begin = encoding.offsets[int(places[first])][0]
+    stop = encoding.offsets[int(places[last])][1]
+    score = float(scores[first, last] - start[0] - end[0])
+    return AnswerSpan(window.passage, window.offset + begin, window.offset + stop, score)

@@ -1,0 +1,75 @@
+"""Provide what routes depend on: the engine, the caller, a slot for an answer, the base URL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+
+from ragstone.catalog.journal import query_not_found
+from ragstone.engine import Engine
+from ragstone.server.auth import Caller, authenticate_request
+from ragstone.server.limits import AnswerSlots
+
+_bearer = HTTPBearer(auto_error=False, description="A key of `ragstone keys create`.")
+_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same in one header.")
+
+
+async def authenticate(
+    request: Request,
+    _by_bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    _by_header: Annotated[str | None, Depends(_header)],
+) -> None:
+    """Identify the caller, before every route that needs one.
+
+    The two headers are parameters for the OpenAPI alone: `authenticate_request` reads them itself.
+    """
+    await authenticate_request(request)
+
+
+async def caller_of(request: Request) -> Caller:
+    """Return the caller that `authenticate` has found.
+
+    A route without `authenticate` fails; to repeat it for each parameter costs three more lookups.
+    """
+    caller: Caller = request.state.caller
+    return caller
+
+
+async def engine_of(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+async def hold_answer_slot(request: Request) -> AsyncIterator[None]:
+    """Hold one of the slots for answers until the reply is sent; only POST writes answers.
+
+    It comes after the caller is known and the body is read, so that neither a stranger nor a slow
+    sender can take one.
+    """
+    if request.method != "POST":
+        yield
+        return
+    slots: AnswerSlots = request.app.state.answer_slots
+    async with slots.hold_slot():
+        yield
+
+
+CallerDep = Annotated[Caller, Depends(caller_of)]
+EngineDep = Annotated[Engine, Depends(engine_of)]
+
+
+def base_url_of(request: Request) -> str:
+    """Return the address at which clients reach the server: as set, else as in this request."""
+    public: str = request.app.state.engine.settings.server.public_url
+    return (public or str(request.base_url)).rstrip("/")
+
+
+def find_query(engine: Engine, caller: Caller, query_id: str) -> dict[str, Any]:
+    """Return an entry of the history; hide the existence of one that the caller cannot read."""
+    entry = engine.catalog.query(query_id)
+    if not (caller.can_see(entry["owner"]) and caller.can_read(entry["collection"])):
+        raise query_not_found(query_id)
+    return entry

@@ -1,0 +1,220 @@
+"""Shape the events of the engine into the JSON of each endpoint.
+
+One loop (`shape_events`) reads `SourcesFound`, `Token` and `Finished`; a skin per endpoint says
+what each of them looks like there. A skin may answer one event with no value or with several.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any, Protocol, TypeAlias
+
+from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
+from ragstone.server.links import annotate_citations, link_source
+from ragstone.server.schemas import (
+    ChatData,
+    CitationReply,
+    ClaimReply,
+    ComparedData,
+    CompletionUsage,
+    QueryReply,
+    SourceReply,
+)
+from ragstone.settings import Settings
+from ragstone.types import Answer, Comparison, Source
+
+Fields: TypeAlias = dict[str, Any]
+FieldsStream: TypeAlias = AsyncGenerator[Fields, None]
+
+
+class Skin(Protocol):
+    """Say what the events of a stream look like at one endpoint."""
+
+    def shape_start(self) -> Iterable[Fields]: ...
+
+    def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]: ...
+
+    def shape_token(self, token: Token) -> Iterable[Fields]: ...
+
+    def shape_answer(self, answer: Answer) -> Iterable[Fields]: ...
+
+
+async def shape_events(events: AsyncGenerator[Event, None], skin: Skin) -> FieldsStream:
+    """Turn each event into the JSON values of a skin."""
+    for fields in skin.shape_start():
+        yield fields
+    async for event in events:
+        for fields in _shape_event(event, skin):
+            yield fields
+
+
+def _shape_event(event: Event, skin: Skin) -> Iterable[Fields]:
+    if isinstance(event, Token):
+        return skin.shape_token(event)
+    if isinstance(event, SourcesFound):
+        return skin.shape_sources(event.sources)
+    return skin.shape_answer(event.answer)
+
+
+class _EventSkin:
+    """Share what Ragstone's own streams have in common: values with a `type`."""
+
+    def shape_start(self) -> Iterable[Fields]:
+        return ()
+
+    def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
+        return ({"type": "sources", "sources": _dump_sources(sources)},)
+
+    def shape_token(self, token: Token) -> Iterable[Fields]:
+        return ({"type": "token", "content": token.text},)
+
+
+class QuerySkin(_EventSkin):
+    """Shape the stream of `POST /v1/query`: sources, tokens, claims, done."""
+
+    def shape_token(self, token: Token) -> Iterable[Fields]:
+        return ({"type": "token", "content": token.text, "verified": token.verified},)
+
+    def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        claims = [ClaimReply.model_validate(claim).model_dump() for claim in answer.claims]
+        yield {
+            "type": "claims",
+            "answer": answer.text,
+            "claims": claims,
+            "citations": _dump_citations(answer),
+        }
+        yield {"type": "done", **QueryReply.of(answer).model_dump(mode="json")}
+
+
+class ChatSkin(_EventSkin):
+    """Shape the stream of `POST /api/chat/stream`: sources, tokens, done with the whole reply."""
+
+    def __init__(self, *, rag_enabled: bool = True) -> None:
+        self._rag_enabled = rag_enabled
+
+    def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        return (_shape_chat_end(ChatData.of(answer, rag_enabled=self._rag_enabled)),)
+
+
+class ChatRoomSkin(_EventSkin):
+    """Shape the stream of `POST /chat/{chat_id}/stream`: tokens, sources, done."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._sources: tuple[Source, ...] = ()
+
+    def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
+        self._sources = sources  # sent after the last token
+        return ()
+
+    def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        yield {"type": "sources", "sources": _dump_sources(self._sources)}
+        yield {
+            "type": "done",
+            "is_grounded": answer.is_grounded,
+            "groundedness_score": answer.groundedness_score,
+            "confidence": answer.confidence,
+            "status": answer.status,
+            "answer": answer.text,
+            "citations": _dump_citations(answer),
+            "degraded": list(answer.degraded),
+            "detected_intent": answer.detected_intent,
+            "query_id": answer.query_id,
+            "session_id": self._session_id,
+        }
+
+
+class CompletionSkin:
+    """Shape the stream of `POST /v1/chat/completions`: chunks of OpenAI's protocol."""
+
+    def __init__(
+        self,
+        *,
+        completion_id: str,
+        model: str,
+        base_url: str,
+        count_usage: Callable[[Answer], CompletionUsage] | None,
+    ) -> None:
+        self._completion_id = completion_id
+        self._model = model
+        self._base_url = base_url
+        self._count_usage = count_usage
+        self._created = int(time.time())
+        self._content = ""
+
+    def shape_start(self) -> Iterable[Fields]:
+        return (self._build_delta({"role": "assistant", "content": ""}),)
+
+    def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
+        return ()
+
+    def shape_token(self, token: Token) -> Iterable[Fields]:
+        self._content += token.text
+        return (self._build_delta({"content": token.text}),)
+
+    def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        annotations = annotate_citations(answer, self._content, self._base_url)
+        yield self._build_delta({"annotations": annotations}, finish_reason="stop")
+        if self._count_usage is not None:
+            yield self._build_chunk([]) | {"usage": self._count_usage(answer).model_dump()}
+
+    def _build_delta(self, delta: Fields, finish_reason: str | None = None) -> Fields:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+        return self._build_chunk([choice])
+
+    def _build_chunk(self, choices: list[Fields]) -> Fields:
+        return {
+            "id": self._completion_id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._model,
+            "choices": choices,
+        }
+
+
+async def shape_comparison(
+    events: AsyncGenerator[SideEvent, None], settings: Settings
+) -> FieldsStream:
+    """Shape two answers that are written side by side: each event names its side but the last."""
+    skin = ChatSkin()
+    answers: dict[SideName, Answer] = {}
+    async for one in events:
+        if isinstance(one.event, Finished):
+            answers[one.side] = one.event.answer
+            continue
+        for fields in _shape_event(one.event, skin):
+            yield {**fields, "side": one.side}
+    yield _shape_chat_end(ComparedData.of(Comparison(**answers), settings))
+
+
+def shape_tool_answer(answer: Answer, base_url: str) -> Fields:
+    """Shape an answer for an assistant (the tool `ask` of the Model Context Protocol)."""
+    return {
+        "answer": answer.text,
+        "status": answer.status,
+        "confidence": answer.confidence,
+        "is_grounded": answer.is_grounded,
+        "citations": [
+            {
+                "id": citation.chunk_id,
+                "title": citation.document_name,
+                "url": link_source(base_url, citation.document_id, citation.start, citation.end),
+                "snippet": citation.snippet,
+                "verdict": citation.verdict,
+            }
+            for citation in answer.citations
+        ],
+    }
+
+
+def _shape_chat_end(data: ChatData | ComparedData) -> Fields:
+    return {"type": "done", "success": True, "data": data.model_dump(mode="json")}
+
+
+def _dump_sources(sources: tuple[Source, ...]) -> list[Fields]:
+    return [SourceReply.of(source).model_dump() for source in sources]
+
+
+def _dump_citations(answer: Answer) -> list[Fields]:
+    return [CitationReply.model_validate(citation).model_dump() for citation in answer.citations]

@@ -1,0 +1,117 @@
+"""List, read and delete conversations: `/v1/sessions`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
+
+from ragstone.catalog.sessions import session_not_found
+from ragstone.engine import Engine
+from ragstone.server.auth import Caller
+from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.openapi import PAGED, TOTAL_HEADER, Replies
+from ragstone.server.schemas import Problem
+from ragstone.types import Session
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+_NOT_FOUND: Replies = {404: {"model": Problem, "description": "The caller has no such session."}}
+
+
+class TurnReply(BaseModel):
+    position: int
+    query_id: str
+    question: str
+    answer: str
+    status: str
+    intent: str
+    created_at: float
+
+
+class SessionSummary(BaseModel):
+    session_id: str
+    collection: str
+    title: str
+    turn_count: int
+    created_at: float
+    updated_at: float
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        own = {name for name in cls.model_fields if name not in ("session_id", "turns")}
+        fields = {name: getattr(session, name) for name in own}
+        return cls(session_id=session.id, **fields)
+
+
+class SessionReply(SessionSummary):
+    summary: str
+    turns: list[TurnReply] = []
+
+    @classmethod
+    def with_turns(cls, session: Session) -> Self:
+        turns = [TurnReply(**dataclasses.asdict(turn)) for turn in session.turns]
+        return cls.of(session).model_copy(update={"turns": turns})
+
+
+class DeletedReply(BaseModel):
+    sessions: int
+    queries: int
+
+
+@router.get("", responses=PAGED)
+async def list_sessions(
+    response: Response,
+    engine: EngineDep,
+    caller: CallerDep,
+    skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[SessionSummary]:
+    """List the caller's sessions, the last used first."""
+    history = engine.history
+    names = await asyncio.to_thread(history.sessions.collections, caller.owner)
+    readable = [name for name in names if caller.can_read(name)]
+    found = await asyncio.to_thread(
+        history.list_sessions, caller.owner, skip=skip, limit=limit, collections=readable
+    )
+    total = await asyncio.to_thread(history.count_sessions, caller.owner, readable)
+    response.headers[TOTAL_HEADER] = str(total)
+    return [SessionSummary.of(session) for session in found]
+
+
+@router.delete("")
+async def delete_all_sessions(
+    engine: EngineDep,
+    caller: CallerDep,
+    owner: Annotated[str | None, Query(description="Another owner; admins only.")] = None,
+) -> DeletedReply:
+    """Delete every session and every query of the caller; an admin can name another owner."""
+    if owner is not None and not caller.can_see(owner):
+        caller.require_admin()
+    delete = engine.history.delete_owner
+    sessions, queries = await asyncio.to_thread(delete, owner or caller.owner)
+    return DeletedReply(sessions=sessions, queries=queries)
+
+
+@router.get("/{session_id}", responses=_NOT_FOUND)
+async def get_session(session_id: str, engine: EngineDep, caller: CallerDep) -> SessionReply:
+    """Return a session with its turns, and the summary of the turns that the model no longer
+    gets."""
+    return SessionReply.with_turns(await _find_session(engine, caller, session_id))
+
+
+@router.delete("/{session_id}", responses=_NOT_FOUND, status_code=204)
+async def delete_session(session_id: str, engine: EngineDep, caller: CallerDep) -> None:
+    """Delete a session and its queries."""
+    await _find_session(engine, caller, session_id)
+    await asyncio.to_thread(engine.history.delete_session, caller.owner, session_id)
+
+
+async def _find_session(engine: Engine, caller: Caller, session_id: str) -> Session:
+    session = await asyncio.to_thread(engine.history.session, caller.owner, session_id)
+    if not caller.can_read(session.collection):
+        raise session_not_found(session_id)
+    return session

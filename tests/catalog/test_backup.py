@@ -1,0 +1,58 @@
+"""Test the check of a data directory: it finds errors and repairs only the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragstone.catalog.backup import check_data
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.keyword import KeywordIndex
+from ragstone.index.local import EmbeddedIndex
+from ragstone.testing.conformance import make_document
+from ragstone.testing.fakes import HashEmbedder
+from ragstone.types import Chunk
+
+EMBEDDER = HashEmbedder(16)
+
+
+def states(catalog: SqlCatalog, index: EmbeddedIndex, *, repair: bool) -> dict[str, str]:
+    found = check_data(catalog, catalog.database, index, EMBEDDER, repair=repair)
+    return {finding.subject: finding.state for finding in found}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    catalog.add([make_document("a", ["wind", "rain"])], embedder=EMBEDDER.name)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def index(catalog: SqlCatalog, tmp_path: Path) -> EmbeddedIndex:
+    return EmbeddedIndex(catalog, tmp_path / "index", dimension=16, lock_timeout_s=5)
+
+
+def test_a_sound_directory_is_ok(catalog: SqlCatalog, index: EmbeddedIndex) -> None:
+    assert set(states(catalog, index, repair=False).values()) == {"ok"}
+
+
+def test_an_index_that_disagrees_is_seen_and_built_again(
+    catalog: SqlCatalog, index: EmbeddedIndex, tmp_path: Path
+) -> None:
+    index.refresh("c")
+    folder = next((tmp_path / "index" / "c").glob("keyword-*"))
+    KeywordIndex.create(folder).apply([], [Chunk("x", 0, "stray", 0, 5, key=99)])
+    assert states(catalog, index, repair=False)["collection c"] == "wrong"
+    assert states(catalog, index, repair=True)["collection c"] == "repaired"
+    assert states(catalog, index, repair=False)["collection c"] == "ok"
+
+
+def test_a_collection_of_another_embedder_is_only_reported(
+    catalog: SqlCatalog, index: EmbeddedIndex
+) -> None:
+    catalog.add([make_document("b", ["x"], collection="other")], embedder="elsewhere")
+    assert states(catalog, index, repair=True)["collection other"] == "wrong"

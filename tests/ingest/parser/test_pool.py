@@ -1,0 +1,112 @@
+"""Parser processes: limits are kept from outside, and one bad file costs only itself."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ragstone.blocks import LoadOptions, ParsedPart
+from ragstone.errors import IngestError
+from ragstone.ingest.parser import pool, protocol
+from ragstone.ingest.parser.pool import ParserPool
+
+ODD_FILES = Path(__file__).parents[3].parent / "shared/data/odd-files"
+
+
+def run(*requests: protocol.Request, timeout_s: float = 30) -> dict[str, list[ParsedPart]]:
+    parts: dict[str, list[ParsedPart]] = {}
+    parser = ParserPool[str](1, timeout_s=timeout_s)
+    for event in parser.run([(request.name, request) for request in requests]):
+        parts.setdefault(event.job, [])
+        if event.part is not None:
+            parts[event.job].append(event.part)
+    return parts
+
+
+def request(path: Path, **options: object) -> protocol.Request:
+    return protocol.Request(str(path), path.name, **options)  # type: ignore[arg-type]
+
+
+def test_what_a_process_reads_arrives_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "a.md"
+    file.write_text("# Über 😀\n\nText.\n", "utf-8")
+    (part,) = run(request(file))["a.md"]
+    assert part.loaded is not None
+    assert part.loaded.text == "# Über 😀\n\nText.\n"
+    assert part.loaded.headings[0].title == "Über 😀"
+    assert part.loaded.metadata["title"] == "Über 😀"
+
+
+def test_a_file_that_takes_too_long_is_stopped_and_the_next_one_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "slow.txt")  # nobody will ever write to it
+    (tmp_path / "good.txt").write_text("Good.")
+    parts = run(request(tmp_path / "slow.txt"), request(tmp_path / "good.txt"), timeout_s=4)
+    assert "took longer than 4 s" in parts["slow.txt"][0].error
+    assert parts["good.txt"][0].loaded is not None
+
+
+def test_a_file_that_takes_too_much_memory_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "big.txt.gz").write_bytes(gzip.compress(b"word " * 15_000_000, 1))
+    (tmp_path / "good.txt").write_text("Good.")
+    parts = run(
+        request(tmp_path / "big.txt.gz", max_memory_bytes=130_000_000),
+        request(tmp_path / "good.txt"),
+    )
+    assert "memory" in parts["big.txt.gz"][-1].error
+    assert parts["good.txt"][0].loaded is not None
+
+
+def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "doomed.txt")
+    process = pool._ParserProcess()
+    process.join_run(threading.Event())
+    process.send(protocol.pack_request(request(tmp_path / "doomed.txt")))
+    os.kill(process._popen.pid, signal.SIGSEGV)  # as a bug in a native parser would
+    with pytest.raises(IngestError, match=r"crashed on this file \(SIGSEGV\)"):
+        process.receive(timeout_s=10, max_memory_bytes=10**9)
+    process.stop()
+
+
+def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * 2000)
+    (part,) = run(request(tmp_path / "a.txt", max_file_bytes=1000))["a.txt"]
+    assert "more than the 0.001 MB allowed" in part.error
+
+
+def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    (part,) = run(request(tmp_path / "a.txt"))["a.txt"]
+    assert part.error == "The file cannot be read: No such file or directory."
+
+
+@pytest.mark.skipif(not ODD_FILES.is_dir(), reason="the odd files are not here")
+def test_every_odd_file_is_read_or_fails_with_a_reason() -> None:
+    files = sorted(ODD_FILES.iterdir())
+    options = LoadOptions(max_unpacked_bytes=100_000_000)
+    outcomes = run(*(request(file, options=options) for file in files))
+    assert set(outcomes) == {file.name for file in files}
+    for name, parts in outcomes.items():
+        assert parts, name
+        for part in parts:
+            assert part.loaded is not None or part.error, name
+            assert "Error" not in part.error, (name, part.error)
+            assert "crashed" not in part.error, name
+    assert sum(any(part.loaded for part in parts) for parts in outcomes.values()) >= 120
+    assert "nested more than 3" in outcomes["droste.zip"][0].error
+    assert "encrypted" in outcomes["testWORD_protected_passtika.docx"][0].error
+
+
+@pytest.mark.skipif(not ODD_FILES.is_dir(), reason="the odd files are not here")
+@pytest.mark.skipif(find_spec("msoffcrypto") is None, reason="ragstone[encrypted] is not there")
+@pytest.mark.parametrize("kind", ["WORD", "PPT", "EXCEL"])
+def test_an_encrypted_office_file_opens_with_its_password(kind: str) -> None:
+    (file,) = ODD_FILES.glob(f"test{kind}_protected_passtika.*")
+    (wrong,) = run(request(file, options=LoadOptions(password="wrong")))[file.name]
+    assert "does not open it" in wrong.error
+    (part,) = run(request(file, options=LoadOptions(password="tika")))[file.name]
+    assert part.loaded is not None, part.error

@@ -1,0 +1,260 @@
+"""Folders into a collection: only what changed is read, only what is new is embedded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ragstone.engine import Engine
+from ragstone.errors import IngestError, NotFoundError
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.types import IngestedFile, IngestReport
+
+from ..conftest import settings_in
+
+
+def outcomes(report: IngestReport) -> dict[str, str]:
+    return {file.name: file.outcome for file in report.files}
+
+
+def write_folder(folder: Path, count: int = 3) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        sections = "".join(
+            f"## Section {part}\n\nShelf {number}-{part} holds {number * 10 + part} boxes.\n\n"
+            for part in range(4)
+        )
+        (folder / f"{number}.md").write_text(f"# Store {number}\n\n{sections}")
+    return folder
+
+
+async def test_a_second_run_over_an_unchanged_folder_reads_nothing(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_folder(tmp_path / "docs")
+    first = await engine.ingest([folder])
+    assert set(outcomes(first).values()) == {"added"}
+    assert first.embedded_chunks == first.chunk_count == 12
+    monkeypatch.setattr(
+        "ragstone.ingest.parser.pool._ParserProcess", None
+    )  # no process may be started
+    second = await engine.ingest([folder])
+    assert set(outcomes(second).values()) == {"unchanged"}
+    assert (second.embedded_chunks, second.chunk_count) == (0, 12)
+
+
+async def test_a_touched_file_with_the_same_bytes_is_unchanged(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "docs")
+    await engine.ingest([folder])
+    os.utime(folder / "1.md", ns=(1, 1))
+    report = await engine.ingest([folder])
+    assert set(outcomes(report).values()) == {"unchanged"}
+    assert report.embedded_chunks == 0
+
+
+async def test_only_the_changed_chunks_of_a_changed_file_are_embedded(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "docs")
+    await engine.ingest([folder])
+    before = engine.documents()
+    changed = (folder / "1.md").read_text().replace("Shelf 1-2 holds 12", "Shelf 1-2 holds 99")
+    (folder / "1.md").write_text(changed)
+    report = await engine.ingest([folder])
+    assert outcomes(report) == {"0.md": "unchanged", "1.md": "updated", "2.md": "unchanged"}
+    assert report.embedded_chunks == 1
+    assert len(engine.documents()) == len(before)
+    texts = {hit.chunk.text for hit in await engine.search("shelf 1-2 boxes", top_k=100)}
+    assert "Shelf 1-2 holds 99 boxes." in texts
+    assert "Shelf 1-2 holds 12 boxes." not in texts
+
+
+async def test_the_same_bytes_twice_are_one_document_in_two_places(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "docs", 1)
+    shutil.copy(folder / "0.md", folder / "copy.md")
+    report = await engine.ingest([folder])
+    assert len({file.document_id for file in report.files}) == 1
+    assert report.embedded_chunks == 4
+    assert len(engine.documents()) == 1
+    (folder / "0.md").unlink()
+    await engine.ingest([folder], prune=True)
+    assert len(engine.documents()) == 1, "the copy still holds it"
+
+
+async def test_prune_removes_what_is_gone_and_nothing_else(engine: Engine, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs")
+    other = write_folder(tmp_path / "other", 1)
+    (other / "0.md").write_text("The other folder has one file.")
+    await engine.ingest([folder, other])
+    (folder / "2.md").unlink()
+    (other / "0.md").unlink()
+    report = await engine.ingest([folder], prune=True)
+    assert [file.name for file in report.of("removed")] == [str(folder / "2.md")]
+    names = {document.name for document in engine.documents()}
+    assert names == {"0.md", "1.md"}
+    assert len(engine.documents()) == 3
+    assert not [h for h in await engine.search("shelf 2-1") if "Shelf 2" in h.chunk.text]
+
+
+async def test_a_whole_folder_that_is_gone_can_be_pruned(engine: Engine, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs")
+    await engine.ingest([folder])
+    shutil.rmtree(folder)
+    report = await engine.ingest([folder], prune=True)
+    assert len(report.of("removed")) == 3
+    assert engine.documents() == []
+
+
+async def test_a_pattern_stands_for_the_files_that_fit_it(engine: Engine, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs")
+    report = await engine.ingest([folder / "[01].md"])
+    assert set(outcomes(report)) == {"0.md", "1.md"}
+
+
+async def test_the_members_of_an_archive_are_documents_that_follow_it(
+    engine: Engine, tmp_path: Path
+) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("../../evil.txt", "The first member.")
+        file.writestr("b.txt", "The second member.")
+    report = await engine.ingest([archive])
+    assert outcomes(report) == {"a.zip/evil.txt": "added", "a.zip/b.txt": "added"}
+    assert not (tmp_path.parent.parent / "evil.txt").exists()
+    assert (await engine.ingest([archive])).files[0].outcome == "unchanged"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("b.txt", "The second member, changed.")
+    report = await engine.ingest([archive])
+    assert outcomes(report) == {"a.zip/b.txt": "updated"}
+    assert [document.name for document in engine.documents()] == ["a.zip/b.txt"]
+
+
+async def test_a_bad_file_is_reported_and_the_others_go_on(engine: Engine, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs", 1)
+    (folder / "broken.docx").write_bytes(b"PK\x03\x04 cut off")
+    report = await engine.ingest([folder])
+    assert outcomes(report) == {"0.md": "added", "broken.docx": "failed"}
+    (failed,) = report.of("failed")
+    assert failed.error
+    assert failed.hint
+    again = await engine.ingest([folder])
+    assert again.of("failed")[0].error == failed.error, "known without reading it again"
+    statuses = {document.name: document.status for document in engine.documents()}
+    assert statuses == {"0.md": "indexed", "broken.docx": "failed"}
+    (folder / "broken.docx").write_bytes(b"PK\x03\x04 cut off elsewhere")
+    await engine.ingest([folder])
+    (folder / "broken.docx").unlink()
+    (folder / "broken.txt").write_text("Mended.")
+    await engine.ingest([folder], prune=True)
+    assert {document.name for document in engine.documents()} == {"0.md", "broken.txt"}
+
+
+async def test_a_changed_file_that_is_broken_leaves_its_old_version_in_place(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"colour": "The door is green."}')
+    await engine.ingest([file])
+    file.write_text('{"colour": ')
+    assert (await engine.ingest([file])).of("failed")
+    assert "green" in (await engine.search("colour of the door"))[0].chunk.text
+    file.write_text('{"colour": "The door is blue."}')
+    await engine.ingest([file])
+    assert [document.status for document in engine.documents()] == ["indexed"]
+
+
+async def test_metadata_of_the_caller_stands_beside_that_of_the_file(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.md"
+    file.write_text(
+        "---\ntitle: Rules\nyear: 2024\n---\nThe rules of the house are short and easy to keep.\n"
+    )
+    await engine.ingest([file])
+    report = await engine.ingest([file], metadata={"tags": ["house"], "year": 2025})
+    assert report.embedded_chunks == 0, "the text is the same"
+    (document,) = engine.documents()
+    assert dict(document.metadata) == {
+        "title": "Rules",
+        "year": 2025,
+        "language": "en",
+        "tags": ["house"],
+    }
+    assert (await engine.ingest([file])).files[0].outcome == "unchanged"
+    same = await engine.ingest([file], metadata={"tags": ["house"], "year": 2025})
+    assert same.files[0].outcome == "unchanged", "said again, nothing is read again"
+    assert dict(engine.documents()[0].metadata)["tags"] == ["house"]
+
+
+async def test_a_run_that_was_stopped_is_taken_up_again(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    folder = write_folder(tmp_path / "docs", 30)
+    settings = settings_in(tmp_path / "data", **{"ingest.batch_chunks": 4})
+    engine = Engine(settings, embedder=embedder)
+    task: asyncio.Task[IngestReport]
+
+    def stop_after_a_few(outcome: IngestedFile, done: int, total: int) -> None:
+        if done == 3:
+            loop.call_soon_threadsafe(task.cancel)
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(engine.ingest([folder], progress=stop_after_a_few))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    engine.close()
+    engine = Engine(settings, embedder=embedder)
+    stored = len(engine.documents())
+    assert 3 <= stored < 30
+    report = await engine.ingest([folder])
+    assert len(report.of("unchanged")) >= stored
+    assert len(engine.documents()) == 30
+    engine.close()
+
+
+@pytest.mark.parametrize(("days", "is_readable"), [(30, True), (0, False)])
+async def test_an_old_version_is_readable_until_it_expires(
+    tmp_path: Path, embedder: OnnxEmbedder, days: int, is_readable: bool
+) -> None:
+    settings = settings_in(tmp_path / "data", **{"ingest.old_version_days": days})
+    async with Engine(settings, embedder=embedder) as engine:
+        file = tmp_path / "a.txt"
+        file.write_text("The gate code is 1111.")
+        (first,) = (await engine.ingest([file])).files
+        file.write_text("The gate code is 2222.")
+        await engine.ingest([file])
+        if is_readable:
+            assert "1111" in engine.catalog.document(first.document_id or "").text
+        else:
+            with pytest.raises(NotFoundError):
+                engine.catalog.document(first.document_id or "")
+        assert [document.chunk_count for document in engine.documents()] == [1]
+
+
+async def test_a_pdf_keeps_the_boxes_of_its_lines(engine: Engine) -> None:
+    from ..conftest import SAMPLES
+
+    await engine.ingest([SAMPLES / "contracts/lease-of-the-ridge.pdf"])
+    (document,) = engine.documents()
+    text = engine.catalog.document(document.id).text
+    lines = engine.records.lines(document.id)
+    assert len(lines) > 50
+    assert all(text[line.start : line.end].strip() for line in lines)
+    assert {line.page for line in lines} == set(range(1, document.metadata["pages"] + 1))
+
+
+async def test_a_path_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match="no file or folder"):
+        await engine.ingest([tmp_path / "nothing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(IngestError, match="holds no documents"):
+        await engine.ingest([tmp_path / "empty"])

@@ -1,0 +1,93 @@
+"""With HOLD_UNVERIFIED only checked sentences go out, and what went out is the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragstone.engine import Engine
+from ragstone.events import Finished, Token
+from ragstone.query.check.hold import SentenceHold
+from ragstone.query.ground.cite import MarkerStream, Notation
+from ragstone.testing import HashEmbedder, ScriptedProvider
+from ragstone.types import NO_ANSWER
+
+from ...conftest import settings_in
+from ..build import sources
+
+SOURCES = sources("The gate is green. It was painted in 2020.", "Dogs are welcome here.")
+GOOD = ["The gate is green.", "Dogs are welcome here.", "It was painted in 2020."]
+BAD = ["Bananas grow in Ecuador.", "The gate was painted in 2021."]
+
+
+def held(pieces: list[str]) -> SentenceHold:
+    notation = Notation(SOURCES)
+    stream = MarkerStream(notation)
+    whole = [ready for piece in pieces if (ready := stream.feed(piece))] + [stream.close()]
+    hold = SentenceHold(notation, None)
+    out = "".join(hold.feed(piece) for piece in whole) + hold.close()
+    assert out == hold.released
+    return hold
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from([*GOOD, *BAD]), max_size=5),
+    st.sampled_from(["", " [Source 1]", " [Source 2]"]),
+    st.integers(1, 30),
+)
+def test_whatever_the_pieces_only_supported_sentences_go_out(
+    said: list[str], mark: str, size: int
+) -> None:
+    text = " ".join(f"{sentence}{mark}" for sentence in said)
+    hold = held([text[at : at + size] for at in range(0, len(text), size)])
+    for sentence in GOOD:
+        assert hold.released.count(sentence) == said.count(sentence)
+    for sentence in BAD:
+        assert sentence not in hold.released
+    assert len(hold.withheld) == sum(sentence in BAD for sentence in said)
+    # however it was cut, the same goes out
+    assert held([text]).released.split() == hold.released.split()
+
+
+def test_markers_are_put_right_before_a_sentence_goes_out() -> None:
+    assert held(["Dogs are welcome ", "here [Source 1]. The gate is", " green."]).released == (
+        "Dogs are welcome here. [Source 2] The gate is green. [Source 1]"
+    )
+
+
+def test_a_refusal_goes_out() -> None:
+    assert held([NO_ANSWER]).released == NO_ANSWER
+
+
+@pytest.mark.parametrize("pieces", [["The gate is green. ", *BAD], [BAD[0]]])
+async def test_the_stream_is_the_answer(tmp_path: Path, pieces: list[str]) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    provider = ScriptedProvider([" ".join(pieces)])
+    flags = {"HOLD_UNVERIFIED": True, "provider.name": "extractive"}
+    engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder(),
+                    provider=provider)  # fmt: skip
+    await engine.ingest([tmp_path / "gate.txt"])
+    events = [event async for event in engine.stream("What colour is the gate?")]
+    engine.close()
+    tokens = [event for event in events if isinstance(event, Token)]
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert all(token.verified for token in tokens)
+    assert "".join(token.text for token in tokens).strip() == last.answer.text
+    assert "Bananas" not in last.answer.text
+    if last.answer.status == "answered":
+        assert last.answer.is_grounded
+
+
+async def test_without_it_tokens_are_marked_unverified(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder(),
+                    provider=ScriptedProvider(["The gate is green."]))  # fmt: skip
+    await engine.ingest([tmp_path / "gate.txt"])
+    events = [event async for event in engine.stream("What colour is the gate?")]
+    engine.close()
+    assert not any(event.verified for event in events if isinstance(event, Token))

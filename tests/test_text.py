@@ -1,0 +1,56 @@
+"""Sentence spans are in order, apart from each other, inside the text and without white space."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.text import find_sentence_spans
+
+PIECES = st.sampled_from(
+    ["The dome opens.", " ", "\n", "\n\n", "# Head\n", "- item", "| a | b |\n", "Dr. Who? ", "🙂",
+     "天文台は開いている。", "它关门了！", "e.g. 3.5 m", "\t", "“Yes.”", "…", "؟", "é", "\u200d"]
+)  # fmt: skip
+
+
+def check(text: str) -> None:
+    spans = find_sentence_spans(text)
+    position = 0
+    for start, end in spans:
+        assert position <= start < end <= len(text)
+        sentence = text[start:end]
+        assert sentence == sentence.strip()
+        position = end
+    covered = "".join(text[start:end] for start, end in spans)
+    assert "".join(covered.split()) == "".join(text.split())
+
+
+@given(st.text())
+def test_spans_of_any_text_are_in_order_and_lose_nothing(text: str) -> None:
+    check(text)
+
+
+@given(st.lists(PIECES, max_size=30).map("".join))
+def test_spans_of_prose_lists_tables_emoji_and_cjk_are_in_order_and_lose_nothing(
+    text: str,
+) -> None:
+    check(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It opens at 9. It closes at 17.", ["It opens at 9.", "It closes at 17."]),
+        ("Dr. Halden came. He left.", ["Dr. Halden came.", "He left."]),
+        ("🙂 Hello there. 🙂🙂 Bye now.", ["🙂 Hello there.", "🙂🙂 Bye now."]),
+        ("天文台は開いている。入場は無料です。", ["天文台は開いている。", "入場は無料です。"]),
+        ("# Hours\nOpen daily.", ["# Hours", "Open daily."]),
+        ("Bring:\n- water\n- a map", ["Bring:", "- water", "- a map"]),
+        ("One line\n\nanother", ["One line", "another"]),
+        ("", []),
+        (" \n\t ", []),
+    ],
+)
+def test_sentences_end_where_a_reader_would_end_them(text: str, sentences: list[str]) -> None:
+    assert [text[start:end] for start, end in find_sentence_spans(text)] == sentences
