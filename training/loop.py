@@ -1,0 +1,245 @@
+"""Training loop parts: rows on the device, batches of equal length, optimiser, schedule, average.
+
+Weights are kept in float32; the network runs in bfloat16 on a GPU. The schedule follows the steps
+of the settings or the clock, whichever is further, so a run ends within its time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from training.model import Reading
+from training.pack import (
+    NO_ANSWER,
+    NO_SPAN,
+    NOT_SUPPORTED,
+    RANK,
+    READ,
+    UNLABELLED,
+    VERIFY,
+    Packed,
+)
+
+Array = np.ndarray[Any, Any]
+LOOSE = 3  # read rows that only the teacher judges: a stream of their own
+STREAMS = {"read": READ, "verify": VERIFY, "rank": RANK, "unlabelled": LOOSE}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Hold rows of similar length, padded, on the device."""
+
+    task: int
+    rows: Tensor
+    ids: Tensor
+    types: Tensor
+    mask: Tensor
+    start: Tensor
+    end: Tensor
+    label: Tensor
+
+
+class Rows:
+    """Keep all rows on the device and cut them into batches."""
+
+    def __init__(self, packed: Packed, device: torch.device, seed: int) -> None:
+        self.packed, self.device = packed, device
+        self.rng = np.random.default_rng(seed)
+        self.flat = torch.from_numpy(packed.ids.astype(np.int32)).to(device)
+        self.fields = {
+            name: torch.from_numpy(getattr(packed, name).astype(np.int64)).to(device)
+            for name in ("begin", "length", "first_length", "start", "end", "label")
+        }
+
+    def cut(self, rows: Array) -> Batch:
+        """Gather rows into one batch."""
+        at = torch.from_numpy(rows).to(self.device)
+        get = {name: values[at] for name, values in self.fields.items()}
+        width = int(self.packed.length[rows].max())
+        width = (width + 15) // 16 * 16
+        places = torch.arange(width, device=self.device)
+        mask = places[None] < get["length"][:, None]
+        index = (get["begin"][:, None] + places[None]).clamp(max=len(self.flat) - 1)
+        ids = self.flat[index].long().masked_fill(~mask, 0)
+        types = ((places[None] >= get["first_length"][:, None]) & mask).long()
+        task = int(self.packed.task[rows[0]])
+        return Batch(task, at, ids, types, mask, get["start"], get["end"], get["label"])
+
+    def list_batches(self, chosen: Array, tokens: int) -> list[Array]:
+        """Shuffle rows, sort blocks by length and cut them at `tokens` padded tokens."""
+        order = self.rng.permutation(chosen)
+        batches = []
+        for begin in range(0, len(order), 12_000):
+            block = order[begin : begin + 12_000]
+            block = block[np.argsort(self.packed.length[block], kind="stable")]
+            at = 0
+            while at < len(block):
+                width = 0
+                end = at
+                while end < len(block):
+                    width = max(width, (int(self.packed.length[block[end]]) + 15) // 16 * 16)
+                    if width * (end + 1 - at) > tokens and end > at:
+                        break
+                    end += 1
+                batches.append(block[at:end])
+                at = end
+        return [batches[i] for i in self.rng.permutation(len(batches))]
+
+    def endless(self, chosen: Array, tokens: int) -> Iterator[Batch]:
+        """Yield batches for ever, reshuffled each pass."""
+        while True:
+            for rows in self.list_batches(chosen, tokens):
+                yield self.cut(rows)
+
+
+class Master:
+    """Keep float32 weights for a network that computes in bfloat16; step, schedule, average."""
+
+    def __init__(
+        self, model: Reading, rate: float, *, decay: float = 0.01, average: float = 0.999
+    ) -> None:
+        self.model = model
+        self.names = [name for name, _ in model.named_parameters()]
+        self.live = list(model.parameters())
+        self.weights = [p.detach().float().clone() for p in self.live]
+        self.grads = [torch.zeros_like(w) for w in self.weights]
+        self.mean = [w.clone() for w in self.weights]
+        self.rate, self.average, self.count = rate, average, 0
+        plain = [w for w in self.weights if w.ndim == 1]
+        matrices = [w for w in self.weights if w.ndim > 1]
+        fused = self.weights[0].is_cuda
+        self.optimiser = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}],
+            lr=rate,
+            betas=(0.9, 0.98),
+            eps=1e-6,
+            fused=fused,
+        )
+
+    @torch.no_grad()
+    def step(self, progress: float, warm: float = 0.04) -> None:
+        """Take one step at a rate that rises for `warm` of the run, then falls to zero."""
+        factor = min(progress / warm, 1.0) if progress < warm else (1 - progress) / (1 - warm)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate * max(factor, 1e-3)
+        used = [i for i, live in enumerate(self.live) if live.grad is not None]
+        torch._foreach_copy_([self.grads[i] for i in used], [self.live[i].grad for i in used])
+        for weight, live in zip(self.weights, self.live, strict=True):
+            weight.grad = live.grad = None
+        for i in used:
+            self.weights[i].grad = self.grads[i]
+        torch.nn.utils.clip_grad_norm_(self.weights, 1.0, foreach=self.weights[0].is_cuda)
+        self.optimiser.step()
+        self.count += 1
+        share = 1 - min(self.average, (1 + self.count) / (10 + self.count))
+        torch._foreach_lerp_(self.mean, self.weights, share)
+        torch._foreach_copy_(self.live, self.weights)
+
+    def averaged(self) -> Reading:
+        """Return a float32 copy of the network with the averaged weights."""
+        copy = Reading(len(self.model.layers)).to(self.weights[0].device)
+        copy.load_state_dict(dict(zip(self.names, self.mean, strict=True)))
+        return copy
+
+
+class Clock:
+    """Say how far a run is: by steps or by time, whichever is further."""
+
+    def __init__(self, steps: int, seconds: float) -> None:
+        self.steps, self.seconds, self.begun = steps, seconds, time.monotonic()
+
+    def spent(self) -> float:
+        """Return the seconds since the run began."""
+        return time.monotonic() - self.begun
+
+    def progress(self, step: int) -> float:
+        """Return a number from 0 to 1."""
+        return max(step / self.steps, self.spent() / self.seconds)
+
+
+class Log:
+    """Write figures to a file and to the screen."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = path.open("a", encoding="utf-8")
+
+    def write(self, **figures: Any) -> None:
+        """Write one line."""
+        shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}
+        line = json.dumps(shown)
+        print(line, flush=True)
+        self.file.write(line + "\n")
+        self.file.flush()
+
+
+def read_loss(spans: Tensor, batch: Batch) -> Tensor:
+    """Cross-entropy of start and end; no answer is [CLS]; rows without a span only push it down."""
+    known = (batch.start >= 0) | (batch.start == NO_ANSWER)
+    loss = spans.new_zeros(())
+    for part, target in ((0, batch.start), (1, batch.end)):
+        logits = functional.log_softmax(spans[:, :, part], dim=1)
+        wanted = target.clamp(min=0)
+        hard = -logits.gather(1, wanted[:, None])[:, 0]
+        some = -torch.log1p(-logits[:, 0].exp().clamp(max=0.9999))
+        loss = loss + (hard * known + some * (batch.start == NO_SPAN)).sum()
+    return loss / (2 * (known | (batch.start == NO_SPAN)).sum().clamp(min=1))
+
+
+def verify_loss(verdict: Tensor, label: Tensor) -> Tensor:
+    """Cross-entropy; rows that are "not supported" only push "supported" down."""
+    logits = functional.log_softmax(verdict, dim=1)
+    hard = -logits.gather(1, label.clamp(0, 2)[:, None])[:, 0]
+    against = -torch.logsumexp(logits[:, 1:], dim=1)
+    return torch.where(label == NOT_SUPPORTED, against, hard).mean()
+
+
+def choose_device() -> torch.device:
+    """Use the GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def compile_layers(model: Reading, wanted: bool) -> None:
+    """Compile each layer; all layers share the compiled code."""
+    if wanted and torch.cuda.is_available():
+        for layer in model.layers:
+            layer.compile(dynamic=True)
+
+
+def cast(model: Reading, device: torch.device) -> Reading:
+    """Move a network to the device, in bfloat16 on a GPU."""
+    return model.to(device).to(torch.bfloat16 if device.type == "cuda" else torch.float32)
+
+
+def split_rows(packed: Packed, held: int) -> tuple[dict[int, Array], dict[int, Array]]:
+    """Keep the last of every `held` rows of a task for checking; the rest is for training."""
+    train, check = {}, {}
+    for task in (READ, VERIFY, RANK):
+        rows = np.flatnonzero(packed.task == task)
+        if task == READ:
+            train[LOOSE] = rows[packed.start[rows] == UNLABELLED]
+            rows = rows[packed.start[rows] != UNLABELLED]
+        last = np.arange(len(rows)) % held == held - 1
+        train[task], check[task] = rows[~last], rows[last]
+    return train, check
+
+
+def mix_streams(
+    rows: Rows, train: dict[int, Array], share: dict[str, float], tokens: int, seed: int
+) -> Iterator[Batch]:
+    """Yield batches of all streams, each as often as its share says."""
+    streams = {name: rows.endless(train[STREAMS[name]], tokens) for name in share}
+    choice = np.random.default_rng(seed)
+    names = list(share)
+    while True:
+        yield next(streams[names[int(choice.choice(len(names), p=list(share.values())))]])
