@@ -150,7 +150,7 @@ def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path)
 
 def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
     done = run("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
-    assert_refused(done, "'../up' cannot be the name of a collection")
+    assert_refused(done, "Invalid collection name '../up'")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,6 @@ _MAX_SPAN_TOKENS = 40
 _MAX_QUESTION_TOKENS = 96
 # Pairs of similar length share a batch up to this many tokens, padding included.
 _BATCH_TOKENS = 512
-_CACHED_PAIRS = 4096
 
 _Outputs = tuple[NDArray[np.float32], NDArray[np.float32], float]
 
@@ -96,7 +94,6 @@ class ReadingModel:
     )
     threads: int = 1
     _loading: threading.Lock = field(default_factory=threading.Lock)
-    _cache: OrderedDict[tuple[str, str], _Outputs] = field(default_factory=OrderedDict)
 
     @property
     def is_installed(self) -> bool:
@@ -257,3 +254,9 @@ def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | Non
     stop = encoding.offsets[int(places[last])][1]
     score = float(scores[first, last] - start[0] - end[0])
     return AnswerSpan(window.passage, window.offset + begin, window.offset + stop, score)
+
+
+@cache
+def load_reading_model() -> ReadingModel:
+    """Return the shipped model, one for the whole process; its file is read at first use."""
+    return ReadingModel()

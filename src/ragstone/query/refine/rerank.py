@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,11 +18,9 @@ from ragstone.plugins import PartContext, find_part
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Refiner
 from ragstone.query.understand.rewrite import ask_json
+from ragstone.reading.model import ReadingModel, load_reading_model
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
-
-if TYPE_CHECKING:
-    from ragstone.models.reranker import CrossEncoder
 
 # The design documents' blend for scores that a model gives from 0 to 10.
 LLM_ORIGINAL, LLM_SCORE = 0.3, 0.7
@@ -63,6 +61,22 @@ class NoopReranker:
         return hits
 
 
+class PairScorer(Protocol):
+    """Score how well passages answer a question, one logit each."""
+
+    def score(self, question: str, passages: Sequence[str]) -> Iterable[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingScorer:
+    """Score with the rank head of the shipped reading model."""
+
+    model: ReadingModel
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        return self.model.rank(question, passages)
+
+
 @dataclass(frozen=True, slots=True)
 class CrossEncoderReranker:
     """Blend the score of the search with a local model's logit, squashed to 0…1.
@@ -72,9 +86,10 @@ class CrossEncoderReranker:
     """
 
     name: ClassVar[str] = "rerank"
-    encoder: CrossEncoder
+    encoder: PairScorer
     depth: int
     weight: float
+    kind: str = "cross_encoder"
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
@@ -87,7 +102,7 @@ class CrossEncoderReranker:
         }
         ordered = reorder_hits(hits, scores, weight=self.weight, depth=self.depth)
         span.count(
-            reranker_type="cross_encoder",
+            reranker_type=self.kind,
             chunks_after_rerank=len(ordered),
             rerank_scores=[round(value, 4) for value in scores.values() if value is not None],
         )
@@ -158,6 +173,13 @@ def build_cross_encoder(context: PartContext) -> CrossEncoderReranker:
     refine = context.settings.refine
     models = context.settings.data.directory / "models"
     return CrossEncoderReranker(CrossEncoder(models), refine.rerank_top_k, refine.rerank_weight)
+
+
+def build_reading(context: PartContext) -> CrossEncoderReranker:
+    """Build the reranker that needs no download: the shipped model's rank head."""
+    refine = context.settings.refine
+    scorer = ReadingScorer(load_reading_model())
+    return CrossEncoderReranker(scorer, refine.rerank_top_k, refine.rerank_weight, "reading")
 
 
 def build_llm(context: PartContext) -> LlmReranker:
