@@ -182,7 +182,7 @@ def test_the_page_that_the_benchmarks_write_passes_the_checks_of_this_file(
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     bench = importlib.import_module("all")
     printed = "system\tms\nragstone  \t1.2\n\n| set | nDCG |\n|---|---|\n| a | .8 |\n"
-    page = bench.page([bench.Done(bench.STEPS[0], "bench/search.py", printed, 3.0)], 60.0)
+    page = bench.render_page([bench.Result(bench.STEPS[0], "bench/search.py", printed, 3.0)], 60.0)
     assert "ragstone  " in page
     assert not shows_commands(page)
     assert not LINK.findall(page)

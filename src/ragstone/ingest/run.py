@@ -319,6 +319,8 @@ def compute_fingerprint(
         parts += [settings.chunking, settings.window_sentences]
     elif settings.chunking == "parent_child":
         parts += [settings.chunking, settings.parent_tokens]
+    if settings.splitter != "sentences":
+        parts.append(settings.splitter)
     fingerprint = ":".join(map(str, parts))
     if not metadata:
         return fingerprint

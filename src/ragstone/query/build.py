@@ -74,7 +74,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         add_vector_cache(context.embedder),
         settings.retrieve,
         context.fallbacks,
-        reads_all=_may_reorder(settings),
+        reads_all=_may_reorder(settings, given),
     )
     thorough = replace(hybrid, reads_all=True)
     context = replace(context, search=hybrid)
@@ -145,9 +145,19 @@ def _has_external_documents(settings: Settings) -> bool:
     return settings.retrieve.retriever_name != "hybrid"
 
 
-def _may_reorder(settings: Settings) -> bool:
+# Refiners that keep the order, and drop at most a few hits.
+_KEEP_ORDER = frozenset({"filter", "rerank", "deduplicate", "select", "merge", "widen"})
+
+
+def _may_reorder(settings: Settings, given: GivenParts) -> bool:
     """Return True when a refiner may change the order, or drop hits whose text others hold."""
-    return settings.refine.reranker_enabled or settings.ingest.chunking != "structure"
+    return (
+        settings.refine.reranker_enabled
+        or settings.ingest.chunking != "structure"
+        or given.reranker is not None
+        or given.refiners is not None
+        or not set(settings.refine.steps) <= _KEEP_ORDER
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,23 @@ _MAIL_FIELD = re.compile(
     rb"|Content-Type|DKIM-Signature|Reply-To)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-# Kinds without a signature: the suffix is trusted unless the content contradicts it.
-_TEXT_KINDS = ("markdown", "table", "json", "xml", "html", "mail", "mbox", "code", "text")
+# Built-in kinds with a signature: text under such a name is a damaged or misnamed file. For all
+# others, those of plug-ins among them, the suffix is trusted unless the content contradicts it.
+_BINARY_KINDS = frozenset(
+    (
+        "compressed",
+        "docx",
+        "epub",
+        "image",
+        "opendocument",
+        "pdf",
+        "pptx",
+        "rtf",
+        "sheet",
+        "tar",
+        "zip",
+    )
+)
 
 
 def detect_kind(content: bytes, name: str) -> str:
@@ -133,7 +148,7 @@ def _detect_ole(content: bytes) -> str:
 
 def _detect_text(content: bytes, name: str) -> str:
     by_name = guess_kind_by_name(name)
-    if by_name is not None and by_name not in _TEXT_KINDS:
+    if by_name in _BINARY_KINDS:
         suffix = PurePosixPath(name).suffix
         raise IngestError(
             f"The file is named '{suffix}' but its content is not {suffix[1:].upper()}.",
