@@ -353,10 +353,13 @@ class Engine(EngineParts):
                 opened[name].close()
 
     async def close_connections(self) -> None:
-        """Close the provider's connections that belong to the running event loop."""
-        aclose = getattr(self.__dict__.get("provider"), "aclose", None)
-        if aclose is not None:
-            await aclose()
+        """Close the connections of provider and retriever that belong to the running loop."""
+        opened = self.__dict__
+        retriever = opened["pipeline"].retriever if "pipeline" in opened else None
+        for part in (opened.get("provider"), retriever):
+            aclose = getattr(part, "aclose", None)
+            if aclose is not None:
+                await aclose()
 
     async def __aenter__(self) -> Self:
         return self.open()

@@ -10,23 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
+import httpx
 from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from ragstone.errors import SettingsError
 from ragstone.plugins import PartContext
+from ragstone.providers.http import Endpoint, StatusError
 from ragstone.text import remove_unstorable
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Query, RetrievedHits
 
 log = logging.getLogger(__name__)
 
-_MAX_BYTES = 20_000_000
+_MAX_CHARS = 20_000_000
 
 
 _Text: TypeAlias = Annotated[str, AfterValidator(remove_unstorable)]
@@ -52,8 +53,12 @@ class ChunkenizerRetriever:
     url: str
     timeout_s: float
     api_key: str = field(default="", repr=False)
+    _endpoint: Endpoint = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        endpoint = Endpoint("Chunkenizer", self.url, headers)
+        object.__setattr__(self, "_endpoint", endpoint)
         if not self.url.startswith(("http://", "https://")):
             raise SettingsError(
                 f"Invalid CHUNKENIZER_API_URL '{self.url}'. It must start with http:// or https://.",
@@ -63,12 +68,10 @@ class ChunkenizerRetriever:
     async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
         with run.span("retrieve.chunkenizer") as span:
             try:
-                reply = await asyncio.wait_for(
-                    asyncio.to_thread(self._post, query.text, query.top_k), self.timeout_s
-                )
+                async with asyncio.timeout(self.timeout_s):
+                    reply = await self._post(query.text, query.top_k)
                 found = parse_results(reply)
-            except (OSError, ValueError, TimeoutError) as error:
-                # urllib's failures are OSErrors, bad JSON and bad shapes are ValueErrors.
+            except (httpx.HTTPError, StatusError, ValueError, TimeoutError) as error:
                 span.error = f"{type(error).__name__}: {error}"
                 span.note(
                     f"The Chunkenizer gave no usable reply ({type(error).__name__}); "
@@ -80,19 +83,21 @@ class ChunkenizerRetriever:
             span.count(chunks_retrieved=len(found))
             return RetrievedHits(tuple(_build_hits(found)), chunks_found=len(found))
 
-    def _post(self, text: str, top_k: int) -> Any:
-        key = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        request = urllib.request.Request(  # noqa: S310  the scheme was checked above
-            f"{self.url.rstrip('/')}/search",
-            data=json.dumps({"query": text, "top_k": top_k}).encode(),
-            headers={"Content-Type": "application/json", **key},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:  # noqa: S310
-                return json.loads(reply.read(_MAX_BYTES))
-        except urllib.error.HTTPError as error:
-            error.close()  # it holds the connection
-            raise
+    async def _post(self, text: str, top_k: int) -> Any:
+        body = {"query": text, "top_k": top_k}
+        lines: list[str] = []
+        size = 0
+        async with aclosing(self._endpoint.stream_lines("/search", body)) as reply:
+            async for line in reply:
+                size += len(line)
+                if size > _MAX_CHARS:
+                    raise ValueError("the reply is too long")
+                lines.append(line)
+        return json.loads("\n".join(lines))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._endpoint.aclose()
 
 
 def parse_results(reply: Any) -> list[ServiceHit]:
