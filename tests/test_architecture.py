@@ -126,7 +126,7 @@ RIDDLE_START = re.compile(r"(?:Who|What|Whether|How|Which|Why|Where)\b")
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     names = {ast.unparse(one).rpartition(".")[2] for one in node.decorator_list}
-    return bool(names & {"property", "cached_property", "setter"})
+    return bool(names & {"property", "cached_property", "opened_once", "setter"})
 
 
 def test_a_function_is_named_by_a_verb() -> None:

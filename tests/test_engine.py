@@ -131,3 +131,27 @@ async def test_an_index_of_another_embedder_is_refused(
     with pytest.raises(StoreError, match="was embedded with 'all-minilm-l6-v2'"):
         await engine.ask("What is the gate code?")
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topk": 3}, "There is no option 'topk'. Did you mean top_k?"),
+        ({"top_k": 0}, "Invalid top_k 0. Use a number from 1 to 1000."),
+        ({"top_k": "3"}, "Invalid top_k '3'. Use a number from 1 to 1000."),
+        ({"method": "keywrod"}, "Invalid method 'keywrod'. Use one of: semantic, keyword, hybrid."),
+        ({"mmr_lambda": 7}, "Invalid mmr_lambda 7. Use a number from 0 to 1."),
+    ],
+)
+async def test_a_wrong_option_is_an_error(
+    engine: Engine, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        await engine.ask("What is the rent?", **options)  # type: ignore[arg-type]
+    assert str(raised.value) == message
+
+
+async def test_one_path_need_not_be_in_a_list(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    report = await engine.ingest(tmp_path / "gate.txt")
+    assert len(report.of("added")) == 1

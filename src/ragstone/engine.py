@@ -298,7 +298,9 @@ class Engine(EngineParts):
         )
 
     async def ingest(
-        self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
+        self,
+        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+        **options: Unpack[IngestOptions],
     ) -> IngestReport:
         """Read files, folders and globs into a collection; unchanged files are left alone.
 
@@ -362,7 +364,11 @@ class Engine(EngineParts):
                 await aclose()
 
     async def __aenter__(self) -> Self:
-        return self.open()
+        try:
+            return self.open()
+        except BaseException:
+            self.close()
+            raise
 
     async def __aexit__(
         self,
@@ -370,5 +376,7 @@ class Engine(EngineParts):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close_connections()
-        self.close()
+        try:
+            await self.close_connections()
+        finally:
+            self.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from ragstone.catalog import journal
@@ -30,6 +30,7 @@ from ragstone.query.build import (
 from ragstone.query.conversation import Conversation
 from ragstone.query.middleware import RecordHistory, UseConversation
 from ragstone.settings import Settings, load_settings
+from ragstone.threads import opened_once
 from ragstone.trace import QueryRun
 from ragstone.types import Answer
 
@@ -41,30 +42,31 @@ class EngineParts:
         self._given_settings = settings
         self._given = given
         self.fallbacks = Fallbacks()
+        self.opening = threading.RLock()
 
-    @cached_property
+    @opened_once
     def settings(self) -> Settings:
         return self._given_settings or load_settings().settings
 
-    @cached_property
+    @opened_once
     def embedder(self) -> Embedder:
         built: Embedder = self._given.embedder or find_part("embedder", self.settings.embed.name)(
             self.settings
         )
         return built
 
-    @cached_property
+    @opened_once
     def catalog(self) -> Catalog:
         return self._given.catalog or open_catalog(self.settings, self._directory)
 
-    @cached_property
+    @opened_once
     def index(self) -> Index:
         built: Index = self._given.index or find_part("index", self.settings.index.kind)(
             IndexContext(self.settings, self.catalog, self.embedder)
         )
         return built
 
-    @cached_property
+    @opened_once
     def intake(self) -> Intake:
         return Intake(
             self.catalog,
@@ -87,18 +89,18 @@ class EngineParts:
     def originals(self) -> Originals:
         return self.intake.originals
 
-    @cached_property
+    @opened_once
     def history(self) -> History:
         return History(self.catalog, self.settings.journal)
 
-    @cached_property
+    @opened_once
     def provider(self) -> Provider:
         built: Provider = self._given.provider or find_part(
             "provider", self.settings.provider.name
         )(self._base_context)
         return built
 
-    @cached_property
+    @opened_once
     def moderator(self) -> Moderator | None:
         return self._given.moderator or build_moderator(self._context)
 
@@ -106,15 +108,15 @@ class EngineParts:
     def conversation(self) -> Conversation:
         return self._wrapped.conversation.conversation
 
-    @cached_property
+    @opened_once
     def _directory(self) -> Path:
         return create_data_directory(self.settings.data.directory)
 
-    @cached_property
+    @opened_once
     def _vectors(self) -> CachedEmbedder:
         return add_vector_cache(self.embedder)
 
-    @cached_property
+    @opened_once
     def _base_context(self) -> PartContext:
         """Return what the provider may be built from."""
         reader: CachedEmbedder | None = None
@@ -131,7 +133,7 @@ class EngineParts:
             reader=reader,
         )
 
-    @cached_property
+    @opened_once
     def _context(self) -> PartContext:
         """Return what every other part may be built from."""
         base, provider = self._base_context, self.provider
@@ -139,11 +141,11 @@ class EngineParts:
         quoting = provider if is_quoting else find_part("provider", "extractive")(base)
         return replace(base, provider=provider, quoting=quoting)
 
-    @cached_property
+    @opened_once
     def pipeline(self) -> Pipeline:
         return build_pipeline(self._context, self._given)
 
-    @cached_property
+    @opened_once
     def _wrapped(self) -> WrappedPipeline:
         conversation = Conversation(
             self.history.sessions,
@@ -154,10 +156,15 @@ class EngineParts:
         )
         history = RecordHistory(self._record)
         return wrap_pipeline(
-            self.pipeline, self._context, self.moderator, history, UseConversation(conversation)
+            self.pipeline,
+            self._context,
+            self.moderator,
+            history,
+            UseConversation(conversation),
+            self._given,
         )
 
-    @cached_property
+    @opened_once
     def _journal(self) -> JournalWriter:
         return JournalWriter(self.catalog)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragstone.system import lower_thread_priority
@@ -29,8 +30,17 @@ async def run_in_thread_if_blocking(
     return work(*given, **named)
 
 
-@cache
+# Two threads that ask for the first time at once must get the same object.
+_first_use = threading.RLock()
+
+
 def background_thread() -> ThreadPoolExecutor:
+    with _first_use:
+        return _make_background_thread()
+
+
+@cache
+def _make_background_thread() -> ThreadPoolExecutor:
     """Return one thread of low priority: several would take the event loop's turns away, and with
     them the tokens of the answers that are being written."""
     return ThreadPoolExecutor(1, "aside", initializer=lower_thread_priority, initargs=(5,))
@@ -53,9 +63,26 @@ class BackgroundLoop:
             raise
 
 
-@cache
 def background_loop() -> BackgroundLoop:
+    with _first_use:
+        return _make_background_loop()
+
+
+@cache
+def _make_background_loop() -> BackgroundLoop:
     return BackgroundLoop()
+
+
+def _forget_threads() -> None:
+    """Start anew in a forked process: threads do not survive a fork."""
+    global _first_use  # noqa: PLW0603  the lock may be held by a thread that is gone
+    _first_use = threading.RLock()
+    _make_background_thread.cache_clear()
+    _make_background_loop.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 class PerLoop(Generic[T]):
@@ -73,3 +100,20 @@ class PerLoop(Generic[T]):
 
     def pop(self) -> T | None:
         return self._values.pop(asyncio.get_running_loop(), None)
+
+
+if TYPE_CHECKING:
+    opened_once = cached_property
+else:
+
+    class opened_once(cached_property):  # noqa: N801  used like `cached_property`
+        """Compute a property once, also when several threads ask for it at the same time.
+
+        `cached_property` has no lock since Python 3.12. The instance holds it as `opening`.
+        """
+
+        def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+            if instance is None:
+                return self
+            with instance.opening:
+                return super().__get__(instance, owner)

@@ -12,7 +12,7 @@ from ragstone.engine import Engine
 from ragstone.events import Finished, SourcesFound
 from ragstone.evidence import grade_evidence
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.answer import find_feedback_terms
+from ragstone.query.understand.rewrite import find_feedback_terms
 from ragstone.types import Answer, Message, Prompt
 
 from ..conftest import settings_in

@@ -58,7 +58,9 @@ async def test_the_second_answer_is_the_first_one_under_its_own_id(filled: Engin
         "started_at": 0.0,
         "total_ms": 0.0,
         "timings": {},
+        "notes": (),
     }
+    assert second.notes[-1].startswith("The same was asked before")
     assert dataclasses.replace(second, **same) == dataclasses.replace(first, **same)
     assert second.trace["waterfall"] == first.trace["waterfall"]
     assert {entry["query_id"] for entry in filled.catalog.queries()} == {

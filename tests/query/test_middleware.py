@@ -92,7 +92,7 @@ async def test_what_the_user_said_before_is_judged_with_the_question(tmp_path: P
             await engine.ask(QUESTION, history=before)
         with pytest.raises(RefusedError):
             await anext(engine.chat([*before, Message("user", QUESTION)]))
-        assert moderator.asked[0] == ("question", f"a secret\n\n{QUESTION}")
+        assert moderator.asked[0] == ("question", f"a secret\n\nYes?\n\n{QUESTION}")
 
 
 async def test_a_refused_answer_is_withheld_and_so_is_all_that_repeats_it(tmp_path: Path) -> None:

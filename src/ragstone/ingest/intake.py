@@ -8,8 +8,9 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import refuse_other_embedder
@@ -24,9 +25,6 @@ from ragstone.ingest.uploads import UPLOAD_SCHEME, Upload, UploadRecorder, fail_
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Splitter
 from ragstone.settings import IngestSettings
 from ragstone.types import DEFAULT_COLLECTION, Document, IngestReport
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 
 class UploadOptions(TypedDict, total=False):
@@ -80,9 +78,13 @@ class Intake:
         fail_interrupted(self.records, self.originals)
 
     async def ingest(
-        self, paths: Sequence[str | PathLike[str]], **options: Unpack[IngestOptions]
+        self,
+        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+        **options: Unpack[IngestOptions],
     ) -> IngestReport:
         """Read files, folders and globs; leave unchanged files alone."""
+        if isinstance(paths, str | PathLike):
+            paths = [paths]
         run_options = _build_run_options(options, prune=options.get("prune", False))
         found = find_files([Path(path) for path in paths], may_be_empty=run_options.prune)
         return await self._run(found, run_options, options.get("progress"))

@@ -2,7 +2,7 @@
 
 Every endpoint and command drains `Pipeline.answer`. The corrective loop (CRAG, Yan et al. 2024) is
 inside it and bounded by `MAX_ITERATIONS`: poor evidence is searched again in other words before
-anything is written, and an answer that nothing supports is written once more from other evidence.
+anything is written, and an answer that nothing supports is written again from other evidence.
 
 A query has a mode. `refined` is the whole pipeline, `raw` leaves out refining and correcting (the
 baseline of compare), and `plain` is a chat without documents.
@@ -10,7 +10,6 @@ baseline of compare), and `plain` is a chat without documents.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from ragstone.evidence import (
     UnderstoodQuery,
 )
 from ragstone.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
-from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import (
     Answerer,
@@ -45,15 +43,13 @@ from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
 from ragstone.query.check.review import NOT_GROUNDED
 from ragstone.query.ground.cite import Notation
-from ragstone.query.understand.rewrite import expand_question
+from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
 from ragstone.trace import QueryRun, Span, Waterfall
-from ragstone.types import Answer, Expansion, Hits, Query, RetrievedHits, Source
+from ragstone.types import Answer, Expansion, Hits, Query, RetrievedHits
 
 _VARIANTS = 2
-_FEEDBACK_SOURCES = 3
-_FEEDBACK_TERMS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +96,63 @@ class Pipeline:
             return
         if query.mode != "plain":
             yield SourcesFound(evidence.sources)
-        best: Attempt | None = None
-        for _ in range(1 + self.options.max_iterations):
-            notation = Notation(evidence.sources, query.citation_style)
-            hold = SentenceHold(notation, self.embedder) if self.options.hold_unverified else None
-            draft: Draft | None = None
-            pieces = self.answerer.write(understood.query, evidence.sources, run)
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    if isinstance(piece, Draft):
-                        draft = piece
-                    elif best is None and (ready := hold.feed(piece) if hold else piece):
-                        yield Token(ready, verified=hold is not None)
-            assert draft is not None, "an answerer ends with its draft"
-            last_tokens = self._finish_draft(understood.query, draft, notation, hold, run)
-            for token in last_tokens if best is None else ():
-                yield token
-            checked = await self.checker.check(understood.query, evidence, draft, run)
-            best = _keep_better(best, Attempt(evidence, draft, checked), run)
-            if (
-                not _is_unsupported(best, run)
-                or len(evidence.other_wordings) >= self.options.max_iterations
-            ):
-                break
-            # Later attempts are not streamed: the finished answer replaces what was shown.
-            evidence = await self._search_again(evidence, run)
-        assert best is not None
+        notation = Notation(evidence.sources, query.citation_style)
+        hold = self._build_hold(query, notation)
+        draft: Draft | None = None
+        pieces = self.answerer.write(understood.query, evidence.sources, run)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Draft):
+                    draft = piece
+                elif ready := hold.feed(piece) if hold else piece:
+                    yield Token(ready, verified=hold is not None)
+        assert draft is not None, "an answerer ends with its draft"
+        for token in self._finish_draft(understood.query, draft, notation, hold, run):
+            yield token
+        checked = await self.checker.check(understood.query, evidence, draft, run)
+        best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
         yield Finished(build_answer(understood, best.checked, run, best.evidence, best.draft))
+
+    async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
+        """Write again from other evidence while nothing supports the answer, and keep the best.
+
+        Later attempts are not streamed: the finished answer replaces what was shown.
+        """
+        evidence = best.evidence
+        for _ in range(self.options.max_iterations if query.mode == "refined" else 0):
+            tried = len(evidence.other_wordings)
+            if not _is_unsupported(best, run) or tried >= self.options.max_iterations:
+                break
+            evidence = await self._search_again(evidence, run)
+            try:
+                attempt = await self._write_unseen(query, evidence, run)
+            except Exception as error:  # noqa: BLE001  the answer that was shown stands
+                with run.span("correct.answer") as span:
+                    self.fallbacks.use("without_llm_steps", run, span, error)
+                break
+            best = _keep_better(best, attempt, run)
+        return best
+
+    async def _write_unseen(self, query: Query, evidence: Evidence, run: QueryRun) -> Attempt:
+        """Write and check one more answer that nobody sees while it is written."""
+        notation = Notation(evidence.sources, query.citation_style)
+        hold = self._build_hold(query, notation)
+        draft: Draft | None = None
+        pieces = self.answerer.write(query, evidence.sources, run)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Draft):
+                    draft = piece
+                elif hold is not None:
+                    hold.feed(piece)
+        assert draft is not None, "an answerer ends with its draft"
+        self._finish_draft(query, draft, notation, hold, run)
+        return Attempt(evidence, draft, await self.checker.check(query, evidence, draft, run))
+
+    def _build_hold(self, query: Query, notation: Notation) -> SentenceHold | None:
+        if not self.options.hold_unverified or query.mode == "plain":
+            return None
+        return SentenceHold(notation, self.embedder)
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
@@ -203,12 +229,12 @@ class Pipeline:
                 if refiner.name == "deduplicate":
                     copies = len(before) - len(hits)
                 run.trace.waterfall.add_step(span.stage, before, hits, span.counts)
-        return hits[: query.top_k], copies
+        return _cut_to_top_k(query, hits, run), copies
 
     async def _find_evidence(self, query: Query, run: QueryRun, start: Start | None) -> Evidence:
         if query.mode == "raw":
             retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
-            raw = replace(retrieved, hits=retrieved.hits[: query.top_k])
+            raw = replace(retrieved, hits=_cut_to_top_k(query, retrieved.hits, run))
             return await self._grade(query, raw, run)
         if start is None and self.evidence_cache is not None:
             return await self.evidence_cache.get_or_search(query, run, self._search_until_good)
@@ -314,6 +340,10 @@ class Pipeline:
     ) -> list[Token]:
         """Release what was held back, and add what another source says otherwise."""
         tokens: list[Token] = []
+        if hold is not None and draft.is_fallback:
+            # The provider broke off: what it wrote is not part of the answer.
+            hold = SentenceHold(notation, self.embedder)
+            hold.feed(draft.text)
         if hold is not None:
             if rest := hold.close():
                 tokens.append(Token(rest, verified=True))
@@ -388,9 +418,14 @@ def _build_reply(understood: UnderstoodQuery) -> CheckedDraft:
     return CheckedDraft(understood.reply, confidence=round(understood.detected.confidence, 4))
 
 
-def _keep_better(best: Attempt | None, attempt: Attempt, run: QueryRun) -> Attempt:
-    if best is None:
-        return attempt
+def _cut_to_top_k(query: Query, hits: Hits, run: QueryRun) -> Hits:
+    first = hits[: query.top_k]
+    if len(first) < len(hits):
+        run.trace.waterfall.add_step("refine.top_k", hits, first, {"top_k": query.top_k})
+    return first
+
+
+def _keep_better(best: Attempt, attempt: Attempt, run: QueryRun) -> Attempt:
     is_better = attempt.checked.groundedness_score > best.checked.groundedness_score
     with run.span("correct.answer") as span:
         span.count(attempt=len(attempt.evidence.other_wordings) + 1, kept=is_better)
@@ -407,20 +442,3 @@ def _is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
         # The fallback wrote it already; what failed before would fail again.
         and "extractive_answer" not in run.degraded
     )
-
-
-def find_feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
-    """Return words that the first sources share and the question lacks (relevance feedback)."""
-    asked = set(extract_terms(question))
-    counts: Counter[str] = Counter()
-    for source in sources[:_FEEDBACK_SOURCES]:
-        words = {word.strip(".,;:!?()'’\"").casefold() for word in source.text.split()}
-        counts.update(
-            word
-            for word in words
-            if len(word) > 3
-            and word.isalpha()
-            and word not in STOP_WORDS
-            and not asked & set(extract_terms(word))
-        )
-    return sorted(counts, key=lambda word: (-counts[word], word))[:_FEEDBACK_TERMS]

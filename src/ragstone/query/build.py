@@ -102,7 +102,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         chat=context.chat,
         embedder=reading,
         reads_all=thorough if retriever is hybrid else None,
-        evidence_cache=_build_evidence_cache(context),
+        evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,
     )
 
@@ -126,11 +126,14 @@ def _build_refiners(context: PartContext, given: GivenParts) -> list[Refiner]:
     return refiners
 
 
-def _build_evidence_cache(context: PartContext) -> EvidenceCache | None:
+def _build_evidence_cache(context: PartContext, given: GivenParts) -> EvidenceCache | None:
     """Build the cache of evidence. Where whole answers are kept, evidence need not be as well."""
     data = context.settings.data
-    quotes = context.provider is not None and context.provider.name == "extractive"
-    if quotes or _has_external_documents(context.settings) or not data.answer_cache:
+    if (
+        _quotes_only(context, given)
+        or _has_external_documents(context.settings, given)
+        or not data.answer_cache
+    ):
         return None
     return EvidenceCache(
         context.catalog,
@@ -140,9 +143,15 @@ def _build_evidence_cache(context: PartContext) -> EvidenceCache | None:
     )
 
 
-def _has_external_documents(settings: Settings) -> bool:
-    """Return True when another service holds the documents: it may change at any time."""
-    return settings.retrieve.retriever_name != "hybrid"
+def _has_external_documents(settings: Settings, given: GivenParts) -> bool:
+    """Return True when another part holds the documents: they may change at any time."""
+    return given.retriever is not None or settings.retrieve.retriever_name != "hybrid"
+
+
+def _quotes_only(context: PartContext, given: GivenParts) -> bool:
+    """Return True when every answer is quoted, so that the same question gives the same answer."""
+    is_built_in = given.answerer is None and context.settings.ground.answerer == "prompt"
+    return is_built_in and context.provider is not None and context.provider.name == "extractive"
 
 
 # Refiners that keep the order, and drop at most a few hits.
@@ -177,16 +186,16 @@ def wrap_pipeline(
     moderator: Moderator | None,
     history: RecordHistory,
     conversation: UseConversation,
+    given: GivenParts | None = None,
 ) -> WrappedPipeline:
     """Put the middleware around the pipeline. The first of the list is the outermost."""
-    settings = context.settings
-    assert context.provider is not None
+    settings, given = context.settings, given or GivenParts()
     moderation = Moderation(moderator, settings.moderate, context.fallbacks)
     cache = AnswerCache(
         context.catalog,
         context.index,
-        context.provider,
-        max_entries=0 if _has_external_documents(settings) else settings.data.answer_cache,
+        answers_repeat=_quotes_only(context, given),
+        max_entries=0 if _has_external_documents(settings, given) else settings.data.answer_cache,
         max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
         query_log=settings.journal.query_log,
     )

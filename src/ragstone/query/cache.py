@@ -20,7 +20,7 @@ from ragstone.catalog.journal import pack_evidence
 from ragstone.errors import StoreError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import Evidence
-from ragstone.protocols import Catalog, Index, Provider
+from ragstone.protocols import Catalog, Index
 from ragstone.query.middleware import EventStream, Handler
 from ragstone.threads import PerLoop, run_in_thread_if_blocking
 from ragstone.trace import PackedObject, PackedTrace, PastWaterfall, QueryRun
@@ -110,6 +110,7 @@ def measure_bytes(value: Any) -> int:
 class _CachedEvidence:
     evidence: Evidence
     waterfall: PackedObject
+    notes: tuple[str, ...]
 
 
 class EvidenceCache:
@@ -144,11 +145,16 @@ class EvidenceCache:
                     chunks_used=len(known.evidence.sources),
                     grade=known.evidence.grade,
                 )
+                for note in known.notes:
+                    span.note(note)
             return replace(known.evidence, query=query)
+        earlier = len(run.notes)
         evidence = await search(query, run)
         if not run.degraded:
             packed = PackedObject.pack(run.trace.waterfall.as_dict())
-            self._found.put(key, version, _CachedEvidence(evidence, packed))
+            self._found.put(
+                key, version, _CachedEvidence(evidence, packed, tuple(run.notes[earlier:]))
+            )
         return evidence
 
 
@@ -159,15 +165,15 @@ class AnswerCache:
         self,
         catalog: Catalog,
         index: Index,
-        provider: Provider,
         *,
+        answers_repeat: bool,
         max_entries: int,
         max_bytes: int,
         query_log: str,
     ) -> None:
         self._catalog = catalog
         self._index = index
-        self._quotes = provider.name == "extractive"
+        self._answers_repeat = answers_repeat
         self._max_entries = max_entries
         self._query_log = query_log
         self.answers: VersionedCache[Answer] = VersionedCache(
@@ -204,7 +210,7 @@ class AnswerCache:
 
     def _version_for(self, query: Query) -> int | None:
         """Return the state that an answer will rest on; None when it is not shared."""
-        if not self._max_entries or not (self._quotes or query.temperature == 0):
+        if not self._max_entries or not (self._answers_repeat or query.temperature == 0):
             return None
         return get_settled_version(self._catalog, self._index, query.collection)
 
@@ -314,6 +320,7 @@ def _finish_with_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished
             answer,
             query_id=query.id,
             repeated=True,
+            notes=(*answer.notes, *run.notes),
             usage=(),
             started_at=run.started_at,
             total_ms=round(run.elapsed_ms(), 3),

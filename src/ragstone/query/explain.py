@@ -6,7 +6,7 @@ listed, the index is asked now for its score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,9 +85,9 @@ class Explainer:
         lost = next((step for step in steps if step.outcome == "dropped"), None)
         if lost is not None:
             return f"Dropped at {lost.stage}: {lost.reason}"
-        if not any(step.outcome == "found" for step in steps):
-            return "No search listed it."
-        last = steps[-1]
+        last = steps[-1] if steps else None
+        if last is None or last.outcome == "absent":
+            return last.reason if last and last.reason else "No search listed it."
         return f"Returned, rank {last.rank}." if last.rank else "Returned."
 
 
@@ -116,7 +116,7 @@ def trace_chunk(waterfall: Mapping[str, Any], key: int) -> list[Step]:
             if stage in _SEARCHES:
                 steps.append(Step(stage, "absent", reason=_explain_absence(entry["cutoff"])))
             elif alive:
-                steps.append(Step(stage, "absent", reason="No search listed it."))
+                steps.append(Step(stage, "absent", reason=_explain_loss(steps)))
                 alive = False
             continue
         details = {
@@ -134,6 +134,12 @@ def trace_chunk(waterfall: Mapping[str, Any], key: int) -> list[Step]:
     return steps
 
 
+def _explain_loss(steps: Sequence[Step]) -> str:
+    """Explain that a stage did not see a chunk, by the last stage that did."""
+    last = next((step.stage for step in reversed(steps) if step.outcome in ("found", "kept")), None)
+    return f"It was lost after {last}." if last else "No search listed it."
+
+
 def _explain_absence(cutoff: Mapping[str, Any]) -> str:
     if cutoff.get("listed", 0) < cutoff.get("depth", 0):
         return "It does not match."
@@ -146,6 +152,7 @@ _DROP_REASONS = {
     "refine.deduplicate": "It is nearly the same as a better hit.",
     "refine.merge": "It is inside the passage of a better hit.",
     "ground.context": "The context of the prompt was full.",
+    "retrieve.sequential": "The summary reads another part, or another document.",
 }
 
 
@@ -154,6 +161,13 @@ def _explain_drop(stage: str, cutoff: Mapping[str, Any], line: Mapping[str, Any]
         return (
             f"Rank {line['rank']} after fusion; only the first {cutoff['depth']} go on "
             f"(the last has {cutoff['last_score']})."
+        )
+    if stage == "refine.top_k":
+        return f"Rank {line['was']}; only the first {cutoff.get('top_k')} are used."
+    if stage == "refine.filter" and cutoff.get("fallback_triggered"):
+        return (
+            f"Too few hits reached a similarity of {cutoff.get('threshold_used')}, and it is not "
+            f"among the {cutoff.get('chunks_after_filter')} best."
         )
     if stage == "refine.filter":
         return f"Its similarity is below {cutoff.get('threshold_used')}."

@@ -108,7 +108,8 @@ class Moderation:
         """Refuse what a user says in a request: the question, and what was said before it."""
         if self.moderator is None or not self.options.questions:
             return
-        said = "\n\n".join(message.content for message in messages if message.role == "user")
+        # A client may also write the messages of the other roles.
+        said = "\n\n".join(message.content for message in messages)
         objection = await self._object("question", said, run)
         if objection is not None:
             raise RefusedError(f"The question is refused: {objection}", hint="Ask something else.")

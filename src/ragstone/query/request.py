@@ -5,10 +5,11 @@ Both are validated, and options that are left out come from the settings.
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from ragstone.errors import InputError
 from ragstone.files import check_collection
@@ -63,6 +64,7 @@ class QueryOptions(TypedDict, total=False):
 
 def build_query(question: str, options: QueryOptions, settings: Settings) -> Query:
     """Validate a question and its options; raise an InputError if they cannot be used."""
+    _check_options(options)
     limits = settings.understand
     text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
@@ -88,6 +90,41 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         citation_style=options.get("citation_style") or "source",
         model=options.get("model") or "",
     )
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "method": get_args(RetrievalMethod),
+    "citation_style": get_args(CitationStyle),
+}
+_RANGES: dict[str, tuple[float, float]] = {
+    "top_k": (1, 1000),
+    "mmr_lambda": (0, 1),
+    "temperature": (0, 2),
+}
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse an unknown option, and a value that no setting would allow."""
+    for name, value in options.items():
+        if name not in QueryOptions.__annotations__:
+            near = difflib.get_close_matches(name, QueryOptions.__annotations__, 1)
+            raise InputError(
+                f"There is no option '{name}'.",
+                hint=f"Did you mean {near[0]}?" if near else "See QueryOptions for all of them.",
+            )
+        if value is None:
+            continue
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise InputError(
+                f"Invalid {name} {value!r}.", hint=f"Use one of: {', '.join(_CHOICES[name])}."
+            )
+        if name in _RANGES:
+            low, high = _RANGES[name]
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:
+                raise InputError(
+                    f"Invalid {name} {value!r}.", hint=f"Use a number from {low} to {high}."
+                )
 
 
 def _check_upload_id(upload_id: str | None) -> str | None:

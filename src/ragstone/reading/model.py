@@ -32,6 +32,7 @@ MAX_TOKENS = 320
 _WINDOW_OVERLAP = 64
 _MAX_SPAN_TOKENS = 40
 _MAX_QUESTION_TOKENS = 96
+_MAX_CHARS = 400
 # Pairs of similar length share a batch up to this many tokens, padding included.
 _BATCH_TOKENS = 512
 
@@ -149,6 +150,8 @@ class ReadingModel:
     @cached_property
     def _session(self) -> Any:
         with self._loading:
+            if "_session" in self.__dict__:  # another thread was faster
+                return self.__dict__["_session"]
             content = self._read_file("model.onnx")
             # A truncated or exchanged file would give wrong numbers without an error.
             if hashlib.sha256(content).hexdigest() != self._card["sha256"]:
@@ -172,7 +175,8 @@ class ReadingModel:
         encoding = self._tokenizer.encode(first, second)
         if len(encoding.ids) <= MAX_TOKENS:
             return encoding
-        return next(self._split(first, second)).encoding
+        window = next(self._split(first, second), None)
+        return window.encoding if window else self._tokenizer.encode(first[:_MAX_CHARS], second)
 
     def _windows(self, question: str, passages: Sequence[str]) -> list[_Window]:
         windows: list[_Window] = []
@@ -185,7 +189,7 @@ class ReadingModel:
         return windows
 
     def _split(self, first: str, second: str, number: int = 0) -> Iterator[_Window]:
-        """Yield windows over a long second text; each starts with the whole first text."""
+        """Yield windows over a long second text, each with the first text, cut to a limit."""
         question = self._tokenizer.encode(first, add_special_tokens=False)
         if len(question.ids) > _MAX_QUESTION_TOKENS:
             first = first[: question.offsets[_MAX_QUESTION_TOKENS][0]]

@@ -86,11 +86,14 @@ def create_app(
         ]
         try:
             async with engine, mcp.run() if mcp else nullcontext():
-                yield
-                await app.state.background.finish(engine.settings.server.shutdown_grace_s)
+                try:
+                    yield
+                    await app.state.background.finish(engine.settings.server.shutdown_grace_s)
+                finally:
+                    for task in upkeep:
+                        task.cancel()
+                    await asyncio.gather(*upkeep, return_exceptions=True)
         finally:
-            for task in upkeep:
-                task.cancel()
             await app.state.rate_limits.close()
             stop_watching()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Any, Protocol, TypeAlias
 
 from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
@@ -44,9 +45,10 @@ async def shape_events(events: AsyncGenerator[Event, None], skin: Skin) -> Field
     """Turn each event into the JSON values of a skin."""
     for fields in skin.shape_start():
         yield fields
-    async for event in events:
-        for fields in _shape_event(event, skin):
-            yield fields
+    async with aclosing(events):
+        async for event in events:
+            for fields in _shape_event(event, skin):
+                yield fields
 
 
 def _shape_event(event: Event, skin: Skin) -> Iterable[Fields]:
@@ -102,14 +104,12 @@ class ChatRoomSkin(_EventSkin):
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._sources: tuple[Source, ...] = ()
 
     def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
-        self._sources = sources  # sent after the last token
-        return ()
+        return ()  # sent after the last token
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
-        yield {"type": "sources", "sources": _dump_sources(self._sources)}
+        yield {"type": "sources", "sources": _dump_sources(answer.sources)}
         yield {
             "type": "done",
             "is_grounded": answer.is_grounded,

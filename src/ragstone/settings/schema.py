@@ -216,7 +216,12 @@ class RefineSettings(Section):
     reranker_enabled: bool = setting(
         False, "Score the first hits again with a reranker.", "RAG_RERANKER_ENABLED"
     )
-    reranker: str = setting("noop", "Reranker.", "RAG_RERANKER_TYPE")
+    reranker: str = setting(
+        "noop",
+        "Reranker, where reranker_enabled is true: reading (shipped), cross_encoder (pulled), llm, "
+        "noop, or that of a plug-in.",
+        "RAG_RERANKER_TYPE",
+    )
     rerank_top_k: int = setting(
         20, "Number of hits that the reranker scores.", "RERANK_TOP_K", ge=1, le=1000
     )

@@ -194,7 +194,8 @@ def build_llm(context: PartContext) -> LlmReranker:
 def build(context: PartContext) -> Refiner | None:
     """Build the reranker that the settings name, or None when reranking is off."""
     refine = context.settings.refine
+    build_reranker = find_part("reranker", refine.reranker)  # a wrong name is an error, off or on
     if not refine.reranker_enabled:
         return None
-    reranker: Refiner = find_part("reranker", refine.reranker)(context)
+    reranker: Refiner = build_reranker(context)
     return reranker

@@ -58,6 +58,7 @@ class SequentialRetriever:
                 else Hit(chunk, 1.0, query.method)
                 for chunk in chosen
             )
+            run.trace.waterfall.add_step(span.stage, found.hits, hits, span.counts)
             return RetrievedHits(hits, chunks_found=found.chunks_found)
 
     def _load_chunks(self, query: Query) -> list[Chunk]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from ragstone.errors import UnusableReplyError
+from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.prompts import render
 from ragstone.protocols import Chat
-from ragstone.types import Expansion, Intent, Message
+from ragstone.types import Expansion, Intent, Message, Source
 
 # Enough of a conversation to know what "it" is.
 _TURNS_SHOWN = 6
@@ -108,3 +110,24 @@ def parse_json_object(reply: str) -> dict[str, Any]:
 
 def _tidy_text(text: str) -> str:
     return " ".join(text.split())[:_MAX_CHARS]
+
+
+_FEEDBACK_SOURCES = 3
+_FEEDBACK_TERMS = 6
+
+
+def find_feedback_terms(question: str, sources: Sequence[Source]) -> list[str]:
+    """Return words that the first sources share and the question lacks (relevance feedback)."""
+    asked = set(extract_terms(question))
+    counts: Counter[str] = Counter()
+    for source in sources[:_FEEDBACK_SOURCES]:
+        words = {word.strip(".,;:!?()'’\"").casefold() for word in source.text.split()}
+        counts.update(
+            word
+            for word in words
+            if len(word) > 3
+            and word.isalpha()
+            and word not in STOP_WORDS
+            and not asked & set(extract_terms(word))
+        )
+    return sorted(counts, key=lambda word: (-counts[word], word))[:_FEEDBACK_TERMS]
