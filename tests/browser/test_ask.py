@@ -106,7 +106,7 @@ def test_no_answer_is_said_and_explained(page: Page) -> None:
     expect(page.locator(".turn")).to_have_attribute("data-status", "abstained")
     expect(page.locator(".answer")).to_contain_text("don't have enough information")
     expect(page.locator(".confidence")).to_contain_text("No answer.")
-    expect(page.locator(".confidence")).to_contain_text("do not hold the answer")
+    expect(page.locator(".confidence")).to_contain_text("do not contain the answer")
     assert page.locator(".claim").count() == 0
 
 

@@ -179,7 +179,7 @@ def test_the_description_of_the_doors_asks_no_other_server(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{address}/docs")
-    door = page.locator("#operations-query-query_v1_query_post")
+    door = page.locator("#operations-query-answer_query_v1_query_post")
     expect(door).to_be_visible()
     door.get_by_role("button").first.click()
     expect(door.get_by_text("How long is the notice period?").first).to_be_visible()

@@ -197,7 +197,7 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
     expect(page.locator(".answer.unverified")).to_contain_text("8812")
     server.vanish()
     notice = page.locator(".turn .notice.bad")
-    expect(notice).to_contain_text("broke off before the answer was complete")
+    expect(notice).to_contain_text("was lost before the answer was complete")
     expect(page.locator(".answer")).to_contain_text("8812")
     expect(page.locator(".progress")).to_contain_text("not checked")
     page.get_by_role("button", name="Retry").click()

@@ -66,7 +66,7 @@ def test_an_upload_that_was_killed_is_failed_at_the_next_start(
         os.kill(server.pid, signal.SIGKILL)
         server.wait()
 
-    engine = Engine(settings_in(data), embedder=embedder)
+    engine = Engine(settings_in(data), embedder=embedder).open()
     after = engine.records.upload(upload["upload_id"])
     assert after["status"] == "failed"
     assert after["finished_at"] is not None

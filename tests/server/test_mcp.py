@@ -68,7 +68,7 @@ async def test_an_assistant_searches_fetches_and_asks_over_stdio(tmp_path: Path)
         answer = await called(client, "ask", question="What colour is the gate?")
         assert "green" in answer["answer"]
         assert answer["citations"][0]["title"] == "gate.md"
-        assert "no chunk" in await refused(client, "fetch", id=f"{item['id']}9")
+        assert "not found in the collection" in await refused(client, "fetch", id=f"{item['id']}9")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> No
         async with Client(f"{address}/mcp") as client, app.state.answer_slots.hold_slot():
             found = await called(client, "search", query="the gate")
             assert found["results"][0]["url"].startswith("https://rag.example/docs/#/source/")
-            assert "found no time" in await refused(client, "ask", question="Is the gate green?")
+            assert "no other answer was finished" in await refused(client, "ask", question="Is the gate green?")
     finally:
         await asyncio.to_thread(server.close)
 
@@ -214,7 +214,7 @@ def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--port", "0"), "need --http"), (("--http", "--key", "rs_x"), "standard input")],
+    [(("--port", "0"), "need --http"), (("--http", "--key", "rs_x"), "do not work with --http")],
 )
 def test_flags_of_the_other_way_are_refused(
     tmp_path: Path, arguments: tuple[str, ...], said: str

@@ -85,7 +85,7 @@ class RequestLog:
             self._log.info(
                 "request",
                 method=method,
-                door=route,
+                endpoint=route,
                 status=status or None,
                 duration_ms=round(duration_s * 1000, 3),
                 key_id=caller.key_id if caller else None,
