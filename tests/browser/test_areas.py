@@ -62,7 +62,9 @@ def test_a_repeated_answer_shows_how_it_was_made_the_first_time(page: Page) -> N
     ask(page, DOME)
     page.get_by_role("link", name="Why this answer?").click()
     expect(page.get_by_text("the answer came from the cache")).to_be_visible()
-    expect(page.locator(".timeline li").filter(has_text="Answer from the cache").first).to_be_visible()
+    expect(
+        page.locator(".timeline li").filter(has_text="Answer from the cache").first
+    ).to_be_visible()
     expect(page.get_by_role("columnheader", name="Search by meaning")).to_be_visible()
 
 

@@ -103,7 +103,9 @@ async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> No
         async with Client(f"{address}/mcp") as client, app.state.answer_slots.hold_slot():
             found = await called(client, "search", query="the gate")
             assert found["results"][0]["url"].startswith("https://rag.example/docs/#/source/")
-            assert "no other answer was finished" in await refused(client, "ask", question="Is the gate green?")
+            assert "no other answer was finished" in await refused(
+                client, "ask", question="Is the gate green?"
+            )
     finally:
         await asyncio.to_thread(server.close)
 
