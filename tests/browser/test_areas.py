@@ -120,7 +120,7 @@ def test_the_threshold_slider_shows_at_once_what_stays(page: Page) -> None:
         expect(page.get_by_text(f"{staying} of {total} candidates")).to_be_visible()
     slider.fill("1")
     expect(page.locator(".candidate.floor")).to_have_count(2)
-    expect(page.get_by_text("the best 2 are kept all the same")).to_be_visible()
+    expect(page.get_by_text("the best 2 are kept")).to_be_visible()
 
 
 def test_every_setting_is_shown_with_its_origin(page: Page) -> None:
