@@ -39,10 +39,13 @@ class Predictor:
         self.tokenizer = Tokenizer.from_file(str(tokenizer))
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(longest, strategy="only_second")
+        self.plain = Tokenizer.from_file(str(tokenizer))
+        self.plain.no_padding()
+        self.plain.enable_truncation(longest // 2)
 
     def predict(self, pairs: Sequence[tuple[str, str]], tokens: int = 2048) -> list[Prediction]:
         """Score pairs in batches of at most `tokens` padded tokens."""
-        encodings = [self.tokenizer.encode(a, b) for a, b in pairs]
+        encodings = [self.tokenizer.encode(self.cut_first(a), b) for a, b in pairs]
         order = sorted(range(len(pairs)), key=lambda i: len(encodings[i].ids))
         found: list[Prediction | None] = [None] * len(pairs)
         at = 0
@@ -56,6 +59,11 @@ class Predictor:
                 found[i] = settle(encodings[i], *(one[row] for one in outputs))
             at = end
         return [one for one in found if one is not None]
+
+    def cut_first(self, text: str) -> str:
+        """Cut a question or claim that would leave no room for its passage."""
+        found = self.plain.encode(text, add_special_tokens=False)
+        return text[: found.offsets[-1][1]] if found.overflowing else text
 
     def _run(self, encodings: list[Any]) -> list[Array]:
         width = max(len(one.ids) for one in encodings)

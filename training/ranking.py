@@ -113,7 +113,8 @@ def main() -> None:
                     ]
                 )
             results[name][half] = np.array(table)
-        print(f"{name} done", flush=True)
+        means = {half: table.mean(0).round(3).tolist() for half, table in results[name].items()}
+        print(name, means, flush=True)
     tune = np.mean([r["tune"].mean(0) for r in results.values()], axis=0)
     best = int(tune.argmax())
     print(
