@@ -60,12 +60,12 @@ def test_a_data_directory_without_permission_is_said(tmp_path: Path) -> None:
         import os, pathlib
         from ragstone.errors import StoreError
         from ragstone.catalog.documents import SqlCatalog
-        from ragstone.files import prepare
+        from ragstone.files import create_data_directory
         # Everything is imported first: root's Python may be closed to others.
         SqlCatalog.in_directory(pathlib.Path({str(warm)!r})).close()
         if os.geteuid() == 0:
             os.setegid(65534); os.seteuid(65534)
-        for attempt in (prepare, SqlCatalog.in_directory):
+        for attempt in (create_data_directory, SqlCatalog.in_directory):
             try:
                 attempt(pathlib.Path({str(tmp_path)!r}))
             except StoreError as error:

@@ -149,6 +149,11 @@ class EmbeddedIndex:
         self._indexes: dict[str, _OpenIndex] = {}
         self._open_lock = threading.RLock()
 
+    @property
+    def waits(self) -> bool:
+        """Return True when a search may ask a catalog behind a network, to catch up with it."""
+        return bool(getattr(self._catalog, "waits", False))
+
     def refresh(self, collection: str) -> None:
         self._refresh(collection, timeout_s=self._lock_timeout_s)
 
