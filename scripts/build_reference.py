@@ -134,7 +134,7 @@ def render_readme() -> str:
     text = (ROOT / "README.md").read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    block = f"\n```text\n$ ragstone ask '{QUESTION}'\n\n{run_example()}```\n"
+    block = f"\n```text\n$ ragstone ask '{QUESTION}' -C demo -d .demo\n\n{run_example()}```\n"
     return f"{before}{BEGIN}{block}{END}{after}"
 
 

@@ -120,7 +120,7 @@ VERBS = frozenset(("embed", "feed", "seed", "need", "proceed", "exceed"))
 PARTICIPLE = re.compile(
     r"_*(?:[a-z]+ed|found|told|kept|said|held|made|given|known|sent|built|written|taken|chosen|seen)"
 )
-RIDDLES = re.compile(r"\b(?:doors?|is no [a-z]|whoever|rungs?)\b", re.IGNORECASE)
+RIDDLES = re.compile(r"\b(?:doors?|whoever|rungs?)\b|(?<!there )\bis no [a-z]", re.IGNORECASE)
 RIDDLE_START = re.compile(r"(?:Who|What|Whether|How|Which|Why|Where)\b")
 
 

@@ -388,7 +388,7 @@ def is_gain(ours: Values, theirs: Values) -> bool:
 async def _check_on_held_back(
     sweeper: Sweeper, start: Settings, values: Mapping[str, float], held_back: Sequence[Question]
 ) -> tuple[dict[str, float], dict[str, float], SearchQuality, SearchQuality]:
-    """Accept all values, all but the threshold, or none: the first that is no worse."""
+    """Accept all values, all but the threshold, or none: the first choice that does not lose."""
     first = await sweeper.measure(start, held_back)
     without = {path: value for path, value in values.items() if path != "refine.min_similarity"}
     for attempt in (dict(values), without):

