@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,19 +33,16 @@ def filter_by_similarity(
     hits: Hits, *, threshold: float, keep_at_least: int
 ) -> tuple[Hits, FilterReport]:
     """Keep hits at or above the threshold; if too few are left, the best `keep_at_least`."""
-    kept = tuple(_mark(hit, "kept") for hit in hits if get_similarity(hit) >= threshold)
+    kept = tuple(hit.with_scores(filter="kept") for hit in hits if get_similarity(hit) >= threshold)
     fallback = len(kept) < min(keep_at_least, len(hits))
     if fallback:
         best = sorted(hits, key=lambda hit: (-hit.score, hit.chunk.key))[:keep_at_least]
         kept = tuple(
-            _mark(hit, "kept" if get_similarity(hit) >= threshold else "floor") for hit in best
+            hit.with_scores(filter="kept" if get_similarity(hit) >= threshold else "floor")
+            for hit in best
         )
     scores = tuple(get_similarity(hit) for hit in kept)
     return kept, FilterReport(len(hits), len(kept), fallback, scores)
-
-
-def _mark(hit: Hit, verdict: Literal["kept", "floor"]) -> Hit:
-    return replace(hit, scores=replace(hit.scores, filter=verdict))
 
 
 def get_similarity(hit: Hit) -> float:
