@@ -1,0 +1,312 @@
+"""Ask real questions, small talk and second questions, and count what each is taken for.
+
+    python bench/conversations.py [--half dev|report] [--part NAME] [--show] [--examples]
+
+The packs and their rules are in `bench/packs/README.md`. Questions with a passage are asked of a
+collection that holds all passages; those without one, and small talk, of the Kubernetes
+documentation, which answers none of them. Each later turn of a dialogue is asked inside its
+session, and its standalone form alone. No model writes: the answers are quoted. The documents are
+ingested once into bench/cache/conversations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import re
+import statistics
+import sys
+import tarfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "packs"))
+
+from matching import find_missing  # noqa: E402
+
+from ragstone import Engine  # noqa: E402
+from ragstone.settings import load_settings  # noqa: E402
+from ragstone.types import SMALL_TALK, Answer  # noqa: E402
+
+DATA = HERE.parent.parent / "shared" / "data"
+CACHE = HERE / "cache" / "conversations"
+PARTS = ("questions", "smalltalk", "clapnq", "dialogues")
+K8S_FOLDERS = ("concepts/", "tasks/")
+_CLAPNQ_QUESTIONS = 300
+_MARKER = re.compile(r"\s*\[Source \d+\]")
+
+# What users met: a first question, or the turns of a conversation, over the samples.
+EXAMPLES: tuple[tuple[str, ...], ...] = (
+    ("How many people work at the company?",),
+    ("Are you hiring?",),
+    ("Where are you located?",),
+    ("hi",),
+    ("ok",),
+    ("你好",),
+    ("How much is the rent of the ridge?", "And who is the landlord?"),
+    ("Who is the landlord of the ridge?", "And what is the rent?"),
+    ("What is the focal length of the refractor?", "I meant the Morrow"),
+    ("When is the observatory open in summer?", "and in winter?"),
+    ("When was the mirror recoated?", "Why?"),
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One later turn: its reply inside the session, and that of its standalone form."""
+
+    id: str
+    kind: str
+    question: str
+    stands_alone: bool
+    right: bool
+    standalone_right: bool
+    repeats: bool
+    searched_as: str
+    text: str
+    status: str
+    standalone_text: str
+    first_ms: float
+    later_ms: float
+
+
+def get_half(line_id: str) -> str:
+    """Return the half of the pack that a line belongs to."""
+    return "report" if int(hashlib.sha256(line_id.encode()).hexdigest()[0], 16) % 2 else "dev"
+
+
+def read_pack(name: str, half: str) -> list[dict[str, Any]]:
+    lines = (HERE / f"packs/{name}.jsonl").read_text("utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if half in ("all", get_half(row["id"]))]
+
+
+def is_small_talk(answer: Answer) -> bool:
+    """Tell whether the reply is small talk and not an answer or an abstention."""
+    return answer.provider == "none" and answer.detected_intent in SMALL_TALK
+
+
+async def ingest_collections(engine: Engine, data: Path, cache: Path) -> None:
+    k8s, passages = cache / "documents/k8s", cache / "documents/passages"
+    if not k8s.exists():
+        with tarfile.open(data / "docs-k8s.tar.gz") as archive:
+            for member in archive.getmembers():
+                inside = member.name.partition("en/docs/")[2]
+                if inside.endswith(".md") and inside.startswith(K8S_FOLDERS):
+                    place = k8s / inside
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    place.write_bytes(stream.read())
+    passages.mkdir(parents=True, exist_ok=True)
+    for row in read_pack("questions_languages", "all"):
+        if row["holds"]:
+            (passages / f"{row['id']}.txt").write_text(row["holds"], "utf-8")
+    samples = HERE.parent / "src/ragstone/samples"
+    for name, place in (("k8s", k8s), ("passages", passages), ("samples", samples)):
+        report = await engine.ingest([place], collection=name)
+        print(f"{name}: {len(report.files)} files, {len(report.of('failed'))} failed", flush=True)
+
+
+async def ask_questions(engine: Engine, half: str) -> list[dict[str, Any]]:
+    found = []
+    for row in read_pack("questions_languages", half):
+        collection = "passages" if row["holds"] else "k8s"
+        answer = await engine.ask(row["question"], collection=collection)
+        found.append(row | _describe(answer))
+    return found
+
+
+async def ask_small_talk(engine: Engine, half: str) -> list[dict[str, Any]]:
+    return [
+        row | _describe(await engine.ask(row["text"], collection="k8s", **_short_allowed()))
+        for row in read_pack("smalltalk", half)
+    ]
+
+
+async def ask_clapnq(engine: Engine, data: Path) -> list[dict[str, Any]]:
+    lines = (data / "clapnq/qa.jsonl").read_text("utf-8").splitlines()[:_CLAPNQ_QUESTIONS]
+    return [
+        {"question": row["input"]} | _describe(await engine.ask(row["input"], collection="samples"))
+        for row in map(json.loads, lines)
+    ]
+
+
+def _describe(answer: Answer) -> dict[str, Any]:
+    return {
+        "small_talk": is_small_talk(answer),
+        "status": answer.status,
+        "intent": answer.detected_intent,
+        "intent_confidence": answer.intent_confidence,
+        "reply": answer.text,
+    }
+
+
+def _short_allowed() -> dict[str, Any]:
+    """Return the option of chats, whose messages may have one character."""
+    from ragstone.query.request import QueryOptions
+
+    return {"is_chat": True} if "is_chat" in QueryOptions.__annotations__ else {}
+
+
+async def ask_dialogues(engine: Engine, half: str) -> list[Turn]:
+    found: list[Turn] = []
+    for row in read_pack("dialogues", half):
+        collection, session = row["collection"], f"{row['id']}-{time.time_ns()}"
+        replies: list[tuple[Answer, float]] = []
+        for turn in row["turns"]:
+            before = time.process_time()
+            answer = await engine.ask(
+                turn["question"], collection=collection, session_id=session, **_short_allowed()
+            )
+            replies.append((answer, 1000 * (time.process_time() - before)))
+        for at, turn in enumerate(row["turns"][1:], start=1):
+            alone = await engine.ask(turn["standalone"], collection=collection)
+            answer = replies[at][0]
+            found.append(
+                Turn(
+                    id=f"{row['id']}:{at + 1}",
+                    kind=row["kind"] if at == len(row["turns"]) - 1 else "between",
+                    question=turn["question"],
+                    stands_alone=turn["question"] == turn["standalone"],
+                    right=_is_right(answer, turn["must"]),
+                    standalone_right=_is_right(alone, turn["must"]),
+                    repeats=answer.text == replies[at - 1][0].text and answer.status == "answered",
+                    searched_as=getattr(answer, "searched_as", ""),
+                    text=answer.text,
+                    status=answer.status,
+                    standalone_text=alone.text,
+                    first_ms=replies[0][1],
+                    later_ms=replies[at][1],
+                )
+            )
+    return found
+
+
+def _is_right(answer: Answer, must: Sequence[Sequence[str]]) -> bool:
+    short = getattr(answer, "short_answer", "") or ""
+    text = f"{short} {_MARKER.sub('', answer.text)}"
+    return answer.status == "answered" and not find_missing(text, must)
+
+
+def print_questions(rows: Sequence[dict[str, Any]]) -> None:
+    for name, some in (
+        ("with a passage", [row for row in rows if row["holds"]]),
+        ("without an answer", [row for row in rows if not row["holds"]]),
+    ):
+        wrong = [row for row in some if row["small_talk"]]
+        answered = sum(row["status"] == "answered" for row in some)
+        print(f"questions {name}: {len(some)}, taken for small talk {len(wrong)}, "
+              f"answered {answered}")  # fmt: skip
+        for row in wrong:
+            print(f"    {row['id']} {row['question']} → {row['intent']}")
+
+
+def print_small_talk(rows: Sequence[dict[str, Any]], *, show: bool) -> None:
+    right = sum(row["small_talk"] for row in rows)
+    print(f"small talk: {len(rows)}, answered as such {right} ({right / max(len(rows), 1):.1%})")
+    for field in ("language", "kind"):
+        total = Counter(row[field] for row in rows)
+        good = Counter(row[field] for row in rows if row["small_talk"])
+        print("    " + ", ".join(f"{name} {good[name]}/{total[name]}" for name in total))
+    if show:
+        for row in rows:
+            if not row["small_talk"]:
+                print(f"    {row['id']} {row['text']} → {row['status']} {row['reply'][:90]!r}")
+
+
+def print_dialogues(turns: Sequence[Turn]) -> None:
+    groups: dict[str, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        groups["stands alone" if turn.stands_alone else "depends"].append(turn)
+        groups[turn.kind].append(turn)
+    print(
+        f"\n{'turns':18}{'asked':>6}{'alone':>6}{'right':>6}{'kept':>6}{'share':>8}{'repeats':>9}"
+    )
+    for name in ("depends", "stands alone", *sorted(set(groups) - {"depends", "stands alone"})):
+        some = groups.get(name, [])
+        known = [turn for turn in some if turn.standalone_right]
+        kept = sum(turn.right for turn in known)
+        share = f"{kept / len(known):.1%}" if known else "–"
+        right, repeats = sum(turn.right for turn in some), sum(turn.repeats for turn in some)
+        print(f"{name:18}{len(some):6}{len(known):6}{right:6}{kept:6}{share:>8}{repeats:9}")
+    first, later = [turn.first_ms for turn in turns], [turn.later_ms for turn in turns]
+    print(f"CPU ms, mean and median: first question {statistics.mean(first):.0f} "
+          f"{statistics.median(first):.0f}, later one {statistics.mean(later):.0f} "
+          f"{statistics.median(later):.0f}, ratio of the means "
+          f"{statistics.mean(later) / statistics.mean(first):.2f}")  # fmt: skip
+
+
+def print_turns(turns: Sequence[Turn]) -> None:
+    for turn in turns:
+        mark = "right" if turn.right else "WRONG" if turn.standalone_right else "wrong alone too"
+        print(f"\n--- {turn.id} {turn.kind} {mark}: {turn.question}\n  as: {turn.searched_as}\n"
+              f"  {turn.status}: {turn.text[:300]}")  # fmt: skip
+        if not turn.right:
+            print(f"  alone: {turn.standalone_text[:300]}")
+
+
+async def print_examples(engine: Engine) -> None:
+    """Print the replies to the questions that went wrong once."""
+    for number, example in enumerate(EXAMPLES):
+        session = f"example-{number}-{time.time_ns()}"
+        for question in example:
+            try:
+                answer = await engine.ask(
+                    question, collection="samples", session_id=session, **_short_allowed()
+                )
+            except Exception as error:  # noqa: BLE001  an error is what users meet as well
+                print(f"{question}\n    {type(error).__name__}: {error}")
+                continue
+            searched = getattr(answer, "searched_as", "")
+            said = f" (searched as: {searched})" if searched else ""
+            print(f"{question}{said}\n    {answer.status} {answer.confidence}: {answer.text[:200]}")
+
+
+async def run(options: argparse.Namespace) -> None:
+    flags = {"data.directory": options.cache / "data", "data.answer_cache": 0}
+    loaded = load_settings(flags=flags, environ={})
+    out: dict[str, Any] = {}
+    async with Engine(loaded.settings) as engine:
+        await ingest_collections(engine, options.data, options.cache)
+        if options.examples:
+            await print_examples(engine)
+        parts = options.part or (() if options.examples else PARTS)
+        if "questions" in parts:
+            print_questions(out.setdefault("questions", await ask_questions(engine, options.half)))
+        if "smalltalk" in parts:
+            rows = out["smalltalk"] = await ask_small_talk(engine, options.half)
+            print_small_talk(rows, show=options.show)
+        if "clapnq" in parts:
+            rows = out["clapnq"] = await ask_clapnq(engine, options.data)
+            taken = [row["question"] for row in rows if row["small_talk"]]
+            print(f"clapnq: {len(rows)}, taken for small talk {len(taken)} {taken}")
+        if "dialogues" in parts:
+            turns = await ask_dialogues(engine, options.half)
+            out["dialogues"] = [asdict(turn) for turn in turns]
+            if options.show:
+                print_turns(turns)
+            print_dialogues(turns)
+    name = f"{options.half}-{'-'.join(parts)}.json"
+    (options.cache / name).write_text(json.dumps(out, ensure_ascii=False, indent=1), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--half", choices=("dev", "report"), default="report")
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--show", action="store_true", help="print every turn and missed line")
+    parser.add_argument("--examples", action="store_true", help="print replies to known failures")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
