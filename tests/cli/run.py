@@ -1,12 +1,20 @@
-"""Runs `ragstone` as a person does: a process of its own, with a clean environment."""
+"""Runs `ragstone` as a person does, in a process of its own or in this one, which is quicker."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
+
+import ragstone.cli
+from ragstone.cli import options
 
 from ..patience import LONG_S
 
@@ -46,6 +54,46 @@ def run(
         check=False,
         preexec_fn=_obey_permissions if obey_permissions else None,
     )
+
+
+def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Do the same as `run` in this process: a process takes a second to import everything.
+
+    The command sees the same arguments, folder, environment, and pipes instead of a terminal.
+    """
+    words = [str(word) for word in arguments]
+    output, errors = io.StringIO(), io.StringIO()
+    code: int | str | None = 0
+    with (
+        _clean_process(environment(**extra), cwd),
+        mock.patch.object(sys, "argv", ["ragstone", *words]),
+        mock.patch.object(sys, "stdin", io.StringIO()),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            ragstone.cli.run()
+        except SystemExit as ended:
+            code = ended.code
+    assert code is None or isinstance(code, int), code
+    return subprocess.CompletedProcess(words, code or 0, output.getvalue(), errors.getvalue())
+
+
+@contextlib.contextmanager
+def _clean_process(environ: dict[str, str], cwd: Path) -> Iterator[None]:
+    """Let the block see what a new process would see, and undo what it changes."""
+    log = logging.getLogger("ragstone.settings")
+    handlers = list(log.handlers)
+    consoles = (options.stdout, options.stderr)
+    for console in consoles:
+        console.cache_clear()
+    try:
+        with mock.patch.dict(os.environ, environ, clear=True), contextlib.chdir(cwd):
+            yield
+    finally:
+        log.handlers[:] = handlers
+        for console in consoles:
+            console.cache_clear()
 
 
 def _obey_permissions() -> None:

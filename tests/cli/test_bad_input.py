@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .run import assert_refused, run
+from .run import assert_refused, call, run
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from .run import assert_refused, run
     ],
 )
 def test_a_question_of_a_wrong_length(filled: Path, question: str, said: str) -> None:
-    assert_refused(run("ask", question, "-d", "data", cwd=filled), said)
+    assert_refused(call("ask", question, "-d", "data", cwd=filled), said)
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    assert_refused(run("ingest", "docs", "-d", "data", cwd=tmp_path), "holds no documents", ".pdf")
+    assert_refused(call("ingest", "docs", "-d", "data", cwd=tmp_path), "holds no documents", ".pdf")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_pdf_that_is_no_pdf_and_the_others_are_stored(tmp_path: Path) -> None:
     docs.mkdir()
     (docs / "a.txt").write_text("The gate is green.")
     (docs / "b.pdf").write_text("hello")
-    done = run("ingest", "docs", "-d", "data", cwd=tmp_path)
+    done = call("ingest", "docs", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
     assert "failed b.pdf: The file is named '.pdf' but its content is not PDF" in done.stdout
     assert "hint:" in done.stdout
@@ -85,7 +85,7 @@ def test_a_database_file_of_garbage_is_left_as_it_is(tmp_path: Path) -> None:
     garbage = b"\x8d\x13garbage" * 500
     (tmp_path / "data" / "catalog.db").write_bytes(garbage)
     for words in (["ask", "Is it so?"], ["history"]):
-        assert_refused(run(*words, "-d", "data", cwd=tmp_path), "not a database", "backup")
+        assert_refused(call(*words, "-d", "data", cwd=tmp_path), "not a database", "backup")
     assert (tmp_path / "data" / "catalog.db").read_bytes() == garbage
 
 
@@ -97,9 +97,9 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
-    done = run("serve", "--host", "203.0.113.1", "--port", "0", "-d", "data", cwd=tmp_path)
+    done = call("serve", "--host", "203.0.113.1", "--port", "0", "-d", "data", cwd=tmp_path)
     assert_refused(done, "cannot listen on 203.0.113.1")
-    done = run("serve", "--host", "no such host", "-d", "data", cwd=tmp_path)
+    done = call("serve", "--host", "no such host", "-d", "data", cwd=tmp_path)
     assert_refused(done, "cannot listen on no such host")
 
 
@@ -111,45 +111,45 @@ def test_an_unwritable_data_directory(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("I was here first.")
-    assert_refused(run("ask", "Is it so?", "-d", "data", cwd=tmp_path), "cannot be written")
+    assert_refused(call("ask", "Is it so?", "-d", "data", cwd=tmp_path), "cannot be written")
     assert (tmp_path / "data").read_text() == "I was here first."
 
 
 def test_an_unknown_setting_in_every_layer(tmp_path: Path) -> None:
     ask = ["ask", "Is it so?", "-d", "data"]
-    assert_refused(run(*ask, "--set", "RAG_TOPK=3", cwd=tmp_path), "RAG_TOPK", "RAG_TOP_K?")
-    assert_refused(run(*ask, "--set", "RAG_TOP_K", cwd=tmp_path), "has no value")
-    assert_refused(run(*ask, cwd=tmp_path, RAG_TOPK="3"), "(environment)", "RAG_TOP_K?")
-    assert_refused(run(*ask, cwd=tmp_path, RAGSTONE_TOPK="3"), "(environment)", "RAG_TOP_K?")
+    assert_refused(call(*ask, "--set", "RAG_TOPK=3", cwd=tmp_path), "RAG_TOPK", "RAG_TOP_K?")
+    assert_refused(call(*ask, "--set", "RAG_TOP_K", cwd=tmp_path), "has no value")
+    assert_refused(call(*ask, cwd=tmp_path, RAG_TOPK="3"), "(environment)", "RAG_TOP_K?")
+    assert_refused(call(*ask, cwd=tmp_path, RAGSTONE_TOPK="3"), "(environment)", "RAG_TOP_K?")
     (tmp_path / "ragstone.toml").write_text("[refine]\ntopk = 3\n")
-    assert_refused(run(*ask, cwd=tmp_path), "'refine.topk' (ragstone.toml)", "refine.top_k?")
+    assert_refused(call(*ask, cwd=tmp_path), "'refine.topk' (ragstone.toml)", "refine.top_k?")
     assert not (tmp_path / "data").exists()
 
 
 def test_a_wrong_value_names_the_setting_the_value_and_what_is_allowed(tmp_path: Path) -> None:
-    done = run("ask", "Is it so?", cwd=tmp_path, RAG_TOP_K="0")
+    done = call("ask", "Is it so?", cwd=tmp_path, RAG_TOP_K="0")
     assert_refused(done, "RAG_TOP_K is '0'", "a whole number from 1 to 1000")
-    done = run("ask", "Is it so?", "--method", "magic", cwd=tmp_path)
+    done = call("ask", "Is it so?", "--method", "magic", cwd=tmp_path)
     assert_refused(done, "'magic'", "semantic, keyword, hybrid")
-    done = run("ask", "Is it so?", "--preset", "wild", cwd=tmp_path)
+    done = call("ask", "Is it so?", "--preset", "wild", cwd=tmp_path)
     assert_refused(done, "'wild'", "minimal, classic, balanced, careful")
 
 
 def test_an_unknown_option_or_command_is_a_wrong_command_line(tmp_path: Path) -> None:
     for words in (["ask", "Is it so?", "--nope"], ["nope"], ["ask"]):
-        done = run(*words, cwd=tmp_path)
+        done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "--help" in done.stderr or "-h" in done.stderr
 
 
 def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path) -> None:
-    done = run("ask", "Is it so?", "-d", "data", cwd=tmp_path, LLM_PROVIDER="nobody")
+    done = call("ask", "Is it so?", "-d", "data", cwd=tmp_path, LLM_PROVIDER="nobody")
     assert_refused(done, "'nobody'", "extractive")
 
 
 def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
-    done = run("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
+    done = call("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
     assert_refused(done, "Invalid collection name '../up'")
 
 
@@ -172,16 +172,16 @@ def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
 )
 def test_a_mistyped_collection(filled: Path, words: list[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path)] if words[0] == "tune" else []
-    done = run(*words, *out, "-d", "data", "-C", "defalt", cwd=filled)
+    done = call(*words, *out, "-d", "data", "-C", "defalt", cwd=filled)
     assert_refused(done, "There is no collection 'defalt'.", "Did you mean 'default'?")
-    done = run(*words, *out, "-d", "data", "-C", "quite-another", cwd=filled)
+    done = call(*words, *out, "-d", "data", "-C", "quite-another", cwd=filled)
     assert_refused(done, "There is no collection 'quite-another'.", "There are: default.")
 
 
 def test_a_mistyped_collection_of_a_file_of_questions(filled: Path, tmp_path: Path) -> None:
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "What colour is the gate?", "documents": ["gate.txt"]}\n')
-    done = run("eval", questions, "-d", "data", "-C", "defalt", cwd=filled)
+    done = call("eval", questions, "-d", "data", "-C", "defalt", cwd=filled)
     assert_refused(done, "There is no collection 'defalt'.", "Did you mean 'default'?")
 
 
@@ -189,41 +189,41 @@ def test_a_collection_that_is_not_there_is_made_by_ingest_and_by_nothing_else(
     filled: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(filled / "docs", tmp_path / "docs")
-    assert run("ingest", "docs", "-d", "data", "-C", "wiki", cwd=tmp_path).returncode == 0
-    done = run("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert call("ingest", "docs", "-d", "data", "-C", "wiki", cwd=tmp_path).returncode == 0
+    done = call("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
     assert_refused(done, "There is no collection 'default'.", "There are: wiki.")
-    assert run("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
-    done = run("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert call("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
+    done = call("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
     assert "green" in done.stdout
 
 
 def test_a_document_is_not_deleted_where_nobody_can_be_asked(filled: Path) -> None:
-    listed = run("documents", "-d", "data", cwd=filled).stdout
+    listed = call("documents", "-d", "data", cwd=filled).stdout
     document_id, *_, name, _ = listed.splitlines()[0].split("\t")
-    done = run("documents", "delete", document_id, "-d", "data", cwd=filled)
+    done = call("documents", "delete", document_id, "-d", "data", cwd=filled)
     assert_refused(done, f"'{name}' was not deleted", "--yes")
-    assert run("documents", "-d", "data", cwd=filled).stdout == listed
+    assert call("documents", "-d", "data", cwd=filled).stdout == listed
 
 
 def test_an_option_before_the_subcommand_is_not_ignored(filled: Path) -> None:
-    done = run("documents", "--data", "data", "delete", "abc", "--yes", cwd=filled)
+    done = call("documents", "--data", "data", "delete", "abc", "--yes", cwd=filled)
     assert done.returncode == 2
     assert "Put --data after 'delete'" in done.stderr
 
 
 def test_a_mistyped_secret_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[provider]\nopenai_api_key = 123456789\n")
-    done = run("settings", "--config", "mine.toml", cwd=tmp_path)
+    done = call("settings", "--config", "mine.toml", cwd=tmp_path)
     assert_refused(done, "provider.openai_api_key (mine.toml) is a number, not text", "quotation")
     assert "123456789" not in done.stderr
-    done = run("settings", "--set", "LLM_API_KEY:sk-123456789", cwd=tmp_path)
+    done = call("settings", "--set", "LLM_API_KEY:sk-123456789", cwd=tmp_path)
     assert_refused(done, "'--set LLM_API_KEY' has no value")
     assert "sk-123456789" not in done.stderr
 
 
 def test_a_variable_that_kubernetes_sets_is_a_warning(tmp_path: Path) -> None:
     address = "tcp://10.0.0.7:8642"
-    done = run("settings", cwd=tmp_path, RAGSTONE_PORT=address, RAGSTONE_SERVER_PORT=address)
+    done = call("settings", cwd=tmp_path, RAGSTONE_PORT=address, RAGSTONE_SERVER_PORT=address)
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         f"warning: The variable {name} is ignored: Kubernetes sets it for a Service."
@@ -233,10 +233,10 @@ def test_a_variable_that_kubernetes_sets_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_an_unknown_id_or_model(tmp_path: Path) -> None:
-    assert_refused(run("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
-    assert_refused(run("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
-    assert_refused(run("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")
-    assert_refused(run("models", "pull", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("models", "pull", "nobody", "-d", "data", cwd=tmp_path), "nobody")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes only on POSIX")

@@ -1,4 +1,4 @@
-"""`ragstone chat`, `sessions` and `history --delete`, each in a process of its own."""
+"""`ragstone chat` in a process of its own, `sessions` and `history --delete`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ..patience import LONG_S
-from .run import assert_refused, command, environment, run
+from .run import assert_refused, call, command, environment, run
 
 pytestmark = pytest.mark.slow
 
@@ -51,22 +51,22 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert "\x1b[" not in done.stdout
     again = talk(folder, "and in 2022?\n", "--session", "money")
     assert "4 million" in again.stdout
-    shown = run("sessions", "show", "money", "-d", "data", cwd=folder).stdout
+    shown = call("sessions", "show", "money", "-d", "data", cwd=folder).stdout
     assert shown.count("›") == 3
     assert "never" not in shown
-    listed = run("sessions", "list", "-d", "data", cwd=folder).stdout.split("\t")
+    listed = call("sessions", "list", "-d", "data", cwd=folder).stdout.split("\t")
     assert (listed[1], listed[3]) == ("money", "3")
     entries = json.loads(
-        run("history", "--session", "money", "-d", "data", "--json", cwd=folder).stdout
+        call("history", "--session", "money", "-d", "data", "--json", cwd=folder).stdout
     )
     assert len(entries) == 3
-    assert run("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
-    assert_refused(run("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
-    assert "No sessions yet" in run("sessions", "list", "-d", "data", cwd=folder).stdout
-    assert_refused(run("sessions", "delete", "-d", "data", cwd=folder), "--all")
-    said = run("sessions", "delete", "--all", "-d", "data", cwd=folder).stdout
+    assert call("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
+    assert_refused(call("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
+    assert "No sessions yet" in call("sessions", "list", "-d", "data", cwd=folder).stdout
+    assert_refused(call("sessions", "delete", "-d", "data", cwd=folder), "--all")
+    said = call("sessions", "delete", "--all", "-d", "data", cwd=folder).stdout
     assert said.startswith("Deleted 0 sessions and")
-    assert "No queries yet" in run("history", "-d", "data", cwd=folder).stdout
+    assert "No queries yet" in call("history", "-d", "data", cwd=folder).stdout
 
 
 def test_a_question_that_is_refused_does_not_end_the_chat(folder: Path) -> None:
@@ -107,10 +107,10 @@ def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
 
 def test_history_deletes_the_selected_queries(folder: Path) -> None:
     talk(folder, "What was the revenue in 2022?\n")
-    run("ask", "What was the revenue in 2023?", "-d", "data", cwd=folder)
-    assert_refused(run("history", "--delete", "-d", "data", cwd=folder), "needs a selection")
-    entries = json.loads(run("history", "-d", "data", "--json", cwd=folder).stdout)
-    one = run("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
+    call("ask", "What was the revenue in 2023?", "-d", "data", cwd=folder)
+    assert_refused(call("history", "--delete", "-d", "data", cwd=folder), "needs a selection")
+    entries = json.loads(call("history", "-d", "data", "--json", cwd=folder).stdout)
+    one = call("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
     assert one.stdout == "Deleted 1 query.\n"
-    rest = run("history", "--owner", "local", "--delete", "-d", "data", cwd=folder)
+    rest = call("history", "--owner", "local", "--delete", "-d", "data", cwd=folder)
     assert rest.stdout == "Deleted 1 query.\n"

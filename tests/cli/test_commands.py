@@ -1,10 +1,11 @@
-"""Every command in a process of its own: what it prints, as text and as JSON, and how it ends."""
+"""Every command: what it prints, as text and as JSON, and how it ends."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 import ragstone
 
-from .run import command, environment, run
+from ..patience import LONG_S
+from .run import call, command, environment, run
 
 GROUPS = {
     "documents": ["list", "show", "delete"],
@@ -30,7 +32,7 @@ COMMANDS += [[group, name] for group, names in GROUPS.items() for name in names]
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_says_what_a_command_does_with_an_example(words: list[str], tmp_path: Path) -> None:
-    done = run(*words, "--help", cwd=tmp_path)
+    done = call(*words, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "Example" in done.stdout
     assert f"ragstone {words[0]}" in done.stdout
@@ -59,19 +61,19 @@ def test_ask_prints_the_answer_its_source_and_no_colour_in_a_pipe(filled: Path) 
 
 
 def test_ask_as_json_is_the_reply_of_the_http_endpoint(filled: Path) -> None:
-    done = run(
+    done = call(
         "ask", "How much notice ends the lease?", "-d", "data", "--json", "--trace", cwd=filled
     )
     reply = json.loads(done.stdout)
     assert reply["status"] == "answered"
     citation = reply["citations"][0]
-    stored = run("documents", "show", citation["document_id"], "-d", "data", cwd=filled).stdout
+    stored = call("documents", "show", citation["document_id"], "-d", "data", cwd=filled).stdout
     assert stored[citation["start"] : citation["end"]] == citation["snippet"]
     assert reply["trace"]["spans"]
 
 
 def test_ask_where_nothing_is_says_how_to_fill_it(tmp_path: Path) -> None:
-    done = run("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=tmp_path)
+    done = call("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=tmp_path)
     assert done.returncode == 0
     assert "I don't have enough information" in done.stdout
     assert "The collection 'empty' is empty" in done.stderr
@@ -80,33 +82,34 @@ def test_ask_where_nothing_is_says_how_to_fill_it(tmp_path: Path) -> None:
 
 def test_documents_are_listed_shown_and_deleted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The gate is green.")
-    report = json.loads(run("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
+    report = json.loads(call("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
     assert [(file["name"], file["outcome"]) for file in report] == [("a.txt", "added")]
     document_id = report[0]["document_id"]
-    listed = run("documents", "list", "-d", "data", cwd=tmp_path).stdout
+    listed = call("documents", "list", "-d", "data", cwd=tmp_path).stdout
     assert listed.split("\t")[:2] == [document_id, "indexed"]
-    as_json = json.loads(run("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
+    as_json = json.loads(call("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
     assert as_json[0]["id"] == document_id
-    shown = run("documents", "show", document_id, "-d", "data", "--json", cwd=tmp_path).stdout
+    shown = call("documents", "show", document_id, "-d", "data", "--json", cwd=tmp_path).stdout
     assert json.loads(shown)["text"] == "The gate is green."
-    also_listed = run("documents", "-d", "data", cwd=tmp_path)
+    also_listed = call("documents", "-d", "data", cwd=tmp_path)
     assert (also_listed.returncode, also_listed.stdout) == (0, listed)
-    deleted = run("documents", "delete", document_id, "-d", "data", "--yes", cwd=tmp_path)
+    deleted = call("documents", "delete", document_id, "-d", "data", "--yes", cwd=tmp_path)
     assert (deleted.returncode, deleted.stdout) == (0, f"Deleted 'a.txt' ({document_id}).\n")
-    assert "is empty" in run("documents", "list", "-d", "data", cwd=tmp_path).stdout
-    gone = run("documents", "show", document_id, "-d", "data", cwd=tmp_path)
+    assert "is empty" in call("documents", "list", "-d", "data", cwd=tmp_path).stdout
+    gone = call("documents", "show", document_id, "-d", "data", cwd=tmp_path)
     assert (gone.returncode, "There is no document" in gone.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1), ("", 1)])
 def test_delete_shows_the_name_and_asks_in_a_terminal(
-    typed: str, code: int, tmp_path: Path
+    typed: str, code: int, filled: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.txt").write_text("The gate is green.")
-    report = json.loads(run("ingest", "a.txt", "-d", "data", "--json", cwd=tmp_path).stdout)
+    shutil.copytree(filled / "data", tmp_path / "data")
+    listed = json.loads(call("documents", "--json", "-d", "data", cwd=tmp_path).stdout)
+    one = next(document for document in listed if document["name"] == "gate.txt")
     main, terminal = pty.openpty()
     with subprocess.Popen(
-        command("documents", "delete", report[0]["document_id"], "-d", "data"),
+        command("documents", "delete", one["id"], "-d", "data"),
         cwd=tmp_path,
         env=environment(),
         stdin=terminal,
@@ -115,28 +118,28 @@ def test_delete_shows_the_name_and_asks_in_a_terminal(
         text=True,
     ) as asked:
         os.write(main, f"{typed}\n".encode())
-        said, question = asked.communicate(timeout=100)
+        said, question = asked.communicate(timeout=LONG_S)
     os.close(main)
     os.close(terminal)
-    assert "Delete 'a.txt' from the collection 'default'? [y/N]" in question
+    assert "Delete 'gate.txt' from the collection 'default'? [y/N]" in question
     assert asked.returncode == code
-    assert ("Deleted 'a.txt'" in said) == (code == 0)
+    assert ("Deleted 'gate.txt'" in said) == (code == 0)
     assert ("Nothing was deleted." in question) == (code == 1)
-    left = json.loads(run("documents", "--json", "-d", "data", cwd=tmp_path).stdout)
-    assert len(left) == code
+    left = json.loads(call("documents", "--json", "-d", "data", cwd=tmp_path).stdout)
+    assert len(left) == 1 + code
 
 
 def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> None:
-    assert "No queries yet" in run("history", "-d", "data", cwd=tmp_path).stdout
-    run("ask", "Is anything here?", "-d", "data", cwd=tmp_path)
-    assert "Is anything here?" in run("history", "-d", "data", cwd=tmp_path).stdout
-    entries = json.loads(run("history", "-d", "data", "--json", cwd=tmp_path).stdout)
-    one = run("history", entries[0]["query_id"], "-d", "data", cwd=tmp_path).stdout
+    assert "No queries yet" in call("history", "-d", "data", cwd=tmp_path).stdout
+    call("ask", "Is anything here?", "-d", "data", cwd=tmp_path)
+    assert "Is anything here?" in call("history", "-d", "data", cwd=tmp_path).stdout
+    entries = json.loads(call("history", "-d", "data", "--json", cwd=tmp_path).stdout)
+    one = call("history", entries[0]["query_id"], "-d", "data", cwd=tmp_path).stdout
     assert json.loads(one)["trace"]["spans"]
 
 
 def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) -> None:
-    done = run(
+    done = call(
         "settings",
         "--set",
         "RAG_MIN_CHUNKS=9",
@@ -148,7 +151,7 @@ def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) ->
     assert rows["refine.top_k"][1:3] == ["3", "environment RAG_TOP_K"]
     assert rows["refine.min_chunks"][1:3] == ["9", "flag RAG_MIN_CHUNKS"]
     assert rows["provider.api_key"][1] == "********"
-    as_json = run("settings", "--json", cwd=tmp_path, LLM_API_KEY="sk-secret").stdout
+    as_json = call("settings", "--json", cwd=tmp_path, LLM_API_KEY="sk-secret").stdout
     assert "sk-secret" not in done.stdout + as_json
     assert {"name", "value", "origin", "variables", "description"} == set(json.loads(as_json)[0])
 
@@ -172,7 +175,7 @@ def test_a_reader_that_has_enough_is_no_failure(filled: Path) -> None:
     listing.stdout.close()
     errors = listing.stderr.read()
     listing.stderr.close()
-    assert listing.wait(60) == 0
+    assert listing.wait(LONG_S) == 0
     assert b"Traceback" not in errors
 
 
@@ -188,7 +191,7 @@ def test_importing_ragstone_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_check_says_of_each_sentence_what_the_files_say(tmp_path: Path) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
     answer = "The gate is green. It was painted in 2021."
-    done = run("check", answer, "--against", "gate.txt", "--json", cwd=tmp_path)
+    done = call("check", answer, "--against", "gate.txt", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     reply = json.loads(done.stdout)
     assert [claim["verdict"] for claim in reply["claims"]] == ["supported", "contradicted"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..evaluate.build import painted_things, write_lines
-from .run import assert_refused, run
+from .run import assert_refused, call, run
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +93,7 @@ def test_compare_of_equal_sides_says_no_difference(filled: Path, folder: Path) -
 
 def test_a_broken_settings_file_fails_the_gate(filled: Path, folder: Path) -> None:
     (folder / "broken.toml").write_text("[refine]\nmin_similarity = 1.0\nmin_chunks = 0\n")
-    done = run(
+    done = call(
         "compare",
         "balanced",
         "broken.toml",
@@ -110,7 +110,7 @@ def test_a_broken_settings_file_fails_the_gate(filled: Path, folder: Path) -> No
 
 
 def test_questions_are_made_from_the_documents(filled: Path, folder: Path) -> None:
-    done = run(
+    done = call(
         "eval",
         "--from-documents",
         "--count",
@@ -124,7 +124,7 @@ def test_questions_are_made_from_the_documents(filled: Path, folder: Path) -> No
     found = json.loads(done.stdout)
     assert found["dataset"] == "documents of default"
     assert 1 <= found["questions"] <= 3
-    both = run("eval", "questions.jsonl", "--from-documents", cwd=folder, **at(filled, folder))
+    both = call("eval", "questions.jsonl", "--from-documents", cwd=folder, **at(filled, folder))
     assert_refused(both, "both given")
 
 
@@ -143,12 +143,12 @@ def test_tune_writes_settings_that_can_be_used(filled: Path, folder: Path) -> No
 
 def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
     known = at(filled, folder)
-    assert_refused(run("eval", cwd=folder, **known), "There are no questions", "--from-documents")
-    assert_refused(run("eval", "nowhere", cwd=folder, **known), "There is no dataset 'nowhere'")
-    assert_refused(run("compare", "balanced", "nowhere", cwd=folder, **known), "not a preset")
-    wrong = run("eval", "questions.jsonl", "--fail-if", "beauty < 1", cwd=folder, **known)
+    assert_refused(call("eval", cwd=folder, **known), "There are no questions", "--from-documents")
+    assert_refused(call("eval", "nowhere", cwd=folder, **known), "There is no dataset 'nowhere'")
+    assert_refused(call("compare", "balanced", "nowhere", cwd=folder, **known), "not a preset")
+    wrong = call("eval", "questions.jsonl", "--fail-if", "beauty < 1", cwd=folder, **known)
     assert_refused(wrong, "Unknown measure 'beauty'", "ndcg@10")
-    worse = run("eval", "questions.jsonl", "--fail-if", "f1 worse", cwd=folder, **known)
+    worse = call("eval", "questions.jsonl", "--fail-if", "f1 worse", cwd=folder, **known)
     assert_refused(worse, "compares two systems", "ragstone compare")
     for arguments in (
         ("compare", "balanced", "minimal", "questions.jsonl", "--junit", "questions.jsonl/j.xml"),
@@ -156,7 +156,7 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
         ("eval", "questions.jsonl", "--report", "questions.jsonl/r.html"),
         ("eval", "questions.jsonl", "--work", "questions.jsonl"),
     ):
-        assert_refused(run(*arguments, cwd=folder, **known), "cannot be written")
+        assert_refused(call(*arguments, cwd=folder, **known), "cannot be written")
     write_lines(
         folder / "lost.jsonl",
         [
@@ -164,7 +164,7 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
             {"question": "Where is the key?", "document": "nowhere.txt"},
         ],
     )
-    lost = run("eval", "lost.jsonl", cwd=folder, **known)
+    lost = call("eval", "lost.jsonl", cwd=folder, **known)
     assert_refused(lost, "lost.jsonl, line 2: there is no document 'nowhere.txt' in 'default'")
-    few = run("tune", "questions.jsonl", cwd=folder, **known)
+    few = call("tune", "questions.jsonl", cwd=folder, **known)
     assert_refused(few, "too few judged questions")

@@ -1,4 +1,4 @@
-"""`ragstone search` in a process of its own."""
+"""`ragstone search` on documents that another process has stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .run import run
+from .run import call, run
 
 pytestmark = pytest.mark.slow
 
@@ -26,18 +26,18 @@ def filled(folder: Path) -> None:
 def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
     filled(tmp_path)
     question, data = "How long is the notice period?", tmp_path / "data"
-    hits = json.loads(run("search", question, "--json", "-d", data, cwd=tmp_path).stdout)
+    hits = json.loads(call("search", question, "--json", "-d", data, cwd=tmp_path).stdout)
     assert hits[0]["document_name"] == "lease.txt"
     assert hits[0]["scores"]["keyword_rank"] == 1
-    only = run(
+    only = call(
         "search", question, "-f", "document_name=cafe.txt", "--json", "-d", data, cwd=tmp_path
     )
     assert [hit["document_name"] for hit in json.loads(only.stdout)] == ["cafe.txt"]
-    explained = run("search", question, "--explain", "-d", data, cwd=tmp_path).stdout
+    explained = call("search", question, "--explain", "-d", data, cwd=tmp_path).stdout
     assert hits[0]["chunk_id"] in explained
     assert "refine.select" in explained
-    why = run("search", question, "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
+    why = call("search", question, "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
     assert "Returned, rank 1." in why.stdout
-    wrong = run("search", question, "-f", "nonsense", "-d", data, cwd=tmp_path)
+    wrong = call("search", question, "-f", "nonsense", "-d", data, cwd=tmp_path)
     assert wrong.returncode == 1
     assert "has no comparison" in wrong.stderr
