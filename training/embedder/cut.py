@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).parents[2]
-TOKENIZER = ROOT / "src/ragstone/models/data/all-minilm-l6-v2/tokenizer.json"
+TOKENIZER = ROOT / "src/ragstone/models/data/ragstone-embed-l6/tokenizer.json"
 CLS, SEP = 101, 102
 ENDS = frozenset((999, 1012, 1025, 1029))  # ! . ; ?
 LONGEST = 510

@@ -26,7 +26,7 @@ from torch.nn import functional
 from . import weights as w
 from .cut import ROOT, flatten
 from .model import Encoder, dump, load
-from .shipped import read_shipped
+from .start import read_built
 from .teach import (
     Target,
     Windows,
@@ -38,7 +38,7 @@ from .teach import (
     turn_towards,
 )
 
-SHIPPED = ROOT / "src/ragstone/models/data/all-minilm-l6-v2/model.onnx"
+START = ROOT / "training/out/all-minilm-l6-v2/model.onnx"  # by scripts/build_embedder.py
 SECOND_LAYERS = (0, 2, 4, 6, 8, 10)  # the ones all-MiniLM-L6 was cut from
 GROUP = 32  # windows of one subject that share a batch
 BEGUN = time.time()
@@ -238,7 +238,7 @@ class Session:
         say(len(self.windows), "windows,", len(stored["flat"]), "tokens")
         gte, bge = read_teachers(folder)
         self.starts = {
-            "minilm": read_shipped(SHIPPED),
+            "minilm": read_built(START),
             "gte": w.keep_layers(gte, SECOND_LAYERS),
         }
         teachers = [load(gte).to(device).eval(), load(bge, "cls").to(device).eval()]

@@ -1,6 +1,6 @@
 """Embed texts and words with the shipped model: text → unit vectors, on the CPU, no network.
 
-The model is all-MiniLM-L6-v2 as int8 ONNX with pooling and normalisation in the graph.
+The model is ragstone-embed-l6 as int8 ONNX with pooling and normalisation in the graph.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-SHIPPED_MODEL = "all-minilm-l6-v2"
+SHIPPED_MODEL = "ragstone-embed-l6"
+# Another version gives other vectors: its collections must not mix with these.
+SHIPPED_VERSION = "1"
 
 # Texts of similar length share a batch up to this many tokens, padding included: beyond it a
 # batch falls out of the processor's cache (27 CPU ms for a passage alone, 47 in a batch of 32).
@@ -34,9 +36,9 @@ BATCH_TOKENS = 256
 class OnnxEmbedder:
     """Embed sentences with an ONNX model and its tokenizer, loaded at first use."""
 
-    name = SHIPPED_MODEL
+    name = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
     dimension = 384
-    max_tokens = 256
+    max_tokens = 512
 
     def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
         self._directory = directory or Path(

@@ -89,7 +89,7 @@ async def test_an_unsure_intent_is_left_to_the_model(
 ) -> None:
     provider = ScriptedProvider({"<message>": '{"intent": "chitchat", "confidence": 0.9}'})
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=provider)
-    answer = await engine.ask("what is your favourite colour")
+    answer = await engine.ask("what is your opinion on politics")
     assert answer.detected_intent == "chitchat"
     assert answer.trace["spans"][0]["counts"]["layer"] == 2
     engine.close()
@@ -97,7 +97,7 @@ async def test_an_unsure_intent_is_left_to_the_model(
 
 async def test_a_model_that_fails_leaves_a_question(tmp_path: Path, embedder: OnnxEmbedder) -> None:
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=ScriptedProvider({}))
-    answer = await engine.ask("what is your favourite colour")
+    answer = await engine.ask("what is your opinion on politics")
     assert answer.detected_intent == "question"
     assert answer.degraded == ("without_llm_steps",)
     assert engine.fallbacks.counts["without_llm_steps"] == 1

@@ -1,7 +1,7 @@
-"""Read the shipped int8 embedder back into floating point, as a start for the student.
+"""Read the int8 all-MiniLM-L6-v2 back into floating point, as a start for the student.
 
-model.onnx by scripts/build_embedder.py → weights under BERT's names. The file travels with the
-repository, so the student's start costs no byte more on the way to a training machine.
+model.onnx by scripts/build_embedder.py → weights under BERT's names. It is a quarter of the size
+of the published file on the way to a training machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from .weights import HIDDEN, MATRICES, Array, Weights
 
 
-def read_shipped(path: Path) -> Weights:
+def read_built(path: Path) -> Weights:
     """Undo the quantisation: levels × scale, and the evening-out factors taken back."""
     import onnx
     from onnx import numpy_helper
