@@ -18,6 +18,10 @@ RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 # Ragstone and its peers together: large, and never what the tests run in.
 BENCH := .venv-bench
+# The longest files first (tests/conftest.py orders them), and each file on one worker.
+PYTEST := -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Keep what was compiled: the tests start several hundred processes, which would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,11 +48,11 @@ tools: ## Fetch the servers and the browser that the tests start (they skip with
 	@$(PYTHON) scripts/install_programs.py
 
 quick: $(DEV) ## Run the tests that need no browser, no server and few seconds
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow and not browser and not servers'
+	$(BIN)/python $(PYTEST) -m 'not slow and not browser and not servers'
 
 tests: $(DEV) tools ## Run all tests with coverage, and print the ten slowest
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --dist loadfile --durations=10
+	$(BIN)/coverage run $(PYTEST) --durations=10
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -35,12 +35,24 @@ def settings_in(directory: Path, **flags: object) -> Settings:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a browser or a server by where it stands and what it asks for."""
+    """Mark what starts a browser or a server by where it stands and what it asks for, and put the
+    files first that take long, so that no worker is left alone with one at the end."""
     for item in items:
         if "browser" in item.path.relative_to(Path(__file__).parent).parts:
             item.add_marker(pytest.mark.browser)
         if SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
+    weights: dict[Path, int] = {}
+    for item in items:
+        weights[item.path] = max(weights.get(item.path, 0), _weigh(item))
+    items.sort(key=lambda item: -weights[item.path])
+
+
+def _weigh(item: pytest.Item) -> int:
+    """Guess how long a test takes: by its markers; those beside this file start processes."""
+    if any(item.get_closest_marker(name) for name in ("slow", "browser", "servers")):
+        return 2
+    return int(item.path.parent == Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,7 @@ def test_the_core_loads_its_parts_ingests_answers_and_serves(tmp_path: Path) -> 
     assert re.search(r"^served: .*green", done.stdout, re.MULTILINE), done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["httpx", "onnxruntime"])
 def test_without_a_package_that_it_needs_the_core_names_the_import_chain(
     tmp_path: Path, package: str

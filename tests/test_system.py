@@ -83,6 +83,7 @@ for name in ("fcntl", "resource"):
     assert done.stdout.split() == (["fcntl", "resource"] if is_mac else [])
 
 
+@pytest.mark.slow
 def test_documents_are_read_and_questions_answered(
     elsewhere: dict[str, str], tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_memory_is_also_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> N
     system.limit_address_space(0)  # without /proc it must not limit anything
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_much_memory_is_also_stopped_without_proc(
     elsewhere: dict[str, str], tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def checked(
     return review_text((stream.feed(answer) + stream.close()).strip(), notation, embedder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @settings(max_examples=2000, deadline=None)
 @given(ANSWERS, st.sampled_from(["source", "chunk"]))
