@@ -32,6 +32,7 @@ sys.path.insert(0, str(HERE / "packs"))
 from matching import find_missing  # noqa: E402
 
 from ragstone import Engine  # noqa: E402
+from ragstone.errors import InputError  # noqa: E402
 from ragstone.settings import load_settings  # noqa: E402
 from ragstone.types import SMALL_TALK, Answer  # noqa: E402
 
@@ -115,30 +116,29 @@ async def ingest_collections(engine: Engine, data: Path, cache: Path) -> None:
 
 
 async def ask_questions(engine: Engine, half: str) -> list[dict[str, Any]]:
-    found = []
-    for row in read_pack("questions_languages", half):
-        collection = "passages" if row["holds"] else "k8s"
-        answer = await engine.ask(row["question"], collection=collection)
-        found.append(row | _describe(answer))
-    return found
+    return [
+        row | await _ask(engine, row["question"], "passages" if row["holds"] else "k8s")
+        for row in read_pack("questions_languages", half)
+    ]
 
 
 async def ask_small_talk(engine: Engine, half: str) -> list[dict[str, Any]]:
-    return [
-        row | _describe(await engine.ask(row["text"], collection="k8s", **_short_allowed()))
-        for row in read_pack("smalltalk", half)
-    ]
+    return [row | await _ask(engine, row["text"], "k8s") for row in read_pack("smalltalk", half)]
 
 
 async def ask_clapnq(engine: Engine, data: Path) -> list[dict[str, Any]]:
     lines = (data / "clapnq/qa.jsonl").read_text("utf-8").splitlines()[:_CLAPNQ_QUESTIONS]
     return [
-        {"question": row["input"]} | _describe(await engine.ask(row["input"], collection="samples"))
+        {"question": row["input"]} | await _ask(engine, row["input"], "samples")
         for row in map(json.loads, lines)
     ]
 
 
-def _describe(answer: Answer) -> dict[str, Any]:
+async def _ask(engine: Engine, text: str, collection: str) -> dict[str, Any]:
+    try:
+        answer = await engine.ask(text, collection=collection, **_short_allowed())
+    except InputError as error:
+        return {"small_talk": False, "status": "error", "intent": "", "reply": str(error)}
     return {
         "small_talk": is_small_talk(answer),
         "status": answer.status,

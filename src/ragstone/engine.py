@@ -257,6 +257,7 @@ class Engine(EngineParts):
             owner=options.get("owner") or LOCAL_OWNER,
             session_id=options.get("session_id"),
         )
+        run.notes += query.notes
         return query, run
 
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ragstone.types import AnswerStatus, Citation, Claim, Intent, Query, RetrievedHits, Source
@@ -34,11 +34,23 @@ class DetectedIntent:
 
 @dataclass(frozen=True, slots=True)
 class UnderstoodQuery:
-    """Hold a query that can be searched; or, with a `reply`, one that needs no search."""
+    """Hold a query that can be searched, with a `reply` if it looks like small talk."""
 
     query: Query
     detected: DetectedIntent
     reply: str | None = None
+    """The reply to small talk. Only a whole message of layer 0 is answered without a search."""
+
+    @property
+    def is_certain_small_talk(self) -> bool:
+        return self.reply is not None and self.detected.layer == 0
+
+    def settle(self, evidence: Evidence) -> UnderstoodQuery:
+        """Take over the reading that the evidence answers; drop the reply to what it answers."""
+        if self.reply is None or not evidence.holds_answer:
+            return replace(self, query=evidence.query)
+        detected = DetectedIntent("question", 1 - self.detected.confidence, self.detected.layer)
+        return UnderstoodQuery(evidence.query, detected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +72,17 @@ class Evidence:
     """The other wordings that were searched."""
     chunks_found: int = 0
     """How many chunks the searches listed."""
+    short_answer: str = ""
+    """The name, date or amount asked for, if one was found in the sources."""
 
     @property
     def grade(self) -> Grade:
         return grade_evidence(self.probability)
+
+    @property
+    def holds_answer(self) -> bool:
+        """Return True when the sources may hold the answer: below this bar nothing is answered."""
+        return self.grade != "incorrect"
 
 
 @dataclass(slots=True)
@@ -91,4 +110,5 @@ class CheckedDraft:
     confidence: float = 0.0
     citation_precision: float = 0.0
     citation_recall: float = 0.0
+    short_answer: str = ""
     highlights: tuple[tuple[int, int], ...] = ()

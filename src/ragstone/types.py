@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from ragstone.filters import Filter
+from ragstone.text import remove_markup
 
 Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
-AnswerStatus: TypeAlias = Literal["answered", "abstained", "refused"]
-"""`refused`: a moderator withheld it."""
+AnswerStatus: TypeAlias = Literal["answered", "abstained", "conversational", "refused"]
+"""`conversational`: a reply to small talk. `refused`: a moderator withheld it."""
 RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
 Intent: TypeAlias = Literal[
     "greeting", "gratitude", "farewell", "chitchat", "help",
@@ -37,6 +38,9 @@ LOCAL_OWNER = "local"
 NO_ANSWER = (
     "I don't have enough information to answer this question based on the provided documents."
 )
+
+NEAREST = "The documents come close, but this does not answer the question:"
+"""Follows `NO_ANSWER` and stands before the nearest passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class Chunk:
     """Its number in the catalog and the index; 0 until it is stored."""
     passage: tuple[int, int] | None = None
     """The wider span that is read when this chunk is found; None for the chunk itself."""
+    table_header: str = ""
+    """The row of column names, `| a | b |`, of rows whose header stands outside this chunk."""
+    context: str = ""
+    """What names the table in this chunk and stands outside it: title, caption, units."""
 
     @property
     def id(self) -> str:
@@ -83,8 +91,9 @@ class Chunk:
 
     @property
     def contextual_text(self) -> str:
-        """Return the text to embed and index: the heading path, then the text."""
-        return f"{' > '.join(self.heading_path)}\n{self.text}" if self.heading_path else self.text
+        """Return the text to embed and index: what it stands under, then the text."""
+        above = (" > ".join(self.heading_path), self.context, self.table_header)
+        return "\n".join([*filter(None, above), remove_markup(self.text)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,22 @@ class Expansion:
     text: str
 
 
+ReadingKind: TypeAlias = Literal[
+    "typed", "subject", "answer", "exchange", "joined", "more", "model"
+]
+"""How a message was completed: not at all, with the subject of the last question or of its answer,
+by exchanging a part of the last question, by joining both, as a wish for more, or by a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hold one meaning of a message as a whole question, and its advantage before the search."""
+
+    text: str
+    kind: ReadingKind = "typed"
+    prior: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Hold a validated question, with everything that limits its search."""
@@ -159,12 +184,23 @@ class Query:
     original_text: str = ""
     """The question as it was typed, where `text` is a completed form of it."""
     history: tuple[Message, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    """What the question may mean in its conversation, where it does not stand on its own."""
+    as_typed: bool = False
+    """True to search the question as it is typed, whatever was said before it."""
+    notes: tuple[str, ...] = ()
+    """Remarks about the question itself, for the reader of the answer."""
     route: Route = "simple"
     expansions: tuple[Expansion, ...] = ()
     citation_style: CitationStyle = "source"
     model: str = ""
     """The model that writes; empty for the provider's default."""
     mode: QueryMode = "refined"
+
+    @property
+    def wants_more(self) -> bool:
+        """Return True for "tell me more": what comes after the last answer is wanted."""
+        return bool(self.readings) and self.readings[0].kind == "more"
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -202,6 +238,8 @@ class Message:
 
     role: Literal["system", "user", "assistant"]
     content: str
+    searched_as: str = ""
+    """The whole question that a follow-up was searched as; only known inside a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +333,10 @@ class Answer:
     text: str
     """The answer, with its markers."""
     status: AnswerStatus
-    """`abstained`: the documents hold no answer. `refused`: a moderator withheld it."""
+    """`abstained`: the documents hold no answer. `conversational`: a reply to small talk, without
+    confidence and claims. `refused`: a moderator withheld it."""
+    searched_as: str = ""
+    """The whole question that was searched, where it is not the one that was typed."""
     citations: tuple[Citation, ...] = ()
     """One per marker, in the order of the claims."""
     claims: tuple[Claim, ...] = ()
@@ -312,8 +353,10 @@ class Answer:
     """Share of the citations that support their claim."""
     citation_recall: float = 0.0
     """Share of the claims that a citation supports."""
+    short_answer: str = ""
+    """The name, date or amount asked for, as it stands in `text`; empty where there is none."""
     highlights: tuple[tuple[int, int], ...] = ()
-    """Short answers (a name, a date, an amount) as spans of `text`."""
+    """Where the short answer stands in `text`."""
     degraded: tuple[str, ...] = ()
     """The fallback levels that were used because a part failed."""
     detected_intent: Intent = "question"
@@ -373,6 +416,8 @@ class Turn:
     status: AnswerStatus
     intent: Intent
     created_at: float
+    searched_as: str = ""
+    """The whole question that was searched, where it is not the one that was typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def test_messages_are_the_summary_and_the_turns_without_markers() -> None:
     )
     assert made == (
         Message("system", "Earlier in this conversation:\nThey spoke of rent."),
-        Message("user", "How much?"),
+        Message("user", "How much?", "How much?"),
         Message("assistant", "100."),
     )
 

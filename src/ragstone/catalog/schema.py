@@ -73,6 +73,9 @@ chunks = Table(
     # The wider span that is read when the chunk is found, where it has one.
     Column("passage_start", Integer),
     Column("passage_end", Integer),
+    # The column names and the names of a table that stand outside the chunk, where it has them.
+    Column("table_header", Text),
+    Column("context", Text),
     # Little-endian float16: half the size of float32, and the same ranking.
     Column("embedding", LargeBinary, nullable=False),
 )
@@ -187,6 +190,8 @@ sessions = Table(
     Column("summary", Text, nullable=False),
     # Turns before this position are in the summary.
     Column("summarised", Integer, nullable=False),
+    # As the owner named it; empty for the first question.
+    Column("title", Text, nullable=False, server_default=""),
 )
 
 turns = Table(
@@ -201,6 +206,8 @@ turns = Table(
     Column("status", String, nullable=False),
     Column("intent", String, nullable=False),
     Column("created_at", Float, nullable=False),
+    # The whole question that a follow-up was searched as.
+    Column("searched_as", Text, nullable=False, server_default=""),
 )
 
 # Who may come in. A key itself is never stored, only its SHA-256.

@@ -50,8 +50,9 @@ class SqlSessions:
             if fields is None:
                 return None
             found = _read_turns(connection, owner, session_id)
-        title = found[0].question[:_TITLE_CHARS] if found else ""
-        return Session(**fields, turns=found, turn_count=len(found), title=title)
+        first = found[0].question if found else ""
+        named = {**fields, "title": fields["title"] or first[:_TITLE_CHARS]}
+        return Session(**named, turns=found, turn_count=len(found))
 
     def get(self, owner: str, session_id: str) -> Session:
         found = self.find(owner, session_id)
@@ -93,6 +94,7 @@ class SqlSessions:
             if not is_known:
                 new: dict[str, Any] = {"owner": owner, "id": session_id, "collection": collection}
                 new |= {"created_at": now, "updated_at": now, "summary": "", "summarised": 0}
+                new |= {"title": ""}
                 connection.execute(sessions.insert().values(new))
             last = connection.scalar(
                 select(func.max(turns.c.position)).where(*_is_turn(owner, session_id))
@@ -110,6 +112,14 @@ class SqlSessions:
                 .where(*_is_session(owner, session_id))
                 .values(summary=summary, summarised=before)
             )
+
+    def rename(self, owner: str, session_id: str, title: str) -> None:
+        """Give a session a title; an empty one stands for its first question."""
+        title = " ".join(title.split())[:_TITLE_CHARS]
+        query = sessions.update().where(*_is_session(owner, session_id)).values(title=title)
+        with self._catalog.write_transaction() as connection:
+            if not connection.execute(query).rowcount:
+                raise session_not_found(session_id)
 
     def delete(self, owner: str, session_id: str) -> None:
         """Delete a session and its queries."""
@@ -181,5 +191,5 @@ def _read_turns(connection: Connection, owner: str, session_id: str) -> tuple[Tu
 
 def _to_session(row: Any) -> Session:
     fields = row._asdict()
-    title = (fields.pop("first_question") or "")[:_TITLE_CHARS]
-    return Session(**fields, title=title)
+    first = (fields.pop("first_question") or "")[:_TITLE_CHARS]
+    return Session(**{**fields, "title": fields["title"] or first})

@@ -44,7 +44,7 @@ def ask(
     flags = {"retrieve.method": method, "refine.top_k": top_k}
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
-        answer = engine.ask_sync(question, collection=collection)
+        answer = engine.ask_sync(question, collection=collection, is_chat=True)
         if not answer.sources and not engine.documents(collection, limit=1):
             stderr().print(
                 f"[dim]hint:[/] The collection '{collection}' is empty; "

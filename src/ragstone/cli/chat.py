@@ -95,7 +95,7 @@ async def _stream_answer(
     streamed = ""
     is_terminal = stdout().is_terminal
     try:
-        events = engine.stream(question, collection=collection, session_id=session_id)
+        events = engine.stream(question, collection=collection, session_id=session_id, is_chat=True)
         async for event in events:
             if isinstance(event, Token) and is_terminal:
                 streamed += event.text

@@ -42,6 +42,13 @@ from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
 from ragstone.query.check.review import NOT_GROUNDED
+from ragstone.query.contest import (
+    avoid_repetition,
+    choose_reading,
+    find_last_answer,
+    find_searched_as,
+    quote_further,
+)
 from ragstone.query.ground.cite import Notation
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.features import SOURCES_READ
@@ -83,6 +90,8 @@ class Pipeline:
     evidence_cache: EvidenceCache | None = None
     batcher: QuestionBatcher | None = None
     """Embeds questions that are asked at the same moment together."""
+    quotes_only: bool = False
+    """True when no model writes: every answer is quoted."""
 
     async def answer(
         self, query: Query, run: QueryRun, start: Start | None = None
@@ -92,14 +101,15 @@ class Pipeline:
         if understood.reply is not None:
             yield SourcesFound(())
             yield Token(understood.reply, verified=True)
-            yield Finished(build_answer(understood, _build_reply(understood), run))
+            reply = CheckedDraft(understood.reply, "conversational")
+            yield Finished(build_answer(understood, reply, run))
             return
         if query.mode != "plain":
             yield SourcesFound(evidence.sources)
         notation = Notation(evidence.sources, query.citation_style)
         hold = self._build_hold(query, notation)
         draft: Draft | None = None
-        pieces = self.answerer.write(understood.query, evidence.sources, run)
+        pieces = self._write(understood.query, evidence, run)
         async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, Draft):
@@ -112,6 +122,14 @@ class Pipeline:
         checked = await self.checker.check(understood.query, evidence, draft, run)
         best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
         yield Finished(build_answer(understood, best.checked, run, best.evidence, best.draft))
+
+    def _write(
+        self, query: Query, evidence: Evidence, run: QueryRun
+    ) -> AsyncGenerator[str | Draft, None]:
+        """Write from the evidence; without a model, "tell me more" quotes what comes next."""
+        if self.quotes_only and query.wants_more:
+            return quote_further(evidence.sources, find_last_answer(query.history))
+        return self.answerer.write(query, evidence.sources, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
         """Write again from other evidence while nothing supports the answer, and keep the best.
@@ -157,8 +175,11 @@ class Pipeline:
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
         understood = await self._understand(query, run)
-        if understood.reply is not None:
+        if understood.is_certain_small_talk:
             return Start(understood)
+        if len(understood.query.readings) > 1:
+            chosen = (await self._search_until_good(understood.query, run)).query
+            understood = replace(understood, query=replace(chosen, readings=()))
         return Start(understood, await self._retrieve_or_nothing(understood.query, run))
 
     async def search(self, query: Query, run: QueryRun) -> RetrievedHits:
@@ -172,11 +193,19 @@ class Pipeline:
         if query.mode == "plain":
             return UnderstoodQuery(query, DetectedIntent("question", 1.0, 0)), Evidence(query)
         understood = start.understood if start else await self._understand(query, run)
-        if understood.reply is not None:
+        if understood.is_certain_small_talk:
             return understood, Evidence(query)
         # Two answers share one start, but each has its own mode.
-        understood = replace(understood, query=replace(understood.query, mode=query.mode))
-        return understood, await self._find_evidence(understood.query, run, start)
+        query = replace(understood.query, mode=query.mode)
+        evidence = await self._find_evidence(query, run, start)
+        # The documents decide: what they answer was a question.
+        return understood.settle(evidence), await self._avoid_repetition(evidence, run)
+
+    async def _avoid_repetition(self, evidence: Evidence, run: QueryRun) -> Evidence:
+        """Leave out what the last answer said, where a quoted answer would only repeat it."""
+        if not self.quotes_only or evidence.query.mode != "refined":
+            return evidence
+        return await avoid_repetition(evidence, run, self.answerer, self._estimate)
 
     async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
@@ -197,6 +226,10 @@ class Pipeline:
             with run.span("retrieve") as span:
                 self.fallbacks.use("without_context", run, span, error)
             return RetrievedHits()
+
+    async def _retrieve_and_refine(self, query: Query, run: QueryRun) -> RetrievedHits:
+        retrieved = await self._retrieve_or_nothing(query, run)
+        return await self._refine_retrieved(query, retrieved, run)
 
     async def _refine_retrieved(
         self, query: Query, retrieved: RetrievedHits, run: QueryRun
@@ -244,10 +277,14 @@ class Pipeline:
         self, query: Query, run: QueryRun, start: Start | None = None
     ) -> Evidence:
         """Return the first evidence if it is good, else the best of all that was searched."""
-        retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
-        evidence = await self._grade(
-            query, await self._refine_retrieved(query, retrieved, run), run
-        )
+        if start is None and len(query.readings) > 1:
+            evidence = await choose_reading(
+                query, run, self._retrieve_and_refine, self._grade, self.batcher
+            )
+        else:
+            retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
+            retrieved = await self._refine_retrieved(query, retrieved, run)
+            evidence = await self._grade(query, retrieved, run)
         for _ in range(self.options.max_iterations):
             if not self._may_search_again(evidence):
                 break
@@ -260,15 +297,23 @@ class Pipeline:
             sources = await span.run_in_background(self.context.build, query, retrieved.hits, span)
             read = tuple(source.hit for source in sources)
             run.trace.waterfall.add_step(span.stage, retrieved.hits, read, span.counts)
+        evidence = Evidence(query, sources, chunks_found=retrieved.chunks_found)
+        return await self._estimate(evidence, run)
+
+    async def _estimate(self, evidence: Evidence, run: QueryRun) -> Evidence:
+        """Add the probability that the sources hold the answer, and the short answer."""
+        question, sources = evidence.query.text, evidence.sources
         with run.span("check.evidence") as span:
-            probability = 0.0
+            probability, short_answer = 0.0, ""
             try:
                 probability = await span.run_in_background(
-                    self.grader.estimate_probability, query.text, sources
+                    self.grader.estimate_probability, question, sources
                 )
+                # What was read for the probability is kept: this costs nothing more.
+                short_answer = self.grader.find_short_answer(question, sources)
             except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
                 self.fallbacks.use("without_grade", run, span, error)
-            evidence = Evidence(query, sources, probability, chunks_found=retrieved.chunks_found)
+            evidence = replace(evidence, probability=probability, short_answer=short_answer)
             span.count(grade=evidence.grade, probability=round(probability, 4))
         return evidence
 
@@ -377,6 +422,7 @@ def build_answer(
     return Answer(
         query_id=query.id,
         question=query.original_text or query.text,
+        searched_as=find_searched_as(query),
         collection=query.collection,
         text=checked.text,
         status=checked.status,
@@ -388,6 +434,7 @@ def build_answer(
         confidence=checked.confidence,
         citation_precision=checked.citation_precision,
         citation_recall=checked.citation_recall,
+        short_answer=checked.short_answer,
         highlights=checked.highlights,
         detected_intent=detected.intent,
         intent_confidence=round(detected.confidence, 4),
@@ -411,11 +458,6 @@ def _name_model(query: Query, draft: Draft | None) -> str:
     if draft is None:
         return ""
     return draft.model if draft.is_fallback else query.model or draft.model
-
-
-def _build_reply(understood: UnderstoodQuery) -> CheckedDraft:
-    assert understood.reply is not None
-    return CheckedDraft(understood.reply, confidence=round(understood.detected.confidence, 4))
 
 
 def _cut_to_top_k(query: Query, hits: Hits, run: QueryRun) -> Hits:

@@ -40,7 +40,7 @@ from ragstone.query.middleware import (
 )
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
-from ragstone.reading.choose import SentenceChooser
+from ragstone.reading.choose import AnswerChooser
 from ragstone.settings import Settings
 
 
@@ -94,7 +94,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         refiners=_build_refiners(context, given),
         context=given.context or _build("context", settings.ground.context, context),
         # One chooser for both: what was chosen when the evidence was graded is quoted.
-        grader=getattr(quoting, "chooser", None) or SentenceChooser(reading),
+        grader=getattr(quoting, "chooser", None) or AnswerChooser(reading),
         answerer=given.answerer or _build("answerer", settings.ground.answerer, context),
         checker=given.checker or _build("checker", settings.check.name, context),
         fallbacks=context.fallbacks,
@@ -104,6 +104,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         reads_all=thorough if retriever is hybrid else None,
         evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,
+        quotes_only=_quotes_only(context, given),
     )
 
 

@@ -147,7 +147,10 @@ class EvidenceCache:
                 )
                 for note in known.notes:
                     span.note(note)
-            return replace(known.evidence, query=query)
+            # Of several readings the same one was chosen.
+            chosen = known.evidence.query
+            resolved = replace(query, text=chosen.text, route=chosen.route)
+            return replace(known.evidence, query=resolved)
         earlier = len(run.notes)
         evidence = await search(query, run)
         if not run.degraded:

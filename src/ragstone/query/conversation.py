@@ -85,6 +85,7 @@ class Conversation:
             answer.status,
             answer.detected_intent,
             time.time(),
+            answer.searched_as,
         )
         await asyncio.to_thread(
             self.sessions.add,
@@ -158,7 +159,8 @@ def build_messages(
         answer = _MARKER.sub("", turn.answer)
         if tokens(answer) > max_tokens:
             answer = cut_at_sentence(answer, lambda part: tokens(part) <= max_tokens)
-        messages += [Message("user", turn.question), Message("assistant", answer or "…")]
+        asked = Message("user", turn.question, turn.searched_as or turn.question)
+        messages += [asked, Message("assistant", answer or "…")]
     return tuple(messages)
 
 
@@ -175,7 +177,7 @@ def digest_turns(
         spans = find_sentence_spans(answer)
         first = answer[spans[0][0] : spans[0][1]] if spans else answer
         answer = " ".join(first.split()) if turn.status == "answered" else "not in the documents"
-        lines.append(f"- {turn.question} → {answer}")
+        lines.append(f"- {turn.searched_as or turn.question} → {answer}")
     while len(lines) > 1 and tokens("\n".join(lines)) > max_tokens:
         lines.pop(0)
     return _cut_to_tokens("\n".join(lines), max_tokens, tokens)

@@ -14,9 +14,17 @@ from typing import Any, TypedDict, get_args
 from ragstone.errors import InputError
 from ragstone.files import check_collection
 from ragstone.filters import Filter, parse_filter
+from ragstone.query.understand.long_message import split_long_message
 from ragstone.settings import Settings
 from ragstone.text import is_storable
-from ragstone.types import DEFAULT_COLLECTION, CitationStyle, Message, Query, RetrievalMethod
+from ragstone.types import (
+    DEFAULT_COLLECTION,
+    CitationStyle,
+    Expansion,
+    Message,
+    Query,
+    RetrievalMethod,
+)
 
 
 class QueryOptions(TypedDict, total=False):
@@ -50,6 +58,10 @@ class QueryOptions(TypedDict, total=False):
     """Sampling temperature of the model that writes."""
     history: Sequence[Message]
     """Earlier messages, if there is no session."""
+    as_typed: bool
+    """Search the question as it is typed: what was said before does not complete it."""
+    is_chat: bool
+    """A message of a chat: 1 to 32,000 characters, with pasted text if it is long."""
     citation_style: CitationStyle
     """The form of the citations in the text: `source` or `chunk`."""
     model: str | None
@@ -65,8 +77,7 @@ class QueryOptions(TypedDict, total=False):
 def build_query(question: str, options: QueryOptions, settings: Settings) -> Query:
     """Validate a question and its options; raise an InputError if they cannot be used."""
     _check_options(options)
-    limits = settings.understand
-    text = clean_question(question, min_chars=limits.min_chars, max_chars=limits.max_chars)
+    text, pasted, notes = _read_message(question, options.get("is_chat") or False, settings)
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
     filters = options.get("filters")
     names = (options.get("upload_id"), options.get("model"), *(options.get("document_ids") or ()))
@@ -86,10 +97,40 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         top_k=options.get("top_k") or settings.refine.top_k,
         mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
         temperature=settings.ground.temperature if temperature is None else temperature,
-        history=tuple(options.get("history") or ()),
+        history=(*(options.get("history") or ()), *pasted),
+        expansions=tuple(Expansion("variant", one.content[:_PASTED_SEARCHED]) for one in pasted),
+        as_typed=options.get("as_typed") or False,
+        notes=notes,
         citation_style=options.get("citation_style") or "source",
         model=options.get("model") or "",
     )
+
+
+# Of pasted text so many characters go along with the question, and the first ones are searched.
+_MAX_PASTED = 8_000
+_PASTED_SEARCHED = 600
+
+
+def _read_message(
+    message: str, is_chat: bool, settings: Settings
+) -> tuple[str, tuple[Message, ...], tuple[str, ...]]:
+    """Return the question, the text pasted around it, and what the reader should know of that."""
+    limits = settings.understand
+    if not is_chat:
+        text = clean_question(message, min_chars=limits.min_chars, max_chars=limits.max_chars)
+        return text, (), ()
+    most = limits.max_message_chars
+    text = clean_question(message, min_chars=1, max_chars=most)
+    if len(text) <= limits.max_chars:
+        return text, (), ()
+    found, rest = split_long_message(message, max_chars=limits.max_chars)
+    text = clean_question(found, min_chars=1, max_chars=limits.max_chars)
+    rest = "".join(char for char in rest if _is_text(char))
+    notes = [f"The question was found in a longer message: “{text}”"]
+    if len(rest) > _MAX_PASTED:
+        notes.append(f"The rest of the message was cut to {_MAX_PASTED:,} characters.")
+    pasted = Message("system", f"The user pasted this text:\n{rest[:_MAX_PASTED]}")
+    return text, (pasted,), tuple(notes)
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -150,7 +191,8 @@ def clean_question(text: str, *, min_chars: int, max_chars: int) -> str:
     if len(question) > max_chars:
         raise InputError(
             f"The question has {len(question):,} characters; at most {max_chars:,} are allowed.",
-            hint="Shorten it, or raise RAGSTONE_UNDERSTAND_MAX_CHARS.",
+            hint="Shorten it, or raise RAGSTONE_UNDERSTAND_MAX_CHARS "
+            "(in a chat RAGSTONE_UNDERSTAND_MAX_MESSAGE_CHARS).",
         )
     return question
 

@@ -117,6 +117,7 @@ class ChatRoomSkin(_EventSkin):
             "confidence": answer.confidence,
             "status": answer.status,
             "answer": answer.text,
+            "searched_as": answer.searched_as,
             "citations": _dump_citations(answer),
             "degraded": list(answer.degraded),
             "detected_intent": answer.detected_intent,
@@ -155,7 +156,8 @@ class CompletionSkin:
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
         annotations = annotate_citations(answer, self._content, self._base_url)
-        yield self._build_delta({"annotations": annotations}, finish_reason="stop")
+        end = self._build_delta({"annotations": annotations}, finish_reason="stop")
+        yield end | {"searched_as": answer.searched_as}
         if self._count_usage is not None:
             yield self._build_chunk([]) | {"usage": self._count_usage(answer).model_dump()}
 
@@ -192,6 +194,7 @@ def shape_tool_answer(answer: Answer, base_url: str) -> Fields:
     """Shape an answer for an assistant (the tool `ask` of the Model Context Protocol)."""
     return {
         "answer": answer.text,
+        "searched_as": answer.searched_as,
         "status": answer.status,
         "confidence": answer.confidence,
         "is_grounded": answer.is_grounded,

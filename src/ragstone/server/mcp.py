@@ -105,7 +105,12 @@ def build_server(
             call = start_call(ctx)
             async with call.hold_slot():
                 answer = await call.run(
-                    engine.ask(question, collection=call.collection, owner=call.caller.owner)
+                    engine.ask(
+                        question,
+                        collection=call.collection,
+                        owner=call.caller.owner,
+                        is_chat=True,
+                    )
                 )
             return _dump(shape_tool_answer(answer, call.base_url))
 

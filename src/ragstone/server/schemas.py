@@ -22,6 +22,7 @@ from ragstone.types import (
 # With a bound pydantic checks the text itself and refuses half a surrogate pair, which no later
 # step can encode. The size of a request is limited elsewhere.
 Text = Annotated[str, Field(max_length=10_000_000)]
+AS_TYPED = "Search the message as it is typed: earlier messages do not complete it."
 
 
 class QueryRequest(BaseModel):
@@ -47,6 +48,7 @@ class QueryRequest(BaseModel):
     session_id: str | None = Field(
         None, description="The conversation to continue; an unknown id starts a new one."
     )
+    as_typed: bool = Field(False, description=AS_TYPED)
 
 
 # Read from the dataclass itself: `asdict` first costs ten times as much.
@@ -155,6 +157,10 @@ class QueryMetadata(BaseModel):
 class QueryReply(BaseModel):
     query_id: str
     answer: str
+    searched_as: str = Field(
+        description="The whole question that was searched; empty if that is the one typed."
+    )
+    short_answer: str
     citations: list[CitationReply]
     used_chunks: list[UsedChunk]
     claims: list[ClaimReply]
@@ -231,6 +237,9 @@ class Choice(BaseModel):
 
 class ChatData(BaseModel):
     choices: list[Choice]
+    searched_as: str = Field(
+        description="The whole question that was searched; empty if that is the one typed."
+    )
     sources: list[SourceReply]
     citations: list[CitationReply]
     claims: list[ClaimReply]
@@ -257,6 +266,9 @@ class ChatData(BaseModel):
 
 class Side(BaseModel):
     choices: list[Choice]
+    searched_as: str = Field(
+        description="The whole question that was searched; empty if that is the one typed."
+    )
     chunks_used: int
     chunks_scores: list[float]
     sources: list[SourceReply]

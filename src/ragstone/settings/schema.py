@@ -125,8 +125,14 @@ class UnderstandSettings(Section):
         3, "Minimum characters of a question, without surrounding spaces.", ge=1, le=100
     )
     max_chars: int = setting(1000, "Maximum characters of a question.", ge=10, le=100_000)
+    max_message_chars: int = setting(
+        32_000,
+        "Maximum characters of a message in a chat, pasted text included.",
+        ge=10,
+        le=1_000_000,
+    )
     intent_enabled: bool = setting(
-        True, "Answer greetings, thanks and small talk without a search."
+        True, "Reply to greetings, thanks and small talk, and understand follow-ups."
     )
     intent_confidence: float = setting(
         0.75,
@@ -165,10 +171,10 @@ class RetrieveSettings(Section):
         "theoretical", "Normalisation of the scores before convex fusion."
     )
     dense_weight: float = setting(
-        0.65, "Weight of the semantic score in convex fusion.", ge=0, le=1
+        0.75, "Weight of the semantic score in convex fusion.", ge=0, le=1
     )
     foreign_weight: float = setting(
-        0.3,
+        0.4,
         "Weight of the semantic score for questions in a script unknown to the embedder.",
         ge=0,
         le=1,

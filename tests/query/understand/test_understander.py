@@ -25,10 +25,9 @@ def stages(answer: Answer) -> list[str]:
         ("hello", "greeting", "Hello! Ask me a question about your documents."),
         ("vielen Dank", "gratitude", "Gern geschehen."),
         ("¿eres un robot?", "chitchat", "Soy Ragstone."),
-        ("who was it that built you", "chitchat", "I am Ragstone."),
     ],
 )
-async def test_small_talk_is_answered_at_once_in_its_language(
+async def test_exact_small_talk_is_answered_at_once_in_its_language(
     sample_engine: Engine, text: str, intent: str, reply: str
 ) -> None:
     answer = await sample_engine.ask(text)
@@ -36,6 +35,31 @@ async def test_small_talk_is_answered_at_once_in_its_language(
     assert (answer.detected_intent, answer.route) == (intent, "conversational")
     assert stages(answer) == ["understand.intent"]
     assert not answer.sources
+    assert (answer.status, answer.confidence, answer.claims) == ("conversational", 0.0, ())
+
+
+async def test_what_only_looks_like_small_talk_is_searched_first(sample_engine: Engine) -> None:
+    answer = await sample_engine.ask("who was it that built you")
+    assert "retrieve.keyword" in stages(answer)
+    assert answer.status == "conversational"
+    assert answer.text.startswith("I am Ragstone.")
+
+
+async def test_the_documents_decide_what_is_a_question(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    """What a classifier takes for small talk is answered where the documents answer it."""
+    (tmp_path / "jobs.txt").write_text("We are hiring: two electricians, from May on.")
+    own = tmp_path / "own.toml"
+    own.write_text('[chitchat]\nx = ["are you hiring", "are you hiring?", "are you hiring now"]\n')
+    settings = settings_in(tmp_path / "data", **{"understand.exemplars": own})
+    engine = Engine(settings, embedder=embedder)
+    assert (await engine.ask("Are you hiring?")).status == "conversational"
+    await engine.ingest([tmp_path / "jobs.txt"])
+    answer = await engine.ask("Are you hiring?")
+    assert (answer.status, answer.detected_intent) == ("answered", "question")
+    assert "electricians" in answer.text
+    engine.close()
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,11 @@
-"""Routes and follow-ups, without any model."""
+"""Routes and parts of questions, without any model."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ragstone.query.understand.understander import (
-    choose_route,
-    complete_from_history,
-    find_last_question,
-    is_follow_up,
-)
-from ragstone.types import Message
+from ragstone.query.understand.understander import add_parts, choose_route
+from ragstone.types import Expansion, Query
 
 
 @pytest.mark.parametrize(
@@ -36,38 +29,12 @@ def test_the_way_of_a_question(text: str, way: str) -> None:
     assert choose_route(text, "question") == way
 
 
-HISTORY = [Message("user", "What was the revenue of Acme in 2022?"), Message("assistant", "5 M")]
+def test_a_question_with_two_parts_is_searched_in_parts() -> None:
+    query = add_parts(Query("q", "What is the rent of the ridge, and who signed the lease?"))
+    assert [one.kind for one in query.expansions] == ["sub-question", "sub-question"]
+    assert add_parts(Query("q", "What is the rent of the ridge?")).expansions == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "resolved"),
-    [
-        ("and in 2023?", "What was the revenue of Acme in 2023?"),
-        ("tell me more", "What was the revenue of Acme in 2022?"),
-        ("and its profit?", "What was the revenue of Acme in 2022 (profit)?"),
-        ("what about the Berlin costs?", "what about the Berlin costs? (revenue Acme 2022)"),
-    ],
-)  # fmt: skip
-def test_what_a_follow_up_leaves_out_is_carried_over(text: str, resolved: str) -> None:
-    assert is_follow_up(text, HISTORY)
-    assert complete_from_history(text, HISTORY) == resolved
-
-
-def test_nothing_is_a_follow_up_without_a_conversation() -> None:
-    assert not is_follow_up("tell me more", [])
-    assert complete_from_history("tell me more", []) == "tell me more"
-
-
-def test_a_whole_question_is_no_follow_up() -> None:
-    assert not is_follow_up("How long is the notice period of the lease?", HISTORY)
-
-
-def test_a_follow_up_of_a_follow_up_leads_back_to_the_question() -> None:
-    history = [*HISTORY, Message("user", "and in 2023?"), Message("assistant", "6 M")]
-    assert find_last_question(history) == "What was the revenue of Acme in 2023?"
-
-
-@given(st.text(max_size=80))
-def test_a_standalone_question_never_loses_its_own_words_or_the_old_ones(text: str) -> None:
-    resolved = complete_from_history(text, HISTORY)
-    assert text.rstrip() in resolved or "Acme" in resolved
+def test_the_parts_of_a_model_are_kept() -> None:
+    query = Query("q", "What is A, and who is B?", expansions=(Expansion("variant", "A"),))
+    assert add_parts(query).expansions == (Expansion("variant", "A"),)

@@ -1,7 +1,7 @@
 """Understand a query: detect its intent, complete a follow-up, choose a route, expand it.
 
-query → the same query, ready to be searched; or, for small talk, a reply. A follow-up is completed
-from the conversation by a model, or without one by carrying nouns over.
+query → the same query, ready to be searched, with a reply if it looks like small talk. A follow-up
+gets several readings, each a whole question; the documents decide between them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,28 @@ from typing import Any
 
 from ragstone.evidence import DetectedIntent, UnderstoodQuery
 from ragstone.fallback import Fallbacks
-from ragstone.index.analyze import detect_language, extract_terms
+from ragstone.index.analyze import detect_language
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Chat, Embedder
+from ragstone.query.understand.follow_up import (
+    FROM_MODEL,
+    list_exchanges,
+    list_readings,
+)
 from ragstone.query.understand.intent import (
     Exemplars,
     detect_with_model,
     detect_without_model,
     load_exemplars,
+    match_small_talk,
 )
 from ragstone.query.understand.rewrite import expand_question, imagine_answer, make_standalone
+from ragstone.reading.question import parse_question
 from ragstone.settings import UnderstandSettings
 from ragstone.text import normalize_words
 from ragstone.trace import QueryRun, Span
-from ragstone.types import SMALL_TALK, Expansion, Intent, Message, Query, Route
+from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Reading, Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,9 @@ class IntentUnderstander:
 
     async def understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         with run.span("understand.intent") as span:
-            detected = await self._detect(query, run, span)
+            query = replace(query, original_text=query.original_text or query.text)
+            readings = self._list_readings(query, span)
+            detected = await self._detect(query, readings, run, span)
             route = choose_route(query.text, detected.intent)
             span.count(
                 detected_intent=detected.intent,
@@ -54,21 +63,41 @@ class IntentUnderstander:
                 layer=detected.layer,
                 route=route,
             )
-        if detected.intent in SMALL_TALK:
-            return UnderstoodQuery(query, detected, get_reply(query.text, detected.intent))
-        resolved = replace(query, original_text=query.original_text or query.text, route=route)
+        query = replace(query, route=route)
+        reply = get_reply(query.text, detected.intent) if detected.intent in SMALL_TALK else None
         if detected.intent == "follow_up":
-            resolved = await self._complete(resolved, run)
-        if self.options.expand == "always" or (
-            self.options.expand == "complex" and resolved.route == "complex"
+            return UnderstoodQuery(await self._complete(query, readings, run), detected)
+        if reply is None and (
+            self.options.expand == "always"
+            or (self.options.expand == "complex" and query.route == "complex")
         ):
-            resolved = await self._expand(resolved, run)
-        return UnderstoodQuery(resolved, detected)
+            query = await self._expand(query, run)
+        return UnderstoodQuery(add_parts(query), detected, reply)
 
-    async def _detect(self, query: Query, run: QueryRun, span: Span) -> DetectedIntent:
+    def _list_readings(self, query: Query, span: Span) -> tuple[Reading, ...]:
+        """List what the message may mean in its conversation; one reading if it stands alone."""
+        typed = (Reading(query.text),)
+        if query.as_typed or not self.options.intent_enabled:
+            return typed
+        try:
+            return list_readings(query.text, list_exchanges(query.history), self._rank_phrases)
+        except Exception as error:  # noqa: BLE001  an embedder may fail; a question is never lost
+            span.note(f"Follow-ups were not recognised ({type(error).__name__}).")
+            return typed
+
+    def _rank_phrases(self, text: str, phrases: Sequence[str]) -> list[float]:
+        vectors = self.embedder.embed([text, *phrases])
+        similarities: list[float] = (vectors[1:] @ vectors[0]).tolist()
+        return similarities
+
+    async def _detect(
+        self, query: Query, readings: Sequence[Reading], run: QueryRun, span: Span
+    ) -> DetectedIntent:
         if not self.options.intent_enabled:
             return DetectedIntent("question", 1.0, 0)
-        if is_follow_up(query.text, query.history):
+        if (small_talk := match_small_talk(query.text)) is not None:
+            return DetectedIntent(small_talk, 1.0, 0)
+        if len(readings) > 1 or readings[0].kind != "typed":
             return DetectedIntent("follow_up", 1.0, 0)
         try:
             detected, unsure = detect_without_model(
@@ -80,7 +109,7 @@ class IntentUnderstander:
         except Exception as error:  # noqa: BLE001  an embedder may fail; a question is never lost
             span.note(f"Intent detection failed ({type(error).__name__}); taken as a question.")
             return DetectedIntent("question", 0.5, 1)
-        if detected.intent == "follow_up" and not query.history:
+        if detected.intent == "follow_up":  # it stands on its own, or there is nothing before it
             detected = DetectedIntent("question", detected.confidence, 1)
         if unsure and self.chat is not None:
             try:
@@ -89,19 +118,20 @@ class IntentUnderstander:
                 self.fallbacks.use("without_llm_steps", run, span, error)
         return detected
 
-    async def _complete(self, query: Query, run: QueryRun) -> Query:
+    async def _complete(self, query: Query, readings: tuple[Reading, ...], run: QueryRun) -> Query:
+        """Add the model's whole question to the readings; the documents decide between them."""
         with run.span("understand.follow_up") as span:
-            text = complete_from_history(query.text, query.history)
-            if self.chat is None:
-                span.note("Without a model the missing nouns were carried over.")
-            else:
+            if self.chat is not None and readings[0].kind != "more":
                 try:
                     text = await make_standalone(self.chat, query.text, query.history)
-                except Exception as error:  # noqa: BLE001  carrying nouns over needs no model
+                except Exception as error:  # noqa: BLE001  the other readings need no model
                     self.fallbacks.use("without_llm_steps", run, span, error)
-            span.count(standalone=text != query.text)
-        route = choose_route(text, "question")
-        return replace(query, text=text, route="conversational" if route == "simple" else route)
+                else:
+                    readings = (*readings, Reading(text, "model", FROM_MODEL))
+            readings = tuple({one.text.casefold(): one for one in readings}.values())
+            span.count(readings=len(readings), kinds=[one.kind for one in readings])
+        likely = max(readings, key=lambda one: one.prior)
+        return resolve_reading(replace(query, readings=readings), likely)
 
     async def _expand(self, query: Query, run: QueryRun) -> Query:
         with run.span("understand.expand") as span:
@@ -227,90 +257,16 @@ def _load_tables(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
 
 
-# Beginnings that only make sense after an earlier question.
-_CONTINUES = re.compile(
-    r"^(?:and|but|so|also|or|then|what about|how about|what else|tell me more|go on|why|more|"
-    r"how so|elaborate|(?:can you )?(?:elaborate|explain (?:that|this|it))|"
-    r"und|aber|oder|auch|mehr|warum|wieso|was ist mit|erzähl mir mehr|"
-    r"y|pero|o|más|por qué|cuéntame más|et|mais|ou|plus|pourquoi|dis men plus|"
-    r"e|ma|perché|dimmi di più|mas|por quê|en|maar|meer|waarom|"
-    r"а|и|но|или|почему|подробнее|расскажи подробнее)\b",
-    re.IGNORECASE,
-)
-# Requests for more of the same, which add nothing to search for.
-_MORE_OF_THE_SAME = re.compile(
-    r"(?:please |can you |could you )*(?:tell me more|go on|more(?: details?)?|elaborate|what else|"
-    r"give me more details|explain|continue|erzähl mir mehr|mehr(?: details)?|cuéntame más|más|"
-    r"dis men plus|dimmi di più|расскажи подробнее|подробнее)"
-    r"(?: (?:about|on|davon|sobre|de) (?:that|this|it|das|eso|cela))?"
-    r"(?: (?:that|this|it|please|bitte))?"
-)
-_POINTS_BACK = frozenset(
-    """
-    it its this that these those they them their he him his she her hers there then one ones former
-    latter same er ihn ihm sie es ihr ihnen dies dieser diese dieses jener davon dazu daran dort
-    eso esto ese esta ella ellos ello allí él lui elle ils elles cela ça celui celle y
-    questo quello lui lei loro isso isto ele ela eles dit deze hij zij
-    он она оно они его её их ему этот эта это тот та то там
-    """.split()  # noqa: SIM905  a list of words reads better as text
-)
-_NUMBER = re.compile(r"\b\d{1,4}\b")
-_FEW_TERMS = 2
+def resolve_reading(query: Query, reading: Reading) -> Query:
+    """Return a query as it is to be searched in one of its readings."""
+    route = choose_route(reading.text, "question")
+    route = "conversational" if route == "simple" else route
+    return add_parts(replace(query, text=reading.text, route=route))
 
 
-def is_follow_up(text: str, history: Sequence[Message]) -> bool:
-    """Return True when a text depends on the conversation before it."""
-    if find_last_question(history) is None:
-        return False
-    words = normalize_words(text)
-    if _CONTINUES.match(" ".join(words)):
-        return True
-    points_back = any(word in _POINTS_BACK for word in words)
-    named = _list_names(text)
-    return points_back and len(named) <= 1 and len(set(extract_terms(text))) <= 6
-
-
-def complete_from_history(text: str, history: Sequence[Message]) -> str:
-    """Add to a text what it leaves out, from the last question."""
-    before = find_last_question(history)
-    if before is None:
-        return text
-    if _MORE_OF_THE_SAME.fullmatch(" ".join(normalize_words(text))):
-        return before
-    fresh = list(dict.fromkeys(extract_terms(text)))
-    numbers, old_numbers = _NUMBER.findall(text), _NUMBER.findall(before)
-    if numbers and old_numbers and len(fresh) <= len(numbers):
-        # "and in 2023?" after "What was the revenue in 2022?": the same question, another year.
-        return _NUMBER.sub(
-            lambda match: numbers[0] if match[0] == old_numbers[-1] else match[0], before
-        )
-    if len(fresh) < _FEW_TERMS and not numbers and not _list_names(text):
-        return before if not fresh else f"{before.rstrip('?!. ')} ({' '.join(fresh)})?"
-    missing = [
-        word for word in _list_content_words(before) if not set(extract_terms(word)) & set(fresh)
-    ]
-    return f"{text.rstrip()} ({' '.join(missing)})" if missing else text
-
-
-def find_last_question(history: Sequence[Message]) -> str | None:
-    """Return the last question of the user, completed if it was itself a follow-up."""
-    last: str | None = None
-    for message in history:
-        if message.role != "user":
-            continue
-        text = message.content
-        if last and _CONTINUES.match(" ".join(normalize_words(text))):
-            text = complete_from_history(text, [Message("user", last)])
-        last = text
-    return last
-
-
-def _list_content_words(text: str) -> list[str]:
-    found = [word for word in re.findall(r"[\w’'-]+", text) if extract_terms(word)]
-    return list(dict.fromkeys(found))
-
-
-def _list_names(text: str) -> list[str]:
-    """List capitalised words that do not open the sentence."""
-    words = re.findall(r"[\w’'-]+", text)
-    return [word for word in words[1:] if word[:1].isupper()]
+def add_parts(query: Query) -> Query:
+    """Search the parts of a question that asks several things as well, unless a model did that."""
+    if query.expansions:
+        return query
+    parts = parse_question(query.text).parts
+    return replace(query, expansions=tuple(Expansion("sub-question", part) for part in parts))

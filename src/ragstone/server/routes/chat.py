@@ -19,7 +19,7 @@ from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import ChatRoomSkin, ChatSkin, shape_comparison, shape_events
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import ChatData, ChatMessage, ComparedData, Problem
+from ragstone.server.schemas import AS_TYPED, ChatData, ChatMessage, ComparedData, Problem
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
@@ -62,6 +62,7 @@ class ChatRequest(BaseModel):
     compare: bool | None = Field(None, description=_COMPARE)
     collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
     top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
+    as_typed: bool = Field(False, description=AS_TYPED)
 
     def list_messages(self) -> tuple[Message, ...]:
         return tuple(Message(one.role, one.content) for one in self.messages)
@@ -173,6 +174,8 @@ def _build_options(
         temperature=body.temperature,
         model=body.model,
         citation_style="chunk",
+        is_chat=True,
+        as_typed=body.as_typed,
         owner=caller.owner,
         request_id=request.state.request_id,
     )
@@ -211,8 +214,9 @@ class ChatTurn(BaseModel):
         json_schema_extra={"examples": [{"message": "What is the gate code?"}]},
     )
 
-    message: str = Field(description="The user's message; 3 to 1,000 characters after trimming.")
+    message: str = Field(description="The user's message; 1 to 32,000 characters after trimming.")
     session_id: str | None = Field(None, description="The conversation; by default the chat's own.")
+    as_typed: bool = Field(False, description=AS_TYPED)
 
 
 @room_router.post(
@@ -230,6 +234,8 @@ async def stream_chat_room(
         collection=collection,
         top_k=engine.settings.refine.chat_top_k,
         session_id=session_id,
+        is_chat=True,
+        as_typed=body.as_typed,
         owner=caller.owner,
         request_id=request.state.request_id,
     )

@@ -104,6 +104,8 @@ class Completion(BaseModel):
     model: str
     choices: list[CompletionChoice]
     usage: CompletionUsage
+    searched_as: str = ""
+    """Ragstone's own: the whole question that was searched; empty if that is the one typed."""
 
 
 class Model(BaseModel):
@@ -156,6 +158,7 @@ async def complete_chat(
         history=earlier,
         top_k=engine.settings.refine.chat_top_k,
         temperature=body.temperature,
+        is_chat=True,
         owner=caller.owner,
         request_id=request.state.request_id,
     )
@@ -182,6 +185,7 @@ async def complete_chat(
         model=body.model,
         choices=[CompletionChoice(message=message)],
         usage=count_usage(answer),
+        searched_as=answer.searched_as,
     )
 
 

@@ -54,6 +54,7 @@ async def answer_query(
         mmr_lambda=body.mmr_lambda,
         temperature=body.temperature,
         session_id=body.session_id,
+        as_typed=body.as_typed,
         owner=caller.owner,
         request_id=request.state.request_id,
     )

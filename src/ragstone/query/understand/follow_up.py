@@ -1,0 +1,455 @@
+"""List what a message may mean in its conversation: as it is typed, and completed in several ways.
+
+message and earlier turns → readings, each a whole question with a prior. The documents decide
+between them (`query/contest.py`); nothing here searches or asks a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ragstone.index.analyze import extract_terms
+from ragstone.query.understand.nouns import (
+    AUXILIARIES,
+    CLAUSE_STARTS,
+    DETERMINERS,
+    IMPERATIVES,
+    PREPOSITIONS,
+    PRONOUNS,
+    QUESTION_WORDS,
+    Phrase,
+    find_chains,
+    find_phrases,
+    find_subject,
+    is_english,
+    is_name,
+    list_names,
+    load_words,
+)
+from ragstone.text import find_sentence_spans, normalize_words, split_words
+from ragstone.types import Message, Reading, ReadingKind
+
+Rank: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""Tells how near in meaning each of some phrases is to a text."""
+
+# Advantage, in logits, of a reading before anything is searched.
+STANDS_ALONE = 4.0
+"""The message is a whole question without a word that points back."""
+LIKELY, POSSIBLE, UNLIKELY = 1.0, 0.0, -1.5
+FROM_MODEL = 1.5
+"""A model wrote it after reading the conversation."""
+_FEW_TERMS = 3
+_MAX_WHY_WORDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Hold an earlier question, completed if it needed that, and its answer."""
+
+    question: str
+    answer: str = ""
+
+
+_MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
+
+
+def _join_phrases(*names: str) -> str:
+    """Return a pattern for any of the phrases of these lists, the longest first."""
+    phrases = [phrase for name in names for phrase in load_words()[name]]
+    return "|".join(sorted(map(re.escape, phrases), key=len, reverse=True))
+
+
+_CONTINUES = re.compile(
+    rf"^[¿¡\s]*(?:(?:{_join_phrases('continues')})(?:\s+|,\s*)|那么?(?=\S))+", re.IGNORECASE
+)
+_MORE = re.compile(
+    rf"(?:(?:{_join_phrases('polite')}) )*(?:{_join_phrases('more')})"
+    rf"(?: (?:{_join_phrases('more_about')}))?(?: (?:{_join_phrases('polite')}))*"
+)
+_WHY = re.compile(rf"(?:(?:{_join_phrases('continues')}) )?(?:{_join_phrases('why')})")
+_CORRECTS = re.compile(
+    rf"^(?:(?:wrong \w+|{_join_phrases('corrects')})(?:\s*[,.:;!–-]+\s*|\s+|$))+", re.IGNORECASE
+)
+# "For the rent, I mean"
+_MEANT_LAST = re.compile(rf",\s*(?:{_join_phrases('corrects_last')})\s*[.!?]*$", re.IGNORECASE)
+_RETURNS = re.compile(
+    rf"^(?:(?:{_join_phrases('continues')})\s+)?(?:{_join_phrases('returns')}),?\s+"
+    r"(?P<topic>[^:,;–—]{2,60}?)\s*(?:[:;,–—]|\s-\s)\s*(?P<rest>.{3,})$"
+    rf"|^(?P<topic2>[^:,;?]{{2,60}}?),? (?:{_join_phrases('returns_last')})"
+    r"\s*[:;,–—]\s*(?P<rest2>.{3,})$",
+    re.IGNORECASE,
+)
+_ORDINALS: tuple[tuple[int, str], ...] = (
+    (0, r"first|former|erste[nrs]?|primer[oa]|premi(?:er|ère)|prim[oa]|primeir[oa]|eerste"),
+    (1, r"second|other|zweite[nrs]?|andere[nrs]?|segund[oa]|otr[oa]|deuxième|second[oa]|autre|"
+        r"altr[oa]|outr[oa]|tweede|ander[e]?"),
+    (2, r"third|dritte[nrs]?|tercer[oa]|troisième|terz[oa]|terceir[oa]|derde"),
+    (3, r"fourth|vierte[nrs]?|cuart[oa]|quatrième|quart[oa]|vierde"),
+    (-1, r"last|latter|letzte[nrs]?|últim[oa]|derni(?:er|ère)|ultim[oa]|laatste"),
+)  # fmt: skip
+_ORDINAL = re.compile(
+    r"\b(?:the|der|die|das|den|dem|el|la|le|il|lo|o|a|de|het)\s+(?:"
+    + "|".join(f"(?P<n{place % 5}>{words})" for place, words in _ORDINALS)
+    + r")(?:\s+(?:one|item|option|point|ones?))?(?=\s*[?.!,;]|\s*$|\s+(?!\w+s?\b\s*of))",
+    re.IGNORECASE,
+)
+
+
+def list_exchanges(history: Sequence[Message]) -> list[Exchange]:
+    """Pair the questions of a conversation with their answers, and complete each question."""
+    found: list[Exchange] = []
+    for message in history:
+        if message.role == "user":
+            text = message.searched_as
+            if not text:
+                readings = list_readings(message.content, found)
+                text = max(readings, key=lambda one: one.prior).text
+            found.append(Exchange(text))
+        elif message.role == "assistant" and found:
+            found[-1] = Exchange(found[-1].question, _MARKER.sub("", message.content))
+    return found
+
+
+def list_readings(
+    text: str, exchanges: Sequence[Exchange], rank: Rank | None = None
+) -> tuple[Reading, ...]:
+    """Return what a message may mean, the message as it is typed first."""
+    if not exchanges:
+        return (Reading(text, prior=STANDS_ALONE),)
+    special = _read_special(text, exchanges)
+    if special is not None:
+        return special
+    before = exchanges[-1]
+    bare, corrects = _strip_correction(text)
+    rest = _CONTINUES.sub("", bare).strip() or bare
+    points_back = corrects or rest != bare
+    if ordinal := _read_ordinal(text, rest, before):
+        return ordinal
+    if is_whole_question(rest) or _is_other_language(rest, before.question):
+        return _read_whole_question(text, rest, exchanges, points_back=points_back)
+    return _read_fragment(text, rest, before, rank, points_back=points_back)
+
+
+def _read_special(text: str, exchanges: Sequence[Exchange]) -> tuple[Reading, ...] | None:
+    """Read a wish for more, a bare "why?" and a return to an earlier topic."""
+    before = exchanges[-1]
+    plain = " ".join(normalize_words(text))
+    if _MORE.fullmatch(plain):
+        return (Reading(before.question, "more", STANDS_ALONE),)
+    if _WHY.fullmatch(plain):
+        return _ask_why(text, before)
+    if match := _RETURNS.match(text.strip()):
+        topic, rest = match["topic"] or match["topic2"], match["rest"] or match["rest2"]
+        return _return_to(text, rest, topic, exchanges[:-1] or exchanges)
+    return None
+
+
+def _read_ordinal(text: str, rest: str, before: Exchange) -> tuple[Reading, ...]:
+    """Read "the second one": what the last answer named, or else the last question beside it."""
+    if (named := _replace_ordinal(rest, before)) is not None:
+        return (Reading(text, prior=UNLIKELY), Reading(named, "answer", LIKELY))
+    if _ORDINAL.search(rest) and is_whole_question(rest):
+        joined = f"{rest.rstrip('?!. ')} ({before.question.rstrip('?!. ')})?"
+        return (Reading(text, prior=UNLIKELY), Reading(joined, "joined", POSSIBLE))
+    return ()
+
+
+def is_whole_question(text: str) -> bool:
+    """Return True for a text with the form of a question or an order."""
+    words = normalize_words(text)
+    if not words or len(words) < 2:
+        return False
+    first = words[1] if words[0] in PREPOSITIONS else words[0]
+    starts = first in QUESTION_WORDS or words[0] in AUXILIARIES or words[0] in IMPERATIVES
+    return (starts and len(words) >= 3) or bool(
+        len(words) >= 4 and (set(words) & AUXILIARIES) and words[0] not in CLAUSE_STARTS
+    )
+
+
+def _is_other_language(text: str, other: str) -> bool:
+    """Return True when two texts are in different languages: one cannot be a part of the other."""
+    own, theirs = is_english(text), is_english(other)
+    return own is not None and theirs is not None and own != theirs
+
+
+def find_pronoun(text: str) -> re.Match[str] | None:
+    """Find a word for something named earlier, unless the text itself names something before."""
+    for match in re.finditer(r"[^\W\d_]+(?:['’]s)?|[它他她这那]个?", text):
+        word = match[0].casefold()
+        if word not in PRONOUNS or (word == "there" and re.search(r"\b(?:is|are)\s+there\b", text)):
+            continue
+        following = text[match.end() :].split()
+        is_determiner = following and following[0].casefold() not in AUXILIARIES | PREPOSITIONS
+        if word in ("this", "that", "these", "those") and is_determiner:
+            continue  # "the code that opens the gate"
+        named = [p for p in find_phrases(text[: match.start()]) if not p.is_time]
+        if any(one.is_name or one.words[0].casefold() in DETERMINERS for one in named):
+            return None
+        return match
+    return None
+
+
+def _read_whole_question(
+    text: str, rest: str, exchanges: Sequence[Exchange], *, points_back: bool
+) -> tuple[Reading, ...]:
+    before = exchanges[-1]
+    pronoun = find_pronoun(rest)
+    typed = Reading(_capitalise(rest) if points_back else text)
+    if pronoun is not None:
+        # The fewer words of its own a question has, the more it needs what "it" stands for.
+        few = len(set(extract_terms(rest))) <= _FEW_TERMS
+        prior = LIKELY if _EXPLETIVE.search(rest) else UNLIKELY if few else POSSIBLE
+        typed = Reading(typed.text, prior=prior)
+    if pronoun is None and not points_back:
+        return (Reading(text, prior=STANDS_ALONE),)
+    readings = [typed]
+    subjects: list[tuple[str, ReadingKind]] = [(find_subject(before.question), "subject")]
+    subjects += [(name, "answer") for name in _list_answer_names(before)[:1]]
+    if _asks_for_name(before.question) and len(subjects) > 1 and subjects[1][0]:
+        subjects.reverse()
+    own = set(extract_terms(rest))
+    for place, (subject, kind) in enumerate(subjects):
+        if not subject or set(extract_terms(subject)) <= own:
+            continue
+        completed = _put_subject(rest, pronoun, subject)
+        prior = (LIKELY if pronoun else POSSIBLE) - 0.5 * place
+        readings.append(Reading(_capitalise(completed), kind, prior))
+    return tuple(readings)
+
+
+# "What did it cost to visit?" names nothing earlier.
+_EXPLETIVE = re.compile(
+    r"\bit\s+(?:cost|take)s?\b|\b(?:is|was)\s+it\s+(?:possible|allowed|necessary|safe|worth)\b",
+    re.IGNORECASE,
+)
+
+
+def _put_subject(text: str, pronoun: re.Match[str] | None, subject: str) -> str:
+    """Put a subject in the place of the pronoun; without one, add it at the end."""
+    if pronoun is not None:
+        word = pronoun[0].casefold()
+        if word in ("its", "their", "theirs", "his", "her", "hers"):
+            subject = f"{subject}'s"
+        elif word not in (
+            "it", "they", "them", "he", "she", "him", "this", "that", "these", "those", "itself",
+        ):  # fmt: skip
+            return f"{text.rstrip('?!. ')} ({subject})?"
+        return f"{text[: pronoun.start()]}{subject}{text[pronoun.end() :]}"
+    simple = re.fullmatch(
+        r"(?:what|who|where|when|which)(?:['’]s| is| are| was| were)\s+(?:the\s+)?[\w -]+?[?.! ]*",
+        text,
+        re.IGNORECASE,
+    )
+    joint = " of " if simple and len(text.split()) <= 6 else " for "
+    if not is_english(text):
+        return f"{text.rstrip('?!. ')} ({subject})?"
+    return f"{text.rstrip('?!. ')}{joint}{subject}?"
+
+
+def _ask_why(text: str, before: Exchange) -> tuple[Reading, ...]:
+    """Ask for the reason of the previous answer, or else of what the question was about."""
+    readings = []
+    spans = find_sentence_spans(before.answer)
+    first = before.answer[spans[0][0] : spans[0][1]] if spans else ""
+    why = text.strip().rstrip("?!. ")
+    subject = find_subject(before.question)
+    readings.append(Reading(f"{why} ({before.question.rstrip('?!. ')})?", "exchange", POSSIBLE))
+    if first and len(first.split()) <= _MAX_WHY_WORDS:
+        statement = first.rstrip(".!?: ")
+        readings.insert(0, Reading(f"Why: {statement}?", "answer", LIKELY))
+    elif subject:
+        readings.append(Reading(f"{why} {subject}?", "subject", POSSIBLE))
+    return tuple(readings)
+
+
+def _return_to(
+    text: str, rest: str, topic: str, exchanges: Sequence[Exchange]
+) -> tuple[Reading, ...]:
+    """Ask about a topic that was named again; an earlier question may name it more exactly."""
+    pronoun = find_pronoun(rest)
+    readings = [Reading(_capitalise(_put_subject(rest, pronoun, topic)), "subject", LIKELY)]
+    wanted = set(extract_terms(topic))
+    for one in reversed(exchanges):
+        subject = find_subject(one.question)
+        own = set(extract_terms(subject))
+        if (
+            subject
+            and not own <= wanted
+            and wanted & set(extract_terms(f"{one.question} {one.answer}"))
+        ):
+            readings.append(
+                Reading(_capitalise(_put_subject(rest, pronoun, subject)), "exchange", LIKELY)
+            )
+            break
+    return (*readings, Reading(text, prior=UNLIKELY))
+
+
+def _strip_correction(text: str) -> tuple[str, bool]:
+    """Return what is left of "No, I meant the other one", and whether anything was corrected."""
+    bare = _CORRECTS.sub("", text.strip())
+    bare = _MEANT_LAST.sub("", bare).strip(" .!,;")
+    if not bare:
+        return text, False
+    return bare, bare != _MEANT_LAST.sub("", text.strip()).strip(" .!,;") or bool(
+        _MEANT_LAST.search(text.strip())
+    )
+
+
+def _replace_ordinal(text: str, before: Exchange) -> str | None:
+    match = _ORDINAL.search(text)
+    if match is None:
+        return None
+    place = next(place for place, _ in _ORDINALS if match[f"n{place % 5}"])
+    items = list_items(before.answer, before.question)
+    if not -len(items) <= place < len(items):
+        return None
+    replaced = f"{text[: match.start()]}{items[place]}{text[match.end() :]}"
+    if is_whole_question(replaced):
+        return _capitalise(replaced)
+    return f"{before.question.rstrip('?!. ')} ({items[place]})?"
+
+
+_BULLET = re.compile(
+    r"(?:^|\n|\s)(?:[-*•]|\d{1,2}[.)])\s+(.+?)(?=(?:\s(?:[-*•]|\d{1,2}[.)])\s)|\n|$)"
+)
+
+
+def list_items(answer: str, question: str) -> list[str]:
+    """Return the things that an answer names one after the other: a list, a row, or names."""
+    bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
+    if len(bullets) > 1:
+        return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
+    for sentence in (answer[start:end] for start, end in find_sentence_spans(answer)):
+        if parts := _split_enumeration(sentence):
+            return parts
+    return list_names(answer, without=[question])
+
+
+def _split_enumeration(sentence: str) -> list[str]:
+    """Return the parts of "A, B and C"; empty if the sentence lists nothing."""
+    match = re.search(
+        r"((?:[^,;:.()]{2,50},\s+)*[^,;:.()]{2,50}),?\s+(?:and|or|und|oder|y|et|e|en|и)\s+([^,;:.()]{2,50})",
+        sentence,
+    )
+    if match is None:
+        return []
+    parts = [part.strip() for part in match[1].split(",")] + [match[2].strip()]
+    items = []
+    for at, part in enumerate(parts):
+        inside = find_phrases(part)
+        if not inside and len(part.split()) == 1:
+            items.append(part)
+            continue
+        if not inside:
+            return []
+        begin = inside[-1 if at == 0 else 0]
+        chains = [one for one in find_chains(part) if one.start == begin.start]
+        items.append(max([begin, *chains], key=lambda one: len(one.text)).text)
+    return items
+
+
+def _list_answer_names(before: Exchange) -> list[str]:
+    spans = find_sentence_spans(before.answer)
+    first = before.answer[spans[0][0] : spans[0][1]] if spans else ""
+    names = list_names(first, without=[before.question])
+    return [name for name in names if any(char.isalpha() for char in name)]
+
+
+def _asks_for_name(question: str) -> bool:
+    return bool(
+        re.match(r"\s*(?:who|wer|qui[eé]n|qui|chi|quem|wie|кто|kto)\b", question, re.IGNORECASE)
+    )
+
+
+def _read_fragment(
+    text: str, fragment: str, before: Exchange, rank: Rank | None, *, points_back: bool
+) -> tuple[Reading, ...]:
+    """Put a part of a question ("and in winter?") in the place of its like in the last question."""
+    typed = Reading(text, prior=UNLIKELY if points_back else POSSIBLE)
+    part = fragment.strip().strip("?!. ")
+    if not part or set(extract_terms(part)) <= set(extract_terms(before.question)):
+        return (typed, Reading(f"{before.question.rstrip('?!. ')} ({part})?", "joined", POSSIBLE))
+    exchanged = exchange_part(before.question, part, rank)
+    joined = Reading(f"{before.question.rstrip('?!. ')} ({part})?", "joined", POSSIBLE)
+    readings = [Reading(one, "exchange", LIKELY - 0.4 * at) for at, one in enumerate(exchanged[:2])]
+    return (typed, *readings, joined)
+
+
+def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[str]:
+    """Return a question with one of its parts exchanged for another, the likeliest first."""
+    lead = part.split(maxsplit=1)[0].casefold()
+    if lead in CLAUSE_STARTS and (match := re.search(rf"\b{lead}\b", question, re.IGNORECASE)):
+        return [f"{question[: match.start()]}{part}?"]
+    phrases = [*find_phrases(question), *find_chains(question)]
+    if lead in PREPOSITIONS:
+        rest = part[len(lead) :].strip()
+        same = [one for one in phrases if one.preposition == lead]
+        same.sort(key=lambda one: -_compare_form(one, rest, question))
+        if same:
+            return [_exchange(question, one, rest) for one in same[:2]]
+        added = f"{lead}{part[len(lead) :]}?"
+        joined = [f"{question.rstrip('?!. ')} {added}"]
+        # "…, and the tag is latest?" – "With a digest?": the last of several conditions changes.
+        clauses = re.split(r",?\s+(?:and|or|und|oder|y|et|e)\s+|,\s+", question)
+        if len(clauses) > 1 and set(split_words(question)) & CLAUSE_STARTS:
+            joined.insert(0, f"{question[: question.rindex(clauses[-1])].rstrip(' ,')} {added}")
+        return joined
+    if not phrases:
+        return []
+    lasting = [one for one in phrases if not one.is_time]
+    if len(lasting) == 1 and not lasting[0].is_name and any(map(is_name, part.split())):
+        # "What is the resolving power?" – "I meant Shrike": it says of what.
+        return [f"{question.rstrip('?!. ')} of {part}?"]
+    near = rank(part, [one.text for one in phrases]) if rank else [0.0] * len(phrases)
+    scores = [
+        score + _compare_form(one, part, question) for score, one in zip(near, phrases, strict=True)
+    ]
+    order = sorted(range(len(phrases)), key=lambda at: -scores[at])
+    return [_exchange(question, phrases[at], part) for at in order]
+
+
+def _compare_form(phrase: Phrase, part: str, question: str) -> float:
+    """Score how alike a phrase and another part are in form: both names, both with an article."""
+    other = find_phrases(part)
+    if not other:
+        return 0.0
+    score = 0.25 if phrase.is_name == any(one.is_name for one in other) else 0.0
+    if phrase.head.casefold() == other[0].head.casefold():
+        score += 0.4
+    has_article = part.split(maxsplit=1)[0].casefold() in DETERMINERS
+    if has_article == (phrase.words[0].casefold() in DETERMINERS):
+        score += 0.05
+    is_chain = len(find_phrases(phrase.text)) > 1
+    score += 0.1 if is_chain == (len(other) > 1) else -0.1
+    if phrase.is_time != other[0].is_time:
+        score -= 0.3
+    if phrase.start < 12 and _ASKED_FOR.match(question) and not phrase.preposition:
+        score -= 0.1
+    return score
+
+
+_ASKED_FOR = re.compile(r"^(?:which|what|how many|how much)\s+\w+\s", re.IGNORECASE)
+
+
+def _exchange(question: str, phrase: Phrase, part: str) -> str:
+    """Put `part` in the place of a phrase; "the Morrow one" takes its noun from the phrase."""
+    head = next((one.head for one in find_phrases(phrase.text) if one.head), "")
+    new = re.sub(r"\bones?\b", head, part) if head else part
+    words = phrase.words
+    keeps_article = (
+        words[0].casefold() in DETERMINERS and new.split()[0].casefold() not in DETERMINERS
+    )
+    if keeps_article and not find_phrases(new)[:1]:
+        new = f"{words[0]} {new}"
+    elif keeps_article and len(words) > 2 and len(new.split()) == 1 and phrase.is_name:
+        # "the namespace kube-node-lease" → "the namespace kube-public"
+        kept = [word for word in words if word[:1].islower() and "-" not in word]
+        new = " ".join((*kept, new))
+    return f"{question[: phrase.start]}{new}{question[phrase.end :]}"
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,125 @@
+"""What a message may mean in its conversation, by its form alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.query.understand.follow_up import (
+    STANDS_ALONE,
+    Exchange,
+    list_exchanges,
+    list_items,
+    list_readings,
+)
+from ragstone.query.understand.nouns import find_subject
+from ragstone.types import Message
+
+ACME = Exchange("What was the revenue of Acme in 2022?", "It was 5 million.")
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "meant"),
+    [
+        ("What was the revenue of Acme in 2022?", "and in 2023?", "What was the revenue of Acme in 2023?"),
+        ("What is a Turbine?", "how heavy can it be?", "How heavy can a Turbine be?"),
+        ("What is the price of the filter?", "And who sells it?", "Who sells the filter?"),
+        ("What is the price of the filter?", "And what is the warranty?", "What is the warranty of the filter?"),
+        ("When is the shop open in summer?", "And in winter?", "When is the shop open in winter?"),
+        ("What is the weight of the Falcon drill?", "No, the Heron one.", "What is the weight of the Heron drill?"),
+        ("What is the torque?", "I meant Heron", "What is the torque of Heron?"),
+        ("When does the lease begin if the tenant is a company?", "if the tenant is a person", "When does the lease begin if the tenant is a person?"),
+        ("How is the pump cleaned?", "Back to the filter: how is it changed?", "How is the filter changed?"),
+    ],
+)  # fmt: skip
+def test_a_follow_up_is_completed(before: str, text: str, meant: str) -> None:
+    readings = list_readings(text, [Exchange(before, "Because.")])
+    assert meant in [one.text for one in readings]
+    assert max(readings, key=lambda one: one.prior).text == meant or len(readings) > 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How long is the notice period of the lease?",
+        "Where do the defibrillators hang?",
+        "Which company built the dome, and when was it founded?",
+        "Wie lang ist die Kündigungsfrist?",
+        "Compare the lease with the catering contract",
+    ],
+)
+def test_a_whole_question_stands_on_its_own(text: str) -> None:
+    readings = list_readings(text, [ACME])
+    assert [(one.text, one.kind, one.prior) for one in readings] == [(text, "typed", STANDS_ALONE)]
+
+
+def test_nothing_is_a_follow_up_without_a_conversation() -> None:
+    assert [one.kind for one in list_readings("tell me more", [])] == ["typed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["tell me more", "More details, please", "Mehr dazu", "cuéntame más", "подробнее"]
+)
+def test_a_wish_for_more_keeps_the_question(text: str) -> None:
+    (reading,) = list_readings(text, [ACME])
+    assert (reading.kind, reading.text) == ("more", ACME.question)
+
+
+def test_the_second_one_is_taken_from_the_answer() -> None:
+    before = Exchange("Which modes are there?", "The modes are Forward, Reverse and Hold.")
+    readings = list_readings("What does the second one do?", [before])
+    assert "What does Reverse do?" in [one.text for one in readings]
+
+
+def test_items_of_a_list_are_named() -> None:
+    answer = "There are:\n- **Red**: for stops\n- **Green**: for starts"
+    assert len(list_items(answer, "Which lamps?")) == 2
+
+
+def test_why_asks_for_the_reason_of_the_answer() -> None:
+    before = Exchange("How long may a name be?", "A name may have 52 characters.")
+    assert any("52 characters" in one.text for one in list_readings("Why?", [before]))
+
+
+def test_a_question_in_another_language_is_not_a_part_of_the_last_one() -> None:
+    before = Exchange("How large can a Turbine be?", "Nine metres.")
+    texts = [one.text for one in list_readings("¿Y se guarda cifrado por defecto?", [before])]
+    assert any(text.endswith("(a Turbine)?") for text in texts)
+
+
+def test_a_follow_up_to_a_follow_up_uses_the_completed_question() -> None:
+    history = [
+        Message("user", "What was the revenue of Acme in 2022?"),
+        Message("assistant", "5 M [Source 1]"),
+        Message("user", "and in 2023?"),
+        Message("assistant", "6 M"),
+    ]
+    exchanges = list_exchanges(history)
+    assert exchanges[0].answer == "5 M"
+    assert exchanges[1].question == "What was the revenue of Acme in 2023?"
+
+
+def test_a_stored_reading_is_used_again() -> None:
+    history = [Message("user", "and in 2023?", "What was the revenue of Acme in 2023?")]
+    assert list_exchanges(history)[0].question == "What was the revenue of Acme in 2023?"
+
+
+@pytest.mark.parametrize(
+    ("question", "subject"),
+    [
+        ("What is the focal length of the Halden reflector?", "the Halden reflector"),
+        ("How heavy is the door of the safe?", "the door of the safe"),
+        ("Which wavelength range does Talon cover?", "Talon"),
+        ("When is the shop open in July 2024?", "the shop"),
+        ("?", ""),
+    ],
+)
+def test_the_subject_of_a_question(question: str, subject: str) -> None:
+    assert find_subject(question) == subject
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_any_text_has_a_reading(text: str, before: str) -> None:
+    readings = list_readings(text, [Exchange(before, before)])
+    assert readings
