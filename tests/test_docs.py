@@ -21,7 +21,7 @@ import typer
 
 from ragstone.cli.main import app
 
-from .cli.run import unmeasured
+from .cli.run import call, unmeasured
 from .conftest import SAMPLES
 from .patience import LONG_S
 
@@ -204,7 +204,7 @@ def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, desk: Pa
     tree = tomllib.loads(code)
     if "project" not in tree:
         (desk / "page.toml").write_text(code)
-        done = started(desk, "ragstone", "settings", "--config", "page.toml")
+        done = call("settings", "--config", "page.toml", cwd=desk)
         assert done.returncode == 0, done.stderr
 
 
