@@ -37,7 +37,7 @@ from ragstone.query.check.checker import calibrate_probability
 from ragstone.query.check.review import review_text
 from ragstone.query.check.support import FEATURES, load_support_weights
 from ragstone.query.ground.cite import Notation
-from ragstone.reading.choose import SentenceChooser
+from ragstone.reading.choose import AnswerChooser
 from ragstone.settings import load_settings
 from ragstone.text import find_sentence_spans
 from ragstone.types import Chunk, Hit, Source
@@ -144,7 +144,7 @@ class ReadQuestions:
             self.asked += asyncio.run(
                 fit_extractive.search_questions(passages, questions, cache, embedder)
             )
-        chooser = SentenceChooser(embedder)
+        chooser = AnswerChooser(embedder)
         self.threshold = chooser.weights.threshold
         kept = cache / f"read-{len(self.asked)}-{hash_folder(READING)}.pickle"
         if kept.is_file():
@@ -160,7 +160,7 @@ class ReadQuestions:
         self.answerable = np.array([bool(one.answers) for one in self.asked])
         self.retrieved = np.array([one.retrieved for one in self.asked])
 
-    def _read(self, chooser: SentenceChooser) -> tuple[list[float], list[bool]]:
+    def _read(self, chooser: AnswerChooser) -> tuple[list[float], list[bool]]:
         probability: list[float] = []
         right: list[bool] = []
         for one in self.asked:

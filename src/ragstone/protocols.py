@@ -347,6 +347,9 @@ class Grader(Protocol):
     """Estimate how probable it is that sources hold the answer, before anything is written."""
 
     def estimate_probability(self, question: str, sources: Sequence[Source]) -> float: ...
+    def find_short_answer(self, question: str, sources: Sequence[Source]) -> str:
+        """Return the name, date or amount asked for; empty if the sources hold none."""
+        ...
 
 
 class Answerer(Protocol):

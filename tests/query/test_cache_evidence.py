@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.reading.choose import SentenceChooser
+from ragstone.reading.choose import AnswerChooser
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import Answer
 
@@ -72,7 +72,7 @@ async def test_evidence_that_could_not_be_graded_is_not_kept(
         raise ConnectionError("no embedder")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SentenceChooser, "choose", broken)
+        patched.setattr(AnswerChooser, "choose", broken)
         first = await engine.ask(QUESTION, temperature=0.0)
     assert first.degraded == ("without_grade",)
     second = await engine.ask(QUESTION, temperature=0.0)

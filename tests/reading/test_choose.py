@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 from ragstone.engine import Engine
 from ragstone.models.cache import CachedEmbedder
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.reading.choose import (
-    ExtractiveProvider,
-    SentenceChooser,
-    choose_sentences,
-    format_quotation,
-    load_weights,
-    sort_in_reading_order,
-)
+from ragstone.reading.choose import AnswerChooser
+from ragstone.reading.extractive import ExtractiveProvider
 from ragstone.reading.features import list_candidates
+from ragstone.reading.write import format_row, sort_in_reading_order
 from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
 
 
@@ -31,7 +26,7 @@ def source(text: str, number: int = 1, *, headings: tuple[str, ...] = ()) -> Sou
 
 
 async def said(question: str, sources: Sequence[Source], embedder: OnnxEmbedder) -> str:
-    provider = ExtractiveProvider(SentenceChooser(embedder))
+    provider = ExtractiveProvider(AnswerChooser(embedder))
     return "".join([p async for p in provider.stream(Prompt(question, tuple(sources), ()))])
 
 
@@ -48,7 +43,7 @@ async def test_it_quotes_the_sentence_that_answers(embedder: OnnxEmbedder) -> No
 
 async def test_a_sentence_that_points_back_brings_the_one_before(embedder: OnnxEmbedder) -> None:
     text = await said("When does it end without notice?", [source(LEASE)], embedder)
-    assert "concluded for 30 years. [Source 1] It ends on 30 June 2039" in text
+    assert "concluded for 30 years. It ends on 30 June 2039" in text
 
 
 async def test_nothing_is_said_beside_the_subject(embedder: OnnxEmbedder) -> None:
@@ -81,7 +76,7 @@ def test_the_rule_and_the_header_of_a_table_are_no_candidates() -> None:
 
 def test_a_row_with_missing_cells_is_quoted_as_it_stands() -> None:
     broken = TABLE.replace("| €16 | €24 |", "| €16 |")
-    assert format_quotation(list_candidates("Why?", [source(broken)])[0]) == "| Adult | €16 |"
+    assert format_row(list_candidates("Why?", [source(broken)])[0]) == "| Adult | €16 |"
 
 
 def test_a_sentence_that_only_repeats_the_question_is_no_candidate() -> None:
@@ -138,11 +133,14 @@ def test_whatever_the_text_only_its_own_spans_are_chosen(
     embedder: OnnxEmbedder, texts: list[str]
 ) -> None:
     sources = [source(text, number) for number, text in enumerate(texts, 1)]
-    choice = choose_sentences("When does the lease end?", sources, embedder, load_weights())
+    choice = AnswerChooser(embedder).choose("When does the lease end?", sources)
     assert 0.0 <= choice.probability <= 1.0
-    spans = [(one.source.number, one.start, one.end) for one in choice.sentences]
+    chosen = choice.parts[0].sentences
+    spans = [(one.source.number, one.start, one.end) for one in chosen]
     assert len(set(spans)) == len(spans)
-    assert all(one.text == one.source.text[one.start : one.end] for one in choice.sentences)
+    for one in chosen:
+        start, end = one.passage.clean.locate(one.start, one.end)
+        assert one.text == one.source.text[start:end]
 
 
 def test_remembered_vectors_are_the_embedders_own(embedder: OnnxEmbedder) -> None:

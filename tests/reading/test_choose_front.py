@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.reading.choose import SENTENCES_EMBEDDED, SentenceChooser, select_front
+from ragstone.reading.choose import SENTENCES_EMBEDDED, AnswerChooser, select_front
 from ragstone.testing import HashEmbedder
 
 from ..query.build import sources
@@ -21,6 +21,6 @@ def test_among_any_number_of_equal_sentences_some_are_looked_at(count: int, scor
 
 def test_of_a_long_list_of_like_lines_one_is_chosen() -> None:
     listing = "\n".join(f"The gate of house {number} is green." for number in range(100))
-    chooser = SentenceChooser(HashEmbedder())
+    chooser = AnswerChooser(HashEmbedder())
     found = chooser.choose("What colour is the gate?", sources(*[listing] * 6))
-    assert found.sentences
+    assert found.parts[0].sentences

@@ -99,6 +99,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def print_answer(answer: Answer) -> None:
     """Print an answer, its sources with page and quotation, and one line of figures."""
+    if answer.short_answer:
+        stdout().print(Text(answer.short_answer, style="bold green"), end="\n\n")
     text = Text(answer.text, style="" if answer.status == "answered" else "yellow")
     text.highlight_regex(r"\[Source \d+\]", "cyan")
     stdout().print(text)

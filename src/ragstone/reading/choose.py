@@ -1,46 +1,56 @@
-"""Choose the sentences of the sources that answer a question, and estimate how probable that is.
+"""Choose the passages of the sources that answer a question, and estimate how probable that is.
 
 question and sources → a choice. The extractive provider quotes it; for every other provider its
-probability grades the evidence.
+probability grades the evidence. A question with several parts is answered part by part.
 """
 
 from __future__ import annotations
 
+import re
+import time
 import tomllib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.models.cache import add_vector_cache
-from ragstone.plugins import PartContext
+from ragstone.index.analyze import detect_language
 from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.features import (
     CHEAP,
-    FEATURES,
+    MEANING,
+    READING,
     SOURCES_READ,
     Candidate,
+    QuestionTerms,
     compute_cheap_features,
     compute_meaning_features,
     list_candidates,
-    parse_question,
+    read_sentences,
+    weigh_terms,
 )
-from ragstone.reading.units import describe_row, escape_markers
-from ragstone.types import NO_ANSWER, Prompt, Source
+from ragstone.reading.model import AnswerSpan, ReadingModel, load_reading_model
+from ragstone.reading.question import Question, parse_question
+from ragstone.reading.write import find_short_answer
+from ragstone.types import Source
 
 # Features of the whole ranking, beside those of the best sentence.
-OVERALL = ("share", "lead", "cosine_max", "coverage_around_max", "similarity_max")
+OVERALL = ("share", "lead", "meaning_max", "coverage_around_max", "similarity_max")
 MAX_SENTENCES = 3
 # Only these sentences are embedded: at most so many, and none with less than this share by the
-# cheap features. bench/fit_extractive.py prints how often the answer is among them.
+# cheap features. bench/fit_answers.py prints how often the answer is among them.
 SENTENCES_EMBEDDED = 8
 SHARE_EMBEDDED = 0.003
+# Passages are read until so many characters are reached, about 500 tokens: 60 CPU ms.
+CHARS_READ = 2_100
 _MAX_LEAD = 4.0
+_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+# Sentences compete when their scores differ by no more than this.
+_COMPETES = 3.0
 _MAX_CHOICES = 64
 
 
@@ -52,23 +62,41 @@ class Weights:
     rank: NDArray[np.float64]
     answer: NDArray[np.float64]
     bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class AllWeights:
+    """Hold the weights for text that the reading model reads, and for other text."""
+
+    reading: Weights
+    meaning: Weights
     threshold: float
     """A less probable answer is not given."""
+    near: float
+    """From here on the nearest passage is shown, as one that does not answer."""
     enough: float
     """Sentences are added until their share of the ranking's probability reaches this."""
 
 
 @cache
-def load_weights() -> Weights:
+def load_weights() -> AllWeights:
     text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
     table = tomllib.loads(text)
+    return AllWeights(
+        reading=_read_weights(table["reading"], READING),
+        meaning=_read_weights(table["meaning"], MEANING),
+        threshold=float(table["threshold"]),
+        near=float(table["near"]),
+        enough=float(table["enough"]),
+    )
+
+
+def _read_weights(table: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> Weights:
     return Weights(
         cheap=_read_row(table["cheap"], CHEAP),
-        rank=_read_row(table["rank"], FEATURES),
-        answer=_read_row(table["answer"], FEATURES + OVERALL),
-        bias=float(table["bias"]),
-        threshold=float(table["threshold"]),
-        enough=float(table["enough"]),
+        rank=_read_row(table["rank"], (*CHEAP, *names)),
+        answer=_read_row(table["answer"], (*CHEAP, *names, *OVERALL)),
+        bias=float(table["answer"]["bias"]),
     )
 
 
@@ -77,19 +105,35 @@ def _read_row(table: Mapping[str, float], names: Sequence[str]) -> NDArray[np.fl
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Hold the chosen sentences, and how probable it is that they answer."""
+class PartChoice:
+    """Hold what answers one part of a question, best sentences first."""
 
-    sentences: tuple[Candidate, ...]
-    probability: float
+    question: str
+    sentences: tuple[Candidate, ...] = ()
+    probability: float = 0.0
+    short: AnswerSpan | None = None
+    """The short answer inside the first sentence, as offsets into its clean passage."""
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceChooser:
+class Choice:
+    """Hold the choice of every part; a question that asks one thing has one part."""
+
+    parts: tuple[PartChoice, ...]
+
+    @property
+    def probability(self) -> float:
+        """Return how probable it is that the best part is answered."""
+        return max((part.probability for part in self.parts), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChooser:
     """Choose sentences, and keep the last choices: the evidence is graded before it is quoted."""
 
     embedder: Embedder
-    weights: Weights = field(default_factory=load_weights)
+    model: ReadingModel = field(default_factory=load_reading_model)
+    weights: AllWeights = field(default_factory=load_weights)
     measures_similarity: bool = False
     """Measure the similarity of the sources here: another model found them, and the weights were
     fitted to the similarities of `embedder`."""
@@ -99,6 +143,14 @@ class SentenceChooser:
         """Estimate how probable it is that the sources hold the answer."""
         return self.choose(question, sources).probability
 
+    def find_short_answer(self, question: str, sources: Sequence[Source]) -> str:
+        """Return the name, date or amount asked for, where the answer is given at all."""
+        choice = self.choose(question, sources)
+        part = choice.parts[0]
+        if len(choice.parts) > 1 or part.probability < self.weights.threshold or not part.sentences:
+            return ""
+        return find_short_answer(parse_question(part.question), part.sentences[0], part.short)
+
     def choose(self, question: str, sources: Sequence[Source]) -> Choice:
         """Return the choice for a question, computed at most once while it is kept."""
         key = (question, *(f"{source.hit.chunk.id}\0{source.text}" for source in sources))
@@ -106,73 +158,116 @@ class SentenceChooser:
         if choice is None:
             if self.measures_similarity:
                 sources = add_similarities(question, sources, self.embedder)
-            choice = choose_sentences(question, sources, self.embedder, self.weights)
+            parts = parse_question(question).parts or (question,)
+            choice = Choice(tuple(self._choose_part(part, sources) for part in parts))
             self._choices[key] = choice
             while len(self._choices) > _MAX_CHOICES:
                 self._choices.popitem(last=False)
         return choice
 
+    def _choose_part(self, question: str, sources: Sequence[Source]) -> PartChoice:
+        candidates = list_candidates(question, sources)
+        if not candidates:
+            return PartChoice(question)
+        terms = weigh_terms(question, candidates)
+        cheap = compute_cheap_features(terms, candidates)
+        if self.model.is_installed and is_readable(question, candidates):
+            return self._choose_by_reading(terms, candidates, cheap)
+        return self._choose_by_meaning(terms, candidates, cheap)
 
-@dataclass(frozen=True, slots=True)
-class ExtractiveProvider:
-    """Quote the best sentences of the first sources, each with its marker."""
+    def _choose_by_reading(
+        self, terms: QuestionTerms, candidates: Sequence[Candidate], cheap: Vectors
+    ) -> PartChoice:
+        weights = self.weights.reading
+        places = select_passages(candidates, cheap @ weights.cheap)
+        front = [candidates[place] for place in places]
+        read = read_sentences(terms.text, front, self.model)
+        rows: Vectors = np.hstack([cheap[places], read.features])
+        scores = prefer_newest(terms.question, front, rows @ weights.rank)
+        order = self._take_enough(scores)
+        return PartChoice(
+            terms.text,
+            tuple(front[place] for place in order),
+            estimate_probability(weights, rows, scores, READING),
+            read.spans[order[0]],
+        )
 
-    name: ClassVar[str] = "extractive"
-    reads_messages: ClassVar[bool] = False
-    chooser: SentenceChooser
+    def _choose_by_meaning(
+        self, terms: QuestionTerms, candidates: Sequence[Candidate], cheap: Vectors
+    ) -> PartChoice:
+        weights = self.weights.meaning
+        places = select_front(cheap @ weights.cheap)
+        front = [candidates[place] for place in places]
+        meaning = compute_meaning_features(terms, front, self.embedder)
+        rows: Vectors = np.hstack([cheap[places], meaning])
+        scores = prefer_newest(terms.question, front, rows @ weights.rank)
+        chosen = tuple(front[place] for place in self._take_enough(scores))
+        probability = estimate_probability(weights, rows, scores, MEANING)
+        return PartChoice(terms.text, chosen, probability)
 
-    @property
-    def model(self) -> str:
-        return self.chooser.embedder.name
-
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
-        choice = self.chooser.choose(prompt.question, prompt.sources)
-        if choice.probability < self.chooser.weights.threshold:
-            yield NO_ANSWER
-            return
-        for position, one in enumerate(choice.sentences):
-            space = " " if position else ""
-            yield f"{space}{format_quotation(one)} [Source {one.source.number}]"
-
-
-def build(context: PartContext) -> ExtractiveProvider:
-    embedder = add_vector_cache(context.reads_with)
-    # A service that searches in our place gives scores of its own, and no similarities.
-    found_elsewhere = context.reader is not None or bool(context.settings.retrieve.chunkenizer_url)
-    return ExtractiveProvider(SentenceChooser(embedder, measures_similarity=found_elsewhere))
-
-
-def format_quotation(one: Candidate) -> str:
-    """Return a sentence on one line, a table row as its cells under their headings.
-
-    Text of a document that looks like a marker must not become one.
-    """
-    text = describe_row(one.header, one.text) if one.header else " ".join(one.text.split())
-    return escape_markers(text)
+    def _take_enough(self, scores: NDArray[np.float64]) -> list[int]:
+        """Return the places of the best sentences, until their share is enough."""
+        shares = compute_shares(scores)
+        chosen: list[int] = []
+        total = 0.0
+        for place in np.argsort(-scores, kind="stable")[:MAX_SENTENCES].tolist():
+            chosen.append(place)
+            total += float(shares[place])
+            if total >= self.weights.enough:
+                break
+        return chosen
 
 
-def choose_sentences(
-    question: str, sources: Sequence[Source], embedder: Embedder, weights: Weights
-) -> Choice:
-    """Return the sentences that answer, in reading order; none if there are no candidates."""
-    candidates = list_candidates(question, sources)
-    if not candidates:
-        return Choice((), 0.0)
-    parsed = parse_question(question, candidates)
-    cheap = compute_cheap_features(parsed, candidates)
-    first = select_front(cheap @ weights.cheap)
-    front = [candidates[place] for place in first]
-    rows: Vectors = np.hstack([cheap[first], compute_meaning_features(parsed, front, embedder)])
-    scores = rows @ weights.rank
-    shares = compute_shares(scores)
-    chosen: list[Candidate] = []
-    total = 0.0
+def is_readable(question: str, candidates: Sequence[Candidate]) -> bool:
+    """Return True when question and text are in English, as far as one can tell."""
+    first = candidates[0].passage.clean.text[:600]
+    letters = [c for c in question + first if c.isalpha()]
+    is_latin = sum(c.isascii() for c in letters) >= 0.95 * len(letters)
+    return is_latin and all(detect_language(t) in (None, "english") for t in (question, first))
+
+
+def select_passages(
+    candidates: Sequence[Candidate], scores: NDArray[np.float64]
+) -> NDArray[np.intp]:
+    """Return the places of all sentences of the passages that are worth reading."""
+    chosen: list[int] = []
+    used = 0
     for place in np.argsort(-scores, kind="stable"):
-        chosen.append(front[place])
-        total += float(shares[place])
-        if total >= weights.enough or len(chosen) == MAX_SENTENCES:
+        number = candidates[place].source.number
+        if number in chosen:
+            continue
+        size = len(candidates[place].passage.text_to_read)
+        if chosen and used + size > CHARS_READ:
             break
-    return Choice(tuple(sort_in_reading_order(chosen)), estimate_probability(weights, rows, scores))
+        chosen.append(number)
+        used += size
+    taken = [at for at, one in enumerate(candidates) if one.source.number in chosen]
+    return np.array(taken, dtype=np.intp)
+
+
+def prefer_newest(
+    question: Question, candidates: Sequence[Candidate], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Raise the newest of the dated sentences that compete, where the newest is asked for.
+
+    A year to come is a plan, and does not count.
+    """
+    if not question.wants_latest:
+        return scores
+    this_year = time.localtime().tm_year
+    best = scores.max()
+    dated = {
+        at: max(years)
+        for at, one in enumerate(candidates)
+        if scores[at] >= best - _COMPETES
+        and (years := [y for y in map(int, _YEAR.findall(one.text)) if y <= this_year])
+    }
+    if len(set(dated.values())) < 2:
+        return scores
+    newest = max(dated, key=lambda at: (dated[at], scores[at]))
+    raised = scores.copy()
+    raised[newest] = best + 1.0
+    return raised
 
 
 def add_similarities(question: str, sources: Sequence[Source], embedder: Embedder) -> list[Source]:
@@ -202,44 +297,27 @@ def compute_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def estimate_probability(weights: Weights, rows: Vectors, scores: NDArray[np.float64]) -> float:
+def estimate_probability(
+    weights: Weights, rows: Vectors, scores: NDArray[np.float64], names: Sequence[str]
+) -> float:
     """Estimate how probable it is that the best sentence answers the question."""
-    logit = float(compute_answer_features(rows, scores) @ weights.answer) + weights.bias
+    features = compute_answer_features(rows, scores, names)
+    logit = float(features @ weights.answer) + weights.bias
     return float(1.0 / (1.0 + np.exp(-logit)))
 
 
-def compute_answer_features(rows: Vectors, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def compute_answer_features(
+    rows: Vectors, scores: NDArray[np.float64], names: Sequence[str]
+) -> NDArray[np.float64]:
     """Join the features of the best sentence with those of the whole ranking (`OVERALL`)."""
     order = np.argsort(-scores, kind="stable")
     lead = scores[order[0]] - scores[order[1]] if len(order) > 1 else _MAX_LEAD
     overall = [
         compute_shares(scores).max(),
         min(lead, _MAX_LEAD),
-        rows[:, FEATURES.index("cosine")].max(),
-        rows[:, FEATURES.index("coverage_around")].max(),
-        rows[:, FEATURES.index("similarity")].max(),
+        rows[:, len(CHEAP)].max(),
+        rows[:, CHEAP.index("coverage_around")].max(),
+        rows[:, CHEAP.index("similarity")].max(),
     ]
+    assert rows.shape[1] == len(CHEAP) + len(names)
     return np.concatenate([rows[order[0]], overall]).astype(np.float64)
-
-
-def sort_in_reading_order(chosen: Sequence[Candidate]) -> list[Candidate]:
-    """Order sources by their best sentence; within a source, follow the text.
-
-    A sentence that points back ("It ends on …") brings the one before it.
-    """
-    numbers = list(dict.fromkeys(one.source.number for one in chosen))
-    ordered: list[Candidate] = []
-    for number in numbers:
-        of_source = sorted((o for o in chosen if o.source.number == number), key=lambda o: o.start)
-        previous = ""
-        for one in of_source:
-            if one.points_back and one.before and one.before != previous:
-                ordered.append(_get_previous(one))
-            ordered.append(one)
-            previous = one.text
-    return ordered
-
-
-def _get_previous(one: Candidate) -> Candidate:
-    start = one.source.text.rindex(one.before, 0, one.start)
-    return replace(one, start=start, end=start + len(one.before), before="", after=one.text)

@@ -1,8 +1,9 @@
 """Compute features of sentences, from which a linear model tells how well they answer a question.
 
 question and sources → candidates (sentences, table rows with their header) → features. The cheap
-ones (terms, kind, place, words) are computed for every sentence. The meaning of a sentence costs
-about 4 CPU ms, so it is computed only for those that the cheap features rank first.
+ones (terms, kind, place, words) are computed for every sentence. Then the reading model reads the
+passages whose sentences rank first. Where it cannot (its file is missing, or the text is in
+another language), sentences are compared by the embedder instead.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.models.embedder import load_word_vectors
 from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.kinds import CHECKABLE, Kind, detect_kind, find_offers
+from ragstone.reading.layout import LEAD_IN, CleanText, clean_for_reading
+from ragstone.reading.model import AnswerSpan, ReadingModel
+from ragstone.reading.question import Question, parse_question
 from ragstone.reading.units import has_instructions, split_units
 from ragstone.types import Source
 
-SOURCES_READ = 6
+SOURCES_READ = 10
 # A longer sentence is a listing, and the cost grows with the length.
 _MAX_CHARS_EMBEDDED = 160
 _MIN_WORDS = 2
@@ -37,11 +41,39 @@ _POINTS_BACK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Hold a sentence of a source, with the text around it."""
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """Hold a source as it is read: its clean text, and the terms around it."""
 
     source: Source
+    clean: CleanText
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        return frozenset(extract_terms(self.source.hit.chunk.contextual_text))
+
+    @cached_property
+    def title_terms(self) -> frozenset[str]:
+        """Return the terms of the headings over the passage and of the document's name."""
+        chunk = self.source.hit.chunk
+        return frozenset(extract_terms(" \n ".join((*chunk.heading_path, chunk.document_name))))
+
+    @property
+    def heading(self) -> str:
+        path = self.source.hit.chunk.heading_path
+        return " > ".join(path[-2:])
+
+    @property
+    def text_to_read(self) -> str:
+        """Return the text for the reading model: the headings over it, then the text."""
+        return f"{self.heading}\n{self.clean.text}" if self.heading else self.clean.text
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Hold a sentence of a passage, with the text around it. Offsets are into the clean text."""
+
+    passage: Passage
     order: int
     start: int
     end: int
@@ -51,8 +83,12 @@ class Candidate:
     """The cells of the table's first row, when the sentence is one of its rows."""
 
     @property
+    def source(self) -> Source:
+        return self.passage.source
+
+    @property
     def text(self) -> str:
-        return self.source.text[self.start : self.end]
+        return self.passage.clean.text[self.start : self.end]
 
     @cached_property
     def terms(self) -> frozenset[str]:
@@ -62,8 +98,8 @@ class Candidate:
     @cached_property
     def context_terms(self) -> frozenset[str]:
         """Return the terms of the sentence, its neighbours and the headings over it."""
-        around = (self.before, self.after, *self.source.hit.chunk.heading_path)
-        return self.terms | frozenset(extract_terms(" \n ".join(around)))
+        around = frozenset(extract_terms(f"{self.before} \n {self.after}"))
+        return self.terms | around | self.passage.title_terms
 
     @cached_property
     def words(self) -> list[str]:
@@ -85,7 +121,8 @@ def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]
     seen: set[str] = set()
     asked = set(extract_terms(question))
     for source in sources[:SOURCES_READ]:
-        for candidate in _split_source(source):
+        passage = Passage(source, clean_for_reading(source.text))
+        for candidate in _split_passage(passage):
             key = " ".join(candidate.text.split()).casefold()
             # A line that instructs a model does not answer a reader.
             if (
@@ -98,23 +135,23 @@ def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]
     return found
 
 
-def _split_source(source: Source) -> list[Candidate]:
+def _split_passage(passage: Passage) -> list[Candidate]:
     found: list[Candidate] = []
-    parts = split_units(source.text)
+    parts = split_units(passage.clean.text)
     for order, unit in enumerate(parts):
         if len(unit.text.split()) < _MIN_WORDS or unit.text.startswith("#"):
             continue
         before = parts[order - 1].text if order else ""
         after = parts[order + 1].text if order + 1 < len(parts) else ""
-        found.append(Candidate(source, order, unit.start, unit.end, before, after, unit.header))
+        found.append(Candidate(passage, order, unit.start, unit.end, before, after, unit.header))
     return found
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionTerms:
     """Hold a question with its terms, kind and names."""
 
-    text: str
+    question: Question
     weights: dict[str, float]
     """Its terms; one that few of the sentences hold weighs more."""
     kind: Kind
@@ -123,11 +160,15 @@ class Question:
     pairs: frozenset[tuple[str, str]]
 
     @property
+    def text(self) -> str:
+        return self.question.text
+
+    @property
     def total(self) -> float:
         return sum(self.weights.values()) or 1.0
 
 
-def parse_question(text: str, sentences: Sequence[Candidate]) -> Question:
+def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
     """Weigh the terms of a question by the sentences that may answer it."""
     asked = extract_terms(text)
     holds = Counter(term for one in sentences for term in one.terms)
@@ -139,8 +180,8 @@ def parse_question(text: str, sentences: Sequence[Candidate]) -> Question:
         for place, word in enumerate(words)
         if word[0].isdigit() or (place and word[0].isupper())
     ]
-    return Question(
-        text,
+    return QuestionTerms(
+        parse_question(text),
         weights,
         detect_kind(text),
         frozenset(term for word in named for term in extract_terms(word)),
@@ -152,27 +193,24 @@ CHEAP = (
     "coverage", "coverage_around", "coverage_source", "names", "names_source", "pairs", "offers",
     "offers_nothing", "fresh", "length", "very_short", "no_sentence", "row", "points_back",
     "first", "rank", "similarity", "fused_gap", "offers_in_context", "nothing_in_context",
-    "coverage_anywhere", "alignment", "alignment_least",
+    "lead_in", "defines", "title", "numbers_missing", "coverage_anywhere",
+    "alignment", "alignment_least",
 )  # fmt: skip
 MEANING = ("cosine", "cosine_lead", "cosine_around", "offers_in_meaning")
-FEATURES = CHEAP + MEANING
+READING = (
+    "read", "read_lead", "read_positive", "relevance", "relevance_lead", "short_span",
+    "read_around",
+)  # fmt: skip
 
 
-def compute_cheap_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
+def compute_cheap_features(question: QuestionTerms, sentences: Sequence[Candidate]) -> Vectors:
     """Compute one row per sentence, one column per name in `CHEAP`."""
     best = max((one.source.hit.score for one in sentences), default=0.0) or 1.0
-    in_source = {
-        one.source.number: frozenset(extract_terms(one.source.hit.chunk.contextual_text))
-        for one in sentences
-    }
-    anywhere = measure_coverage(question, frozenset().union(*in_source.values()))
+    passages = {one.source.number: one.passage for one in sentences}
+    held: frozenset[str] = frozenset()
+    anywhere = measure_coverage(question, held.union(*(one.terms for one in passages.values())))
     rows = [
-        [
-            *_compute_cheap_row(
-                question, one, in_source[one.source.number], one.source.hit.score / best
-            ),
-            anywhere,
-        ]
+        [*_compute_cheap_row(question, one, one.source.hit.score / best), anywhere]
         for one in sentences
     ]
     plain = np.array(rows, dtype=np.float32).reshape(len(sentences), -1)
@@ -180,7 +218,7 @@ def compute_cheap_features(question: Question, sentences: Sequence[Candidate]) -
 
 
 def _compute_cheap_row(
-    question: Question, one: Candidate, in_source: frozenset[str], share_of_best: float
+    question: QuestionTerms, one: Candidate, share_of_best: float
 ) -> list[float]:
     length = len(one.text.split())
     offers = find_offers(question.kind, question.text, one.text)
@@ -189,12 +227,13 @@ def _compute_cheap_row(
     sequence = extract_terms(one.text)
     pairs = question.pairs & set(itertools.pairwise(sequence))
     around = measure_coverage(question, one.context_terms)
+    numbers = frozenset(name for name in question.names if name[0].isdigit())
     return [
         measure_coverage(question, one.terms),
         around,
-        measure_coverage(question, in_source),
+        measure_coverage(question, one.passage.terms),
         _measure_share(question.names, one.context_terms),
-        _measure_share(question.names, in_source),
+        _measure_share(question.names, one.passage.terms),
         len(pairs) / len(question.pairs) if question.pairs else 0.0,
         float(bool(offers)),
         float(checkable and not offers),
@@ -210,10 +249,37 @@ def _compute_cheap_row(
         1.0 - share_of_best,
         around * bool(offers),
         around * (checkable and not offers),
+        float(bool(LEAD_IN.search(one.text))),
+        float(bool(question.question.subject) and is_definition(question.question.subject, one)),
+        measure_coverage(question, one.passage.title_terms),
+        1.0 - _measure_share(numbers, one.context_terms | one.passage.terms),
     ]
 
 
-def measure_coverage(question: Question, held: frozenset[str]) -> float:
+_DEFINES = re.compile(
+    r"^\W*(?:is|are|was|were|means|refers to|stands for|describes?|denotes|provides?|represents?"
+    r"|allows?|lets|enables?|ensures?|contains?|consists? of|defines?|holds?|[:–—-])",
+    re.IGNORECASE,
+)
+
+
+# What may stand before the subject of a sentence: a bullet, "In Kubernetes,", an article, bold.
+_BEFORE_SUBJECT = re.compile(
+    r"^(?:[-*+•]\s+|\d+[.)]\s+)?(?:in \w+(?: \w+)?,\s+)?(?:(?:an?|the)\s+)?[*_`“\"]*",
+    re.IGNORECASE,
+)
+
+
+def is_definition(subject: str, one: Candidate) -> bool:
+    """Return True when a sentence begins with the subject and says what it is or does."""
+    text = _BEFORE_SUBJECT.sub("", one.text)
+    begins = re.match(
+        rf"{re.escape(subject)}(?:e?s)?\b[*_`”\"]*(?:\s*\([^)]*\))?", text, re.IGNORECASE
+    )
+    return begins is not None and _DEFINES.match(text[begins.end() :]) is not None
+
+
+def measure_coverage(question: QuestionTerms, held: frozenset[str]) -> float:
     """Return the share of the question's terms that are held, by weight."""
     return sum(w for term, w in question.weights.items() if term in held) / question.total
 
@@ -222,8 +288,60 @@ def _measure_share(wanted: frozenset[str], held: frozenset[str]) -> float:
     return len(wanted & held) / len(wanted) if wanted else 1.0
 
 
+_NOT_READ = -14.0
+_MAX_READ = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSentences:
+    """Hold the features of sentences that were read, and the short answer found in each."""
+
+    features: Vectors
+    spans: list[AnswerSpan]
+    """Offsets into the clean text of the candidate's passage."""
+
+
+def read_sentences(
+    question: str, sentences: Sequence[Candidate], model: ReadingModel
+) -> ReadSentences:
+    """Read the passages of the sentences: one row each, one column per name in `READING`."""
+    passages = list(dict.fromkeys(one.passage for one in sentences))
+    inside = {
+        id(passage): [one for one in sentences if one.passage is passage] for passage in passages
+    }
+    shifts = {id(p): len(p.text_to_read) - len(p.clean.text) for p in passages}
+    regions = [
+        [(one.start + shifts[id(p)], one.end + shifts[id(p)]) for one in inside[id(p)]]
+        for p in passages
+    ]
+    read = model.read_sentences(question, [one.text_to_read for one in passages], regions)
+    best_relevance = max(one.relevance for one in read)
+    found: dict[int, tuple[list[float], AnswerSpan]] = {}
+    for passage, one in zip(passages, read, strict=True):
+        scores = [max(span.score, _NOT_READ) for span in one.spans]
+        shift = shifts[id(passage)]
+        for at, (candidate, span) in enumerate(zip(inside[id(passage)], one.spans, strict=True)):
+            around = max(
+                (scores[n] for n in (at - 1, at + 1) if 0 <= n < len(scores)), default=_NOT_READ
+            )
+            row = [
+                min(scores[at], _MAX_READ),
+                scores[at] - max(scores),
+                max(0.0, min(scores[at], _MAX_READ)),
+                one.relevance,
+                one.relevance - best_relevance,
+                math.exp(-max(span.end - span.start, 0) / 40),
+                min(around, _MAX_READ),
+            ]
+            moved = AnswerSpan(0, span.start - shift, span.end - shift, span.score)
+            found[id(candidate)] = row, moved
+    rows = [found[id(one)] for one in sentences]
+    features = np.array([row for row, _ in rows], dtype=np.float32)
+    return ReadSentences(features, [span for _, span in rows])
+
+
 def compute_meaning_features(
-    question: Question, sentences: Sequence[Candidate], embedder: Embedder
+    question: QuestionTerms, sentences: Sequence[Candidate], embedder: Embedder
 ) -> Vectors:
     """Compute one row per sentence, one column per name in `MEANING`."""
     if not sentences:
@@ -255,7 +373,7 @@ def _format_for_embedding(one: Candidate) -> str:
     return text[:_MAX_CHARS_EMBEDDED]
 
 
-def _compute_word_features(question: Question, sentences: Sequence[Candidate]) -> Vectors:
+def _compute_word_features(question: QuestionTerms, sentences: Sequence[Candidate]) -> Vectors:
     """Compute how near each word of the question is to a word of the sentence: mean and least.
 
     A word without a near one ("wine" in a sentence on the café's rooms) shows that the sentence is

@@ -71,6 +71,18 @@ class Reading:
         return self.spans[0].score if self.spans else float("-inf")
 
 
+_NO_SPAN = AnswerSpan(0, 0, 0, float("-inf"))
+
+
+@dataclass(slots=True)
+class PassageReading:
+    """Hold the best span of each sentence of a passage, and how relevant the passage is."""
+
+    spans: list[AnswerSpan]
+    relevance: float
+    """The rank head's logit."""
+
+
 @dataclass(frozen=True, slots=True)
 class VerifierScores:
     """Hold the probabilities that evidence supports a claim, contradicts it, or says neither."""
@@ -116,6 +128,23 @@ class ReadingModel:
                 best[window.passage] = found
         ordered = sorted(best.values(), key=lambda span: (-span.score, span.passage))
         return Reading(tuple(ordered))
+
+    def read_sentences(
+        self, question: str, passages: Sequence[str], sentences: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[PassageReading]:
+        """Find the best answer span inside each sentence of each passage.
+
+        A sentence outside every window, or without tokens, has the score minus infinity.
+        """
+        read = [PassageReading([_NO_SPAN] * len(spans), -np.inf) for spans in sentences]
+        windows = self._windows(question, passages)
+        for window, (logits, _, score) in zip(windows, self._run(windows), strict=True):
+            one = read[window.passage]
+            one.relevance = max(one.relevance, score)
+            for at, found in _best_spans_within(window, logits, sentences[window.passage]):
+                if found.score > one.spans[at].score:
+                    one.spans[at] = found
+        return read
 
     def verify(self, pairs: Sequence[tuple[str, str]]) -> list[VerifierScores]:
         """Judge each claim against its evidence: pairs of (claim, evidence)."""
@@ -217,21 +246,48 @@ class ReadingModel:
 
 def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | None:
     """Return the best span of a window, or None when its passage is empty."""
-    encoding = window.encoding
+    places = _find_passage_tokens(window.encoding)
+    return _find_span(window, *_normalize(logits), places) if places.size else None
+
+
+def _best_spans_within(
+    window: _Window, logits: NDArray[np.float32], sentences: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, AnswerSpan]]:
+    """Yield the best span of each sentence that has tokens in the window."""
+    start, end = _normalize(logits)
+    places = _find_passage_tokens(window.encoding)
+    begins = np.array([window.offset + window.encoding.offsets[at][0] for at in places])
+    for at, (first, last) in enumerate(sentences):
+        inside = places[(begins >= first) & (begins < last)]
+        if inside.size:
+            yield at, _find_span(window, start, end, inside)
+
+
+def _find_passage_tokens(encoding: Encoding) -> NDArray[np.intp]:
     inside = np.array([kind == 1 for kind in encoding.type_ids])
     inside[-1] = False  # the separator at the end
-    if not inside.any():
-        return None
+    return np.flatnonzero(inside)
+
+
+def _normalize(logits: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the logarithms of the probabilities that each token starts and ends the answer."""
     start, end = logits[:, 0].astype(np.float64), logits[:, 1].astype(np.float64)
-    start -= np.logaddexp.reduce(start)
-    end -= np.logaddexp.reduce(end)
-    places = np.flatnonzero(inside)
+    return start - np.logaddexp.reduce(start), end - np.logaddexp.reduce(end)
+
+
+def _find_span(
+    window: _Window,
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    places: NDArray[np.intp],
+) -> AnswerSpan:
+    """Return the best span that starts and ends at one of the places."""
     scores = start[places][:, None] + end[places][None, :]
     ahead = places[None, :] - places[:, None]
     scores[(ahead < 0) | (ahead >= _MAX_SPAN_TOKENS)] = -np.inf
     first, last = np.unravel_index(int(np.argmax(scores)), scores.shape)
-    begin = encoding.offsets[int(places[first])][0]
-    stop = encoding.offsets[int(places[last])][1]
+    offsets = window.encoding.offsets
+    begin, stop = offsets[int(places[first])][0], offsets[int(places[last])][1]
     score = float(scores[first, last] - start[0] - end[0])
     return AnswerSpan(window.passage, window.offset + begin, window.offset + stop, score)
 

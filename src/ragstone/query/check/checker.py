@@ -30,12 +30,12 @@ from ragstone.query.check.review import (
     measure_groundedness,
     review_text,
 )
-from ragstone.query.ground.cite import Notation, find_short_answers
+from ragstone.query.ground.cite import Notation, find_text
 from ragstone.query.ground.generate import is_refusal
 from ragstone.query.understand.rewrite import ask_json
 from ragstone.reading.units import escape_markers
 from ragstone.trace import QueryRun
-from ragstone.types import NO_ANSWER, Claim, Query, Source
+from ragstone.types import NEAREST, NO_ANSWER, Claim, Query, Source
 
 MAX_CLAIMS = 8
 _MAX_SOURCES = 6
@@ -60,11 +60,12 @@ class ClaimChecker:
         if query.mode == "plain":
             return CheckedDraft(draft.text)
         text = draft.text.strip()
-        if is_refusal(text):
-            return CheckedDraft(NO_ANSWER, "abstained")
         notation = Notation(evidence.sources, query.citation_style)
+        if is_refusal(text):
+            return await self._check_refusal(draft, notation, run)
         review = await self._review(text, notation, run)
         score = measure_groundedness(review.claims)
+        places = find_text(evidence.short_answer, review.text)
         return CheckedDraft(
             review.text,
             citations=review.citations,
@@ -74,8 +75,18 @@ class ClaimChecker:
             confidence=compute_confidence(evidence.probability, score),
             citation_precision=round(review.precision, 4),
             citation_recall=round(review.recall, 4),
-            highlights=tuple(find_short_answers(query.text, review.statements, review.text)),
+            short_answer=evidence.short_answer if places else "",
+            highlights=places,
         )
+
+    async def _check_refusal(self, draft: Draft, notation: Notation, run: QueryRun) -> CheckedDraft:
+        """Keep the nearest passage that was quoted as one that does not answer."""
+        _, mark, nearest = draft.text.partition(NEAREST)
+        if not mark or draft.provider != "extractive":
+            return CheckedDraft(NO_ANSWER, "abstained")
+        review = await self._review(nearest.strip(), notation, run)
+        text = f"{NO_ANSWER}\n\n{NEAREST}\n\n{review.text}"
+        return CheckedDraft(text, "abstained", citations=review.citations)
 
     async def _review(self, text: str, notation: Notation, run: QueryRun) -> Review:
         with run.span("check.ground") as span:

@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 
-from ragstone.index.analyze import extract_terms
-from ragstone.reading.kinds import detect_kind, find_offers
-from ragstone.reading.units import MARKER_BY_CHUNK, MARKER_BY_NUMBER
-from ragstone.text import find_sentence_spans
+from ragstone.query.ground.asides import is_aside, says_something
+from ragstone.query.ground.links import LinkFilter, remove_foreign_links
+from ragstone.reading.layout import find_blocks
+from ragstone.reading.units import (
+    MARKER_BY_CHUNK,
+    MARKER_BY_NUMBER,
+    find_code_spans,
+    find_suspicious_spans,
+    is_bare_index,
+    update_open_code,
+)
+from ragstone.text import find_sentence_spans, split_words
 from ragstone.types import Citation, CitationStyle, Source, Verdict
 
 _NUMBER = re.compile(r"\d+")
-_BRACKET_STOP = re.compile(r"[\[\]\n]")
-_SPECIAL = re.compile(r"[`\n \[]")
-_CODE_EDGE = re.compile(r"`+|\n")
+_OPENING = re.compile(r"[\[【(]")
+# Where a bracket ends, or cannot be one: by its opening sign.
+_BRACKET_STOP = {
+    "[": re.compile(r"[\[\]\n]"),
+    "【": re.compile(r"[【】\n]"),
+    "(": re.compile(r"[()\n]"),
+}
+_SPECIAL = re.compile(r"[`\n \[【(]")
 # Longer than any marker: an open bracket that has not closed by then is text.
 _MAX_MARKER_CHARS = 120
-_FENCE = 3
-_MIN_TERMS = 2
-# Phrases around an answer of a chat model; nothing in them could be cited.
-_SMALL_TALK = re.compile(
-    r"^(?:sure|certainly|of course|here(?:'s| is| are)|i hope|let me know|please let|in summary|"
-    r"according to the (?:documents?|sources?|excerpts?)|based on the (?:provided )?"
-    r"(?:documents?|sources?|excerpts?))[^.:]*[:!.,]?$",
-    re.IGNORECASE,
-)
 # Introduces a sentence of another source that disagrees; it cites no source itself.
 CONFLICT_NOTICE = "The sources do not agree on this."
 
@@ -57,10 +61,30 @@ class Notation:
             return "".join(f"[{self.sources[number - 1].hit.chunk.id}]" for number in numbers)
         return "".join(f"[Source {number}]" for number in numbers)
 
+    @cached_property
+    def _trusted_text(self) -> str:
+        """Return the text of the sources without the sentences that read like instructions."""
+        pieces: list[str] = []
+        for source in self.sources:
+            position = 0
+            for start, end in find_suspicious_spans(source.text):
+                pieces.append(source.text[position:start])
+                position = max(position, end)
+            pieces.append(source.text[position:])
+        return "\n".join(pieces)
+
+    def is_known_link(self, url: str) -> bool:
+        """Return True for an address that stands in a source, outside suspicious text."""
+        return url.rstrip(".,;:!?") in self._trusted_text
+
+    def remove_foreign_links(self, text: str) -> str:
+        return remove_foreign_links(text, self.is_known_link)
+
     def parse_bracket(self, bracket: str) -> tuple[tuple[int, ...], bool] | None:
         """Return the sources that a bracket names, and whether all exist; None if it is text."""
         if match := MARKER_BY_NUMBER.fullmatch(bracket):
-            named = [int(number) for number in _NUMBER.findall(match[1])]
+            numbers = match["numbers"] or match["bare"] or match["wide"]
+            named = [int(number) for number in _NUMBER.findall(numbers)]
             good = [number for number in named if 1 <= number <= len(self.sources)]
             return tuple(dict.fromkeys(good)), len(good) == len(named)
         if match := MARKER_BY_CHUNK.fullmatch(bracket):
@@ -77,10 +101,12 @@ class Notation:
         """Yield the markers of a finished text, in order."""
         code = list(find_code_spans(text))
         at = 0
-        while (at := text.find("[", at)) >= 0:
+        while opening := _OPENING.search(text, at):
+            at = opening.start()
             inside = next((end for start, end in code if start <= at < end), None)
             end = inside or _find_bracket_end(text, at) or 0
-            named = None if inside or end <= 0 else self.parse_bracket(text[at:end])
+            is_marker = not inside and end > 0 and not _is_index(text, at, end)
+            named = self.parse_bracket(text[at:end]) if is_marker else None
             if named and named[0]:
                 yield Marker(at, end, named[0])
             at = end if inside or named else at + 1
@@ -95,37 +121,25 @@ class Marker:
     numbers: tuple[int, ...]
 
 
-def find_code_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of code. A run of backticks closes with one as long; inline code also ends
-    with its line."""
-    run = start = 0
-    for match in _CODE_EDGE.finditer(text):
-        now = _update_open_code(run, match[0])
-        if now and not run:
-            start = match.start()
-        elif run and not now:
-            yield start, match.end()
-        run = now
-    if run:
-        yield start, len(text)
-
-
-def _update_open_code(run: int, edge: str) -> int:
-    """Return the length of the run of backticks that is open after an edge; 0 for none."""
-    if edge == "\n":
-        return run if run >= _FENCE else 0
-    if not run:
-        return len(edge)
-    closes = len(edge) == run or (run >= _FENCE and len(edge) >= run)
-    return 0 if closes else run
-
-
 def _find_bracket_end(text: str, at: int) -> int | None:
     """Return the end of the bracket at `at`; None if it is text, -1 if it may still close."""
-    stop = _BRACKET_STOP.search(text, at + 1)
+    if text[at] == "(":
+        begin = text[at + 1 : at + 7].casefold()
+        if not begin.startswith("source") and not (
+            "source".startswith(begin) and at + 1 + len(begin) == len(text)
+        ):
+            return None
+    stop = _BRACKET_STOP[text[at]].search(text, at + 1)
     if stop:
-        return stop.end() if stop[0] == "]" and stop.end() - at <= _MAX_MARKER_CHARS else None
+        closes = stop[0] in "])】" and stop.end() - at <= _MAX_MARKER_CHARS
+        return stop.end() if closes else None
     return -1 if len(text) - at <= _MAX_MARKER_CHARS else None
+
+
+def _is_index(text: str, start: int, end: int) -> bool:
+    """Return True for `[1]` that is an index, a link or a definition, and no marker."""
+    match = MARKER_BY_NUMBER.fullmatch(text, start, end)
+    return bool(match and match["bare"]) and is_bare_index(text, start, end)
 
 
 @dataclass(slots=True)
@@ -138,15 +152,20 @@ class MarkerStream:
     notation: Notation
     dangling: list[str] = field(default_factory=list)
     """Markers that name a source that does not exist."""
+    _links: LinkFilter = field(init=False)
     _buffer: str = ""
     _open_code: int = 0
     _last_piece: str = ""
 
+    def __post_init__(self) -> None:
+        self._links = LinkFilter(self.notation.is_known_link)
+
     def feed(self, piece: str) -> str:
-        self._buffer += piece
+        self._buffer += self._links.feed(piece)
         return self._drain(last=False)
 
     def close(self) -> str:
+        self._buffer += self._links.close()
         return self._drain(last=True)
 
     def _drain(self, *, last: bool) -> str:
@@ -170,8 +189,8 @@ class MarkerStream:
                 end += 1
             if character == "`" and end == len(text) and not last:
                 return at
-            self._open_code = _update_open_code(self._open_code, text[at:end])
-        elif character in " [" and not self._open_code:
+            self._open_code = update_open_code(self._open_code, text[at:end])
+        elif character in " [【(" and not self._open_code:
             return self._take_bracket(text, at, last, out)
         else:
             stop = _SPECIAL.search(text, at + 1)
@@ -184,20 +203,21 @@ class MarkerStream:
         opening = at
         while opening < len(text) and text[opening] == " ":
             opening += 1
-        if opening == len(text) or text[opening] != "[":
+        if opening == len(text) or text[opening] not in "[【(":
             if opening == len(text) and not last:
                 return at
             out.append(text[at:opening])
             return opening
         end = _find_bracket_end(text, opening)
-        if end == -1 and not last:
+        # What follows a bare number tells a marker from an index.
+        if (end == -1 or end == len(text)) and not last:
             return at
-        named = self.notation.parse_bracket(text[opening:end]) if end and end > 0 else None
+        named = self._parse_marker(text, opening, end)
         if named is None or not end:
-            around = self._has_inner_marker(text, opening)
+            around = text[opening] == "[" and self._has_inner_marker(text, opening)
             if around is None and not last:
                 return at
-            out.append(text[at:opening] + ("(" if around else "["))
+            out.append(text[at:opening] + ("{" if around else text[opening]))
             return opening + 1
         numbers, complete = named
         if not complete:
@@ -208,13 +228,20 @@ class MarkerStream:
             out.append(" ")  # two runs of backticks must not become one
         return end
 
+    def _parse_marker(
+        self, text: str, opening: int, end: int | None
+    ) -> tuple[tuple[int, ...], bool] | None:
+        if not end or end < 0 or _is_index(text, opening, end):
+            return None
+        return self.notation.parse_bracket(text[opening:end])
+
     def _has_inner_marker(self, text: str, opening: int) -> bool | None:
         """Return whether a bracket that is text has a marker inside; None if more text is needed.
 
         `[Source [Source 9]1]` must not turn into a marker when the inner one is removed.
         """
         inner = opening
-        while (stop := _BRACKET_STOP.search(text, inner + 1)) and stop[0] == "[":
+        while (stop := _BRACKET_STOP["["].search(text, inner + 1)) and stop[0] == "[":
             inner = stop.start()
         end = _find_bracket_end(text, inner)
         if inner == opening or end is None:
@@ -232,32 +259,89 @@ class Statement:
     next_start: int
     """Start of the next sentence: markers up to there belong to this one."""
     all_numbers: tuple[int, ...]
-    """The sources that it names, each as often as it is named."""
+    """The sources of its own markers, each as often as it is named."""
+    shared_numbers: tuple[int, ...] = ()
+    """The sources of the next marker in its list or table, if it has no marker of its own."""
+    group: int | None = None
+    """Items of one list, and rows of one table, share a group."""
+    is_aside: bool = False
+    """True for a heading, a lead-in, a repetition and a sentence that breaks off."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(self.all_numbers))
+        return tuple(dict.fromkeys(self.all_numbers or self.shared_numbers))
 
     @property
     def is_claim(self) -> bool:
         """Return True when it says something that a document could support."""
-        enough = len(extract_terms(self.text)) >= _MIN_TERMS or any(c.isdigit() for c in self.text)
-        aside = self.text == CONFLICT_NOTICE or bool(_SMALL_TALK.match(self.text))
-        return enough and not self.text.endswith("?") and not aside
+        return not self.is_aside and self.text != CONFLICT_NOTICE and says_something(self.text)
 
 
 def split_statements(answer: str, notation: Notation) -> list[Statement]:
-    """Return the sentences of an answer outside code; a marker belongs to the one before it."""
+    """Return the sentences of an answer outside code; a marker belongs to the one before it.
+
+    An item of a list or a row of a table without a marker shares the next one of its block.
+    """
     markers = list(notation.find_markers(answer))
     plain, offsets = _strip_markers_and_code(answer, markers)
     spans = find_sentence_spans(plain)
-    found = []
+    groups = _find_groups(answer)
+    found: list[Statement] = []
+    said: set[tuple[str, ...]] = set()
     for (start, end), following in zip_longest(spans, spans[1:]):
         begin, reach = offsets[start], offsets[following[0]] if following else len(answer)
-        numbers = [n for m in markers if begin <= m.start < reach for n in m.numbers]
-        end_in_answer = offsets[end - 1] + 1
-        found.append(Statement(plain[start:end], begin, end_in_answer, reach, tuple(numbers)))
-    return found
+        text = plain[start:end]
+        words = tuple(split_words(text))
+        found.append(
+            Statement(
+                text,
+                begin,
+                offsets[end - 1] + 1,
+                reach,
+                tuple(n for m in markers if begin <= m.start < reach for n in m.numbers),
+                group=next((g for g, first, last in groups if first <= begin < last), None),
+                is_aside=words in said or is_aside(text, words, is_last=following is None),
+            )
+        )
+        said.add(words)
+    return _share_markers(found)
+
+
+_ROW = re.compile(r"[^\s:|][^:\n|]{0,80}: \S")
+
+
+def _find_groups(answer: str) -> list[tuple[int, int, int]]:
+    """Return the lists and tables of an answer: number, start, end.
+
+    Lines such as `Adult: Day visit €16.` below each other are the rows of a table.
+    """
+    groups: dict[int, tuple[int, int]] = {}
+    for block in find_blocks(answer):
+        body = answer[block.start : block.end]
+        if block.kind in ("item", "row"):
+            first = groups.get(block.group, (block.start, 0))[0]
+            groups[block.group] = (first, block.end)
+        elif block.kind == "paragraph" and "\n" in body:
+            lines = body.splitlines()
+            rows = sum(bool(_ROW.match(line)) for line in lines)
+            if rows >= len(lines) - 1 and rows > 1:
+                groups[-1 - block.start] = (block.start, block.end)
+    return [(number, start, end) for number, (start, end) in groups.items()]
+
+
+def _share_markers(statements: list[Statement]) -> list[Statement]:
+    """Give every item without a marker the next marker of its block."""
+    shared: tuple[int, ...] = ()
+    group: int | None = None
+    for place in reversed(range(len(statements))):
+        one = statements[place]
+        if one.group is None or one.group != group:
+            shared, group = (), one.group
+        if one.all_numbers:
+            shared = one.all_numbers
+        elif one.group is not None and shared:
+            statements[place] = replace(one, shared_numbers=shared)
+    return statements
 
 
 def drop_leading_markers(answer: str, notation: Notation) -> str:
@@ -345,21 +429,9 @@ def build_citation(source: Source, span: tuple[int, int], verdict: Verdict) -> C
     )
 
 
-def find_short_answers(
-    question: str, statements: Sequence[Statement], answer: str
-) -> Iterator[tuple[int, int]]:
-    """Yield the span of the name, date or amount asked for, in the first statement that has it."""
-    kind = detect_kind(question)
-    asked = set(extract_terms(question))
-    if kind == "why":
-        return
-    for statement in statements:
-        if answer[statement.start : statement.end] != statement.text:
-            continue
-        spans = find_offers(kind, question, statement.text)
-        if spans:
-            words = re.finditer(r"\w+", statement.text)
-            known = [word.start() for word in words if asked & set(extract_terms(word[0]))] or [0]
-            start, end = min(spans, key=lambda s: min(abs(s[0] - place) for place in known))
-            yield statement.start + start, statement.start + end
-            return
+def find_text(wanted: str, text: str) -> tuple[tuple[int, int], ...]:
+    """Return the first place where a text stands as whole words; nothing if it is not there."""
+    if not wanted:
+        return ()
+    match = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text)
+    return (match.span(),) if match else ()

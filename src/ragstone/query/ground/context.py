@@ -15,6 +15,7 @@ from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
+from ragstone.reading.layout import complete_span, needs_more_text
 from ragstone.reading.units import has_instructions
 from ragstone.settings import GroundSettings
 from ragstone.text import find_sentence_spans
@@ -22,6 +23,9 @@ from ragstone.trace import Span
 from ragstone.types import Chunk, Hit, Hits, Query, Source
 
 _GAP = " … "
+# So many hits are completed, by at most so many characters before and after.
+_HITS_COMPLETED = 6
+_CHARS_BEFORE, _CHARS_AFTER = 700, 1_200
 # The limit of the chat style where nothing else is set.
 CHAT_CONTEXT_CHARS = 8000
 
@@ -36,7 +40,7 @@ class BudgetContextBuilder:
     """The neighbours of a hit are read from it."""
 
     def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]:
-        hits = self._merge(hits, span)
+        hits = self._complete(self._merge(hits, span), span)
         excerpts = self._compress(query.text, hits, span)
         sources: list[Source] = []
         max_chars = self.options.max_context_chars
@@ -70,6 +74,16 @@ class BudgetContextBuilder:
         found = merge_neighbours(hits, self.catalog, around)
         span.count(hits_merged=len(hits) - len(found))
         return found
+
+    def _complete(self, hits: Hits, span: Span) -> Hits:
+        """Widen the first hits that cut a list, a table or a listing."""
+        if self.catalog is None:
+            return hits
+        first = tuple(complete_hit(hit, self.catalog) for hit in hits[:_HITS_COMPLETED])
+        widened = sum(new is not old for new, old in zip(first, hits, strict=False))
+        if widened:
+            span.count(hits_completed=widened)
+        return (*first, *hits[_HITS_COMPLETED:])
 
     def _compress(self, question: str, hits: Hits, span: Span) -> Sequence[Excerpt]:
         texts = [hit.chunk.text for hit in hits]
@@ -244,6 +258,27 @@ def _join_touching(passages: Iterable[_Passage]) -> list[_Passage]:
         if one.rank < before.rank:
             before.rank, before.hit = one.rank, one.hit
     return found
+
+
+def complete_hit(hit: Hit, catalog: Catalog) -> Hit:
+    """Add what a chunk's border cut off: the rest of a list, what a lead-in leads to."""
+    chunk = hit.chunk
+    begins, ends = needs_more_text(chunk.text)
+    if not begins and not ends:
+        return hit
+    start = max(0, chunk.start - _CHARS_BEFORE) if begins else chunk.start
+    text = catalog.read_passage(chunk.document_id, start, chunk.end + (_CHARS_AFTER if ends else 0))
+    shift = chunk.start - start
+    if text[shift : shift + len(chunk.text)] != chunk.text:
+        return hit  # not in this catalog, or replaced since it was found
+    # A line that the window cuts is not taken for a block.
+    first = text.find("\n") + 1 if start and begins and text.find("\n") < shift else 0
+    begin, stop = complete_span(text[first:], shift - first, shift - first + len(chunk.text))
+    begin, stop = begin + first, stop + first
+    if stop - begin == len(chunk.text):
+        return hit
+    wider = replace(chunk, text=text[begin:stop], start=start + begin, end=start + stop)
+    return replace(hit, chunk=wider)
 
 
 def _read_passage(one: _Passage, catalog: Catalog) -> Hit:

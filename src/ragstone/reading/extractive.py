@@ -1,0 +1,85 @@
+"""Answer without a model: quote what the chooser chose, each unit with its marker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ragstone.models.cache import add_vector_cache
+from ragstone.plugins import PartContext
+from ragstone.reading.choose import AnswerChooser, Choice, PartChoice
+from ragstone.reading.question import parse_question
+from ragstone.reading.write import AnswerUnit, build_unit, sort_in_reading_order
+from ragstone.reading.yes_no import answer_yes_no
+from ragstone.types import NEAREST, NO_ANSWER, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractiveProvider:
+    """Quote the best units of the sources, each with its marker."""
+
+    name: ClassVar[str] = "extractive"
+    reads_messages: ClassVar[bool] = False
+    chooser: AnswerChooser
+
+    @property
+    def model(self) -> str:
+        return self.chooser.embedder.name
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        choice = self.chooser.choose(prompt.question, prompt.sources)
+        for piece in self.write(choice):
+            yield piece
+
+    def write(self, choice: Choice) -> Iterator[str]:
+        """Yield the pieces of the answer: units, or that the documents do not answer."""
+        weights = self.chooser.weights
+        if choice.probability < weights.threshold:
+            yield NO_ANSWER
+            if choice.probability >= weights.near:
+                nearest = build_units(max(choice.parts, key=lambda part: part.probability))
+                yield f"\n\n{NEAREST}\n\n{nearest[0].format()}"
+            return
+        if len(choice.parts) == 1:
+            yield self._write_part(choice.parts[0])
+            return
+        for at, part in enumerate(choice.parts):
+            gap = "\n\n" if at else ""
+            if part.probability < weights.near:
+                yield f"{gap}Not found in the documents: {part.question}"
+            else:
+                yield gap + self._write_part(part)
+
+    def _write_part(self, part: PartChoice) -> str:
+        units = build_units(part)
+        text = "\n\n".join(unit.format() for unit in units)
+        if parse_question(part.question).kind != "yes_no" or not self.chooser.model.is_installed:
+            return text
+        said = answer_yes_no(part.question, units[0].text, self.chooser.model)
+        return f"{said}. {text}" if said else text
+
+
+def build_units(part: PartChoice) -> list[AnswerUnit]:
+    """Build the units of one part in reading order; one that another holds is left out."""
+    question = parse_question(part.question)
+    units: list[AnswerUnit] = []
+    for one in sort_in_reading_order(part.sentences):
+        unit = build_unit(question, one)
+        if any(unit.text in other.text for other in units):
+            continue
+        units = [other for other in units if other.text not in unit.text]
+        units.append(unit)
+    return _join_neighbours(units)
+
+
+def _join_neighbours(units: Sequence[AnswerUnit]) -> list[AnswerUnit]:
+    """Join plain sentences of one source into one paragraph with one marker each."""
+    return list(units)
+
+
+def build(context: PartContext) -> ExtractiveProvider:
+    embedder = add_vector_cache(context.reads_with)
+    # A service that searches in our place gives scores of its own, and no similarities.
+    found_elsewhere = context.reader is not None or bool(context.settings.retrieve.chunkenizer_url)
+    return ExtractiveProvider(AnswerChooser(embedder, measures_similarity=found_elsewhere))

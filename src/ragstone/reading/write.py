@@ -1,0 +1,108 @@
+"""Write a choice as an answer: readable units with their markers, and the short answer.
+
+A unit is a sentence with what it cannot be read without: the list or listing it leads to, the
+lead-in of an item, the header of a table row.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragstone.reading.features import Candidate
+from ragstone.reading.layout import Span, find_blocks, widen_sentence
+from ragstone.reading.model import AnswerSpan
+from ragstone.reading.question import Question
+from ragstone.reading.units import describe_row, escape_markers
+
+_ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+")
+# A short answer is a name, a date, an amount: not a sentence.
+_MAX_SHORT_WORDS = 9
+_MIN_SHORT_SCORE = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUnit:
+    """Hold one readable piece of an answer."""
+
+    number: int
+    """The number of its source."""
+    text: str
+    start: int
+    """Where it begins in the clean text of its passage."""
+
+    def format(self) -> str:
+        """Return the text with its marker: after the text, but before a listing."""
+        marker = f"[Source {self.number}]"
+        head, fence, listing = self.text.partition("\n\n```")
+        if fence:
+            return f"{head} {marker}{fence}{listing}"
+        if self.text.startswith("```"):
+            return f"{self.text}\n\n{marker}"
+        return f"{self.text} {marker}"
+
+
+def build_unit(question: Question, one: Candidate) -> AnswerUnit:
+    """Widen a sentence to a unit, and write it for reading."""
+    if one.header:
+        return AnswerUnit(one.source.number, format_row(one), one.start)
+    text = one.passage.clean.text
+    start = one.start
+    if one.points_back and one.before:
+        at = text.rfind(one.before, 0, one.start)
+        start = at if at >= 0 else start
+    widened = widen_sentence(text, (one.start, one.end), whole_list=question.wants_whole_list)
+    spans = list(widened.spans)
+    if spans[0] == (one.start, one.end):
+        spans[0] = (start, one.end)
+    return AnswerUnit(one.source.number, format_spans(text, spans), spans[0][0])
+
+
+def format_row(one: Candidate) -> str:
+    return escape_markers(describe_row(one.header, one.text))
+
+
+def format_spans(text: str, spans: Sequence[Span]) -> str:
+    """Write spans of a text: prose on one line, items and listings on their own lines."""
+    kinds = {(block.start, block.end): block.kind for block in find_blocks(text)}
+    out = ""
+    for start, end in spans:
+        piece = text[start:end]
+        kind = kinds.get((start, end))
+        if kind == "code":
+            out += ("\n\n" if out else "") + textwrap.dedent(piece).strip("\n")
+        elif kind == "item" or _ITEM_MARK.match(piece):
+            mark = _ITEM_MARK.match(piece)
+            bullet = mark[2] if mark and mark[2][0].isdigit() else "-"
+            body = " ".join(piece[mark.end() if mark else 0 :].split())
+            in_list = out.rpartition("\n")[2].startswith(("- ", bullet[:1]))
+            out += ("" if not out else "\n" if in_list else "\n\n") + f"{bullet} {body}"
+        elif kind == "row":
+            out += ("\n" if out.rpartition("\n")[2].startswith("|") else "\n\n") + piece.strip()
+        else:
+            out += (" " if out else "") + " ".join(piece.split())
+    return escape_markers(out.strip())
+
+
+def find_short_answer(question: Question, one: Candidate, span: AnswerSpan | None) -> str:
+    """Return the short answer that the reading model found in a sentence; empty if there is none.
+
+    It must be short, and must not repeat the question.
+    """
+    if span is None or not question.wants_short_answer or span.score < _MIN_SHORT_SCORE:
+        return ""
+    text = " ".join(one.passage.clean.text[span.start : span.end].split()).strip(" ,;:|")
+    words = text.split()
+    if not words or len(words) > _MAX_SHORT_WORDS:
+        return ""
+    if text.casefold() in question.text.casefold():
+        return ""
+    return text
+
+
+def sort_in_reading_order(chosen: Sequence[Candidate]) -> list[Candidate]:
+    """Order sources by their best sentence; within a source, follow the text."""
+    numbers = list(dict.fromkeys(one.source.number for one in chosen))
+    return sorted(chosen, key=lambda one: (numbers.index(one.source.number), one.start))
