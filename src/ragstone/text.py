@@ -23,6 +23,23 @@ _BREAK = re.compile(
 )
 
 
+# What only a machine reads: HTML comments, and shortcodes of site generators. The words that a
+# shortcode shows stay.
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|\{\{[<%][^}]{0,400}?\b(?:text|term_id)=\"(?P<shown>[^\"]*)\"[^}]{0,400}[%>]\}\}"
+    r"|\{\{[<%][^}]{0,800}?[%>]\}\}",
+    re.DOTALL,
+)
+
+
+def remove_markup(text: str) -> str:
+    """Remove comments and shortcodes, which nobody searches for."""
+    if "<!--" not in text and "{{" not in text:
+        return text
+    return _MARKUP.sub(lambda match: match["shown"] or "", text)
+
+
 def is_storable(text: str) -> bool:
     return _UNSTORABLE.search(text) is None
 

@@ -64,6 +64,8 @@ def to_chunk(row: Any) -> Chunk:
         content_type=row.content_type,
         key=row.key,
         passage=None if row.passage_start is None else (row.passage_start, row.passage_end),
+        table_header=row.table_header or "",
+        context=row.context or "",
     )
 
 
@@ -112,6 +114,8 @@ def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]
             "content_type": chunk.content_type,
             "passage_start": chunk.passage and chunk.passage[0],
             "passage_end": chunk.passage and chunk.passage[1],
+            "table_header": chunk.table_header or None,
+            "context": chunk.context or None,
             "embedding": embedding.tobytes(),
         }
 
