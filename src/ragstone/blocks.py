@@ -14,7 +14,10 @@ from ragstone.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Locate a heading: its level from 1, its title, and the start of its line."""
+    """Locate a heading: its level from 1, its title, and the start of its line.
+
+    Level 0 is the title of the document, above all others; its start is -1 if it is not in the text.
+    """
 
     level: int
     title: str
@@ -23,11 +26,13 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Mark a span that should stay whole: a table, a code listing."""
+    """Mark a span that should stay whole: a table, a code listing. A `comment` is not indexed."""
 
     content_type: str
     start: int
     end: int
+    header: str = ""
+    """The row of column names, where it stands above another part of the same table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from ragstone.ingest.split import (
     ChunkingOptions,
     SentenceSplitter,
     build_heading_path,
-    count_tokens,
     find_sections,
     pack_units,
 )
+from ragstone.ingest.units import count_tokens
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk
 

@@ -74,7 +74,9 @@ def _count_chars(value: Any, *, depth: int) -> int:
 def complete_metadata(loaded: LoadedDocument) -> dict[str, Any]:
     """Add a title and a language to the loader's metadata, if the text has them."""
     metadata = dict(loaded.metadata)
-    if not metadata.get("title") and loaded.headings:
+    # The first heading of a workbook is the name of its first sheet.
+    is_workbook = "spreadsheet" in loaded.media_type
+    if not metadata.get("title") and loaded.headings and not is_workbook:
         metadata["title"] = loaded.headings[0].title
     language = detect_language(loaded.text)
     if language:

@@ -38,7 +38,7 @@ Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 """Called for each document with its outcome, the number of files done, and of all files."""
 
 # Raised when a loader or the splitter returns other text or chunks for the same bytes.
-_READER_VERSION = 2
+_READER_VERSION = 3
 # Precedes the hash of the caller's metadata in a fingerprint.
 _METADATA_MARK = ":metadata="
 # Chunks in memory, as a multiple of a commit.

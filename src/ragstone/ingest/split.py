@@ -8,15 +8,17 @@ or a longer passage around the chunk, stored as a second span of the same text.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ragstone.blocks import Block, Heading, LoadedDocument
-from ragstone.text import find_sentence_spans
+from ragstone.blocks import Heading, LoadedDocument
+from ragstone.ingest.units import Section, Unit, count_tokens, split_units
+from ragstone.text import remove_markup
 from ragstone.types import Chunk
 
 
@@ -53,29 +55,10 @@ def load_tokenizer(path: str, max_tokens: int) -> FileTokenizer:
 _SPECIAL_TOKENS = 2
 # A heading path never takes more than this share of a chunk.
 _HEADER_SHARE = 0.25
-# About 40 tokens: what is left between a chunk's size and the embedder's limit.
-_HEADER_CHARS = 150
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Mark the text under one heading path and on one page."""
-
-    start: int
-    end: int
-    heading_path: tuple[str, ...]
-    page: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Mark the smallest piece of a chunk: a sentence, or a block that should stay whole."""
-
-    start: int
-    end: int
-    content_type: str = "text"
-    header: str = ""
-    """The column names of a table that had to be cut before this row."""
+# About 60 tokens: the title and the lines above a table that are indexed with its rows.
+_CONTEXT_CHARS = 200
+# Titles that a program gave, not a person.
+_FILE_TITLE = re.compile(r"Microsoft \w+ - |untitled|\S+\.\w{2,4}$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +97,29 @@ class SentenceSplitter:
             header = len(self._counter.token_starts(" > ".join(path))) if path else 0
             header = min(header, int(self._chunk_tokens * _HEADER_SHARE))
             budget = self._chunk_tokens - _SPECIAL_TOKENS - header
-            units = list(_split_units(loaded, section, tokens, budget))
+            units = list(split_units(loaded, section, tokens, budget))
             for group in self._group_units(units, tokens, budget):
                 first, last = group.units[0], group.units[-1]
-                start, end = first.start, last.end
+                text = loaded.text[first.start : last.end]
+                if not remove_markup(text).strip():
+                    continue  # shortcodes and comments alone
                 kinds = {unit.content_type for unit in group.units}
                 chunks.append(
                     Chunk(
                         document_id=document_id,
                         index=len(chunks),
-                        text=loaded.text[start:end],
-                        start=start,
-                        end=end,
+                        text=text,
+                        start=first.start,
+                        end=last.end,
                         document_name=document_name,
                         page=section.page,
-                        heading_path=(*path, first.header) if first.header else path,
+                        heading_path=path,
                         content_type=kinds.pop() if len(kinds) == 1 else "text",
                         passage=group.passage,
+                        table_header=next(
+                            (u.header for u in group.units if u.content_type == "table"), ""
+                        ),
+                        context=build_context(loaded, path, group.units),
                     )
                 )
         return chunks
@@ -162,7 +151,7 @@ def find_sections(loaded: LoadedDocument) -> Iterator[Section]:
     without text below is a section of its own.
     """
     heading_starts = [heading.start for heading in loaded.headings]
-    cuts = sorted({0, *heading_starts, *loaded.page_starts})
+    cuts = sorted({0, *loaded.page_starts, *(start for start in heading_starts if start > 0)})
     # In code the line of a heading is the definition itself, which belongs to the chunk.
     own_lines = set(heading_starts) - {block.start for block in loaded.blocks}
     for start, end in zip(cuts, [*cuts[1:], len(loaded.text)], strict=True):
@@ -190,15 +179,37 @@ def build_heading_path(headings: Sequence[Heading]) -> tuple[str, ...]:
     return tuple(heading.title for heading in path)
 
 
+def build_context(loaded: LoadedDocument, path: Sequence[str], units: Sequence[Unit]) -> str:
+    """Return what names the tables among the units but stands outside: title, caption, units."""
+    tables = [unit for unit in units if unit.content_type == "table"]
+    if not tables:
+        return ""
+    start, end = units[0].start, units[-1].end
+    outside = [
+        " ".join(loaded.text[begin:stop].split())
+        for unit in tables
+        for begin, stop in unit.captions
+        if begin < start or stop > end
+    ]
+    title = str(loaded.metadata.get("title") or "").strip()
+    known = " ".join([*path, *outside, loaded.text[start:end]]).casefold()
+    if title and title.casefold() not in known and not _FILE_TITLE.match(title):
+        outside.insert(0, title)
+    return " · ".join(dict.fromkeys(outside))[:_CONTEXT_CHARS]
+
+
 def pack_units(
     units: Sequence[Unit], tokens: Sequence[int], *, budget: int, overlap: int
 ) -> Iterator[list[Unit]]:
     """Group units in order into runs of at most `budget` tokens, each repeating the last few."""
     run: list[Unit] = []
     for unit in units:
-        if run and count_tokens(tokens, run[0].start, unit.end) > budget:
+        # What belongs together is not parted if it fits into a chunk.
+        end = max(unit.end, unit.group_end)
+        if run and count_tokens(tokens, run[0].start, end) + run[0].header_tokens > budget:
             yield run
-            run = _select_overlap(run, unit, tokens, budget=budget, overlap=overlap)
+            following = replace(unit, end=end)
+            run = _select_overlap(run, following, tokens, budget=budget, overlap=overlap)
         run.append(unit)
     if run:
         yield run
@@ -212,86 +223,11 @@ def _select_overlap(
     while begin > 1:
         start = run[begin - 1].start
         too_long = count_tokens(tokens, start, run[-1].end) > overlap
-        if too_long or count_tokens(tokens, start, following.end) > budget:
+        added = run[begin - 1].header_tokens
+        if too_long or count_tokens(tokens, start, following.end) + added > budget:
             break
         begin -= 1
     return run[begin:]
-
-
-def count_tokens(tokens: Sequence[int], start: int, end: int) -> int:
-    """Count the tokens that begin in a span, given the offsets of all tokens."""
-    return bisect_left(tokens, end) - bisect_left(tokens, start)
-
-
-def _split_units(
-    loaded: LoadedDocument, section: Section, tokens: Sequence[int], budget: int
-) -> Iterator[Unit]:
-    for unit in _find_units(loaded, section):
-        if count_tokens(tokens, unit.start, unit.end) <= budget:
-            yield unit
-        elif unit.content_type != "text":
-            # A block that does not fit is cut at its lines.
-            header = _get_column_names(loaded.text, unit)
-            for line in _split_lines(loaded.text, unit):
-                for piece in _cut_unit(loaded.text, line, tokens, budget):
-                    yield replace(piece, header=header if piece.start > unit.start else "")
-        else:
-            yield from _cut_unit(loaded.text, unit, tokens, budget)
-
-
-def _find_units(loaded: LoadedDocument, section: Section) -> Iterator[Unit]:
-    position = section.start
-    for block in _select_blocks(loaded.blocks, section):
-        yield from _split_sentences(loaded.text, position, block.start)
-        text = loaded.text[block.start : block.end]
-        yield Unit(block.start, block.start + len(text.rstrip()), block.content_type)
-        position = block.end
-    yield from _split_sentences(loaded.text, position, section.end)
-
-
-def _select_blocks(blocks: Sequence[Block], section: Section) -> Iterator[Block]:
-    position = section.start
-    for block in blocks:
-        if block.start >= position and block.end <= section.end:
-            yield block
-            position = block.end
-
-
-def _split_sentences(text: str, start: int, end: int) -> Iterator[Unit]:
-    for begin, stop in find_sentence_spans(text[start:end]):
-        yield Unit(start + begin, start + stop)
-
-
-def _split_lines(text: str, unit: Unit) -> Iterator[Unit]:
-    position = unit.start
-    for line in text[unit.start : unit.end].splitlines(keepends=True):
-        stripped = line.rstrip()
-        if stripped:
-            yield Unit(position, position + len(stripped), unit.content_type)
-        position += len(line)
-
-
-def _get_column_names(text: str, unit: Unit) -> str:
-    """Return the first row of a table, cut short enough to repeat it above every piece."""
-    if unit.content_type != "table":
-        return ""
-    row = text[unit.start : unit.end].partition("\n")[0].strip("| \t")
-    return row[:_HEADER_CHARS]
-
-
-def _cut_unit(text: str, unit: Unit, tokens: Sequence[int], budget: int) -> Iterator[Unit]:
-    """Cut a unit into pieces of at most `budget` tokens, between words if there are any."""
-    position = unit.start
-    while count_tokens(tokens, position, unit.end) > budget:
-        limit = tokens[bisect_left(tokens, position) + budget]
-        end = limit
-        while end > position and not text[end - 1].isspace():
-            end -= 1
-        end = end if end > position else limit
-        yield Unit(position, end, unit.content_type)
-        position = end
-    if position < unit.end:
-        yield Unit(position, unit.end, unit.content_type)
 
 
 def _find_next_line(text: str, start: int, end: int) -> int:

@@ -14,7 +14,7 @@ import posixpath
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar
 
@@ -129,6 +129,14 @@ class Package:
 
     def read_xml(self, name: str) -> Any:
         return parse_xml(self.read(name))
+
+    def copy_with(self, changed: Mapping[str, bytes]) -> bytes:
+        """Return the package with other content in some of its parts."""
+        copy = io.BytesIO()
+        with zipfile.ZipFile(copy, "w") as target:
+            for name in self._zip.namelist():
+                target.writestr(name, changed[name] if name in changed else self.read(name))
+        return copy.getvalue()
 
     @property
     def stated_bytes(self) -> int:

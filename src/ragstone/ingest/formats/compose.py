@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragstone.blocks import Block, Heading, LoadedDocument
+from ragstone.ingest.formats.grid import Spans, build_table, format_row, format_table
 
 # Control characters, lone surrogates and non-characters: no reader wants them and some
 # databases refuse them.
@@ -59,10 +60,12 @@ class Composer:
         self._pages_to_begin = 0
 
     def add_heading(self, level: int, title: str) -> None:
+        """Add a heading. Level 0 is the document's title, if it comes before all other headings."""
         title = join_lines(title)
         if title:
-            level = min(6, max(1, level))
-            self._headings.append(Heading(level, title, self._write(f"{'#' * level} {title}")))
+            level = min(6, max(level, 1 if self._headings else 0))
+            start = self._write(f"{'#' * max(1, level)} {title}")
+            self._headings.append(Heading(level, title, start))
 
     def add_paragraph(self, text: str) -> None:
         lines = (_SPACES.sub(" ", line).strip() for line in clean_text(text).split("\n"))
@@ -78,16 +81,33 @@ class Composer:
             self._write(f"{'  ' * depth}{marker} {text}", gap=gap)
             self._in_list = True
 
-    def add_table(self, rows: Sequence[Sequence[str]]) -> None:
-        self._add_block("table", format_table(rows))
+    def add_table(
+        self,
+        rows: Sequence[Sequence[str]],
+        spans: Sequence[Spans] | None = None,
+        *,
+        head_rows: int | None = None,
+        header: Sequence[str] = (),
+    ) -> tuple[str, ...]:
+        """Add a table and return the names of its columns.
+
+        `header` names them where they stand above another part of the same table.
+        """
+        cells = [[join_lines(cell) for cell in row] for row in rows]
+        table = build_table(cells, spans, head_rows=0 if header else head_rows)
+        for caption in table.captions:
+            self.add_paragraph(caption)
+        above = format_row(header) if header else ""
+        self._add_block("table", format_table(table), header=above)
+        return table.header or tuple(header)
 
     def add_code(self, text: str) -> None:
         self._add_block("code", clean_text(text).strip("\n"))
 
-    def _add_block(self, content_type: str, text: str) -> None:
+    def _add_block(self, content_type: str, text: str, *, header: str = "") -> None:
         if text.strip():
             start = self._write(text)
-            self._blocks.append(Block(content_type, start, start + len(text)))
+            self._blocks.append(Block(content_type, start, start + len(text), header))
 
     def finish(self, media_type: str, metadata: Mapping[str, Any] | None = None) -> LoadedDocument:
         self._begin_pages()
@@ -99,16 +119,3 @@ class Composer:
             blocks=tuple(self._blocks),
             metadata={key: value for key, value in (metadata or {}).items() if value},
         )
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Format rows as a Markdown table under the first one; leave out empty rows and columns."""
-    cells = [[join_lines(cell).replace("|", "\\|") for cell in row] for row in rows]
-    cells = [row for row in cells if any(row)]
-    if not cells:
-        return ""
-    width = max(len(row) for row in cells)
-    cells = [[*row, *[""] * (width - len(row))] for row in cells]
-    filled = [column for column in range(width) if any(row[column] for row in cells)]
-    lines = ["| " + " | ".join(row[column] for column in filled) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * len(filled), *lines[1:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import takewhile
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -13,6 +14,7 @@ from ragstone.blocks import LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.archive import Package
 from ragstone.ingest.formats.compose import Composer, join_lines
+from ragstone.ingest.formats.grid import Cell, spread_cells
 from ragstone.ingest.formats.text import decode
 from ragstone.ingest.formats.xml import collect_metadata, get_tag
 
@@ -125,20 +127,35 @@ class _HtmlWriter:
                 self._write_list(nested, depth + 1, is_numbered=get_tag(nested) == "ol")
 
     def _write_table(self, element: Any) -> None:
-        rows = [
-            [_read_line(cell) for cell in row if get_tag(cell) in {"td", "th"}]
-            for row in element.iter()
-            if get_tag(row) == "tr"
-        ]
+        rows = [row for row in element.iter() if get_tag(row) == "tr"]
+        cells = [[c for c in row if get_tag(c) in {"td", "th"}] for row in rows]
         holds_tables = any(get_tag(e) == "table" for e in element.iterdescendants())
-        if not holds_tables and max((len(row) for row in rows), default=0) >= 2:
-            self._composer.add_table(rows)
+        if not holds_tables and max((len(row) for row in cells), default=0) >= 2:
+            for caption in element.iterchildren("caption"):
+                self._composer.add_paragraph(_read_line(caption))
+            grid = [[_read_cell(c) for c in row] for row in cells]
+            self._composer.add_table(*spread_cells(grid), head_rows=_count_heads(rows, cells))
             return
         # A table that only lays out the page: its cells are read one after the other.
         for cell in element.iter():
             if get_tag(cell) in {"td", "th", "caption"}:
                 self.write_block(cell)
                 self._flush()
+
+
+def _read_cell(cell: Any) -> Cell:
+    spans = [(cell.get(name) or "").strip() for name in ("colspan", "rowspan")]
+    counts = [int(span) if span.isdecimal() and len(span) <= 4 else 1 for span in spans]
+    return Cell(_read_line(cell), *counts)
+
+
+def _count_heads(rows: list[Any], cells: list[list[Any]]) -> int | None:
+    """Count the rows of heads as the page marks them; None where it does not."""
+    in_head = sum(get_tag(row.getparent()) == "thead" for row in rows)
+    if in_head:
+        return in_head
+    marked = takewhile(lambda row: all(get_tag(c) == "th" for c in row), cells)
+    return sum(1 for _ in marked) or None
 
 
 def _read_line(element: Any, without: list[Any] | None = None) -> str:

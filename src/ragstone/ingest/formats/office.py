@@ -85,7 +85,7 @@ def _read_heading_styles(package: Package) -> dict[str, int]:
         for element in style.iter():
             value = get_attribute(element, "val") or ""
             if get_tag(element) == "name" and (match := _HEADING_STYLE.search(value)):
-                levels[style_id] = int(match[1]) if match[1] else 1
+                levels[style_id] = int(match[1]) if match[1] else 0
             elif get_tag(element) == "outlineLvl" and value.isdigit() and int(value) < 9:
                 levels.setdefault(style_id, int(value) + 1)
     return levels
@@ -97,10 +97,7 @@ def _write_blocks(parent: Any, composer: Composer, styles: dict[str, int]) -> No
         if tag == "p":
             _write_paragraph(element, composer, styles)
         elif tag == "tbl":
-            rows = _find_children(element, "tr")
-            composer.add_table(
-                [[read_text(cell) for cell in _find_children(row, "tc")] for row in rows]
-            )
+            _write_table(element, composer)
         elif tag in _WRAPPERS | {"moveTo", "customXml", "smartTag"}:
             _write_blocks(element, composer, styles)
 
@@ -121,6 +118,37 @@ def _write_paragraph(element: Any, composer: Composer, styles: dict[str, int]) -
         composer.add_item(text, depth=min(depth, 8))
     else:
         composer.add_paragraph(text)
+
+
+def _write_table(element: Any, composer: Composer) -> None:
+    cells: list[list[str]] = []
+    spans: list[dict[int, int]] = []
+    head_rows = 0
+    for row in _find_children(element, "tr"):
+        line: list[str] = []
+        covered: dict[int, int] = {}
+        for cell in _find_children(row, "tc"):
+            settings = _read_settings(cell, "tcPr")
+            width = settings.get("gridSpan", "")
+            count = min(int(width), 200) if width.isdecimal() else 1
+            text = read_text(cell)
+            if settings.get("vMerge", "restart") != "restart" and cells:
+                # The rest of a cell over several rows: it belongs to every one of them.
+                text = text or dict(enumerate(cells[-1])).get(len(line), "")
+            if count > 1:
+                covered[len(line)] = count
+            line += [text, *[""] * (count - 1)]
+        if "tblHeader" in _read_settings(row, "trPr") and head_rows == len(cells):
+            head_rows += 1
+        cells.append(line)
+        spans.append(covered)
+    composer.add_table(cells, spans, head_rows=head_rows or None)
+
+
+def _read_settings(element: Any, tag: str) -> dict[str, str]:
+    """Return the properties of a row or a cell by name; "" for one without a value."""
+    properties = next((child for child in element if get_tag(child) == tag), ())
+    return {get_tag(one): get_attribute(one, "val") or "" for one in properties}
 
 
 def _find_children(parent: Any, tag: str) -> Iterator[Any]:
@@ -257,9 +285,14 @@ def _write_shapes(root: Any, composer: Composer) -> None:
             elif role not in _REPEATED_ROLES:
                 _write_body(element, composer, is_list=role in {"body", "subTitle"})
         elif tag == "tbl":
-            rows = (row for row in element if get_tag(row) == "tr")
+            rows = [row for row in element if get_tag(row) == "tr"]
+            cells = [[cell for cell in row if get_tag(cell) == "tc"] for row in rows]
             composer.add_table(
-                [[_read_line(cell) for cell in row if get_tag(cell) == "tc"] for row in rows]
+                [[_read_line(cell) for cell in row] for row in cells],
+                [
+                    {at: int(c.get("gridSpan")) for at, c in enumerate(row) if c.get("gridSpan")}
+                    for row in cells
+                ],
             )
 
 

@@ -8,6 +8,7 @@ from ragstone.blocks import LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.archive import Package
 from ragstone.ingest.formats.compose import Composer
+from ragstone.ingest.formats.grid import Cell, spread_cells
 from ragstone.ingest.formats.xml import collect_metadata, get_attribute, get_tag
 
 _SKIPPED = {"tracked-changes", "annotation-end", "sequence-decls", "forms", "bookmark-start"}
@@ -66,18 +67,31 @@ def _write_blocks(parent: Any, composer: Composer, depth: int = 0) -> None:
         elif tag == "list":
             _write_list(element, composer, depth)
         elif tag == "table":
-            composer.add_table(
-                [
-                    [read_text(cell) for cell in row if get_tag(cell).endswith("table-cell")]
-                    for row in element.iter()
-                    if get_tag(row) == "table-row"
-                ]
-            )
+            _write_table(element, composer)
         elif tag == "page":
             composer.begin_page()
             _write_blocks(element, composer)
         elif tag and tag not in _SKIPPED:
             _write_blocks(element, composer, depth)
+
+
+def _write_table(element: Any, composer: Composer) -> None:
+    rows = [row for row in element.iter() if get_tag(row) == "table-row"]
+    heads = sum(get_tag(row.getparent()) == "table-header-rows" for row in rows)
+    cells = [
+        [
+            Cell(read_text(cell), columns=_read_count(cell, "number-columns-spanned"))
+            for cell in row
+            if get_tag(cell) == "table-cell"
+        ]
+        for row in rows
+    ]
+    composer.add_table(*spread_cells(cells), head_rows=heads or None)
+
+
+def _read_count(element: Any, name: str) -> int:
+    value = get_attribute(element, name) or "1"
+    return int(value) if value.isdecimal() and len(value) <= 4 else 1
 
 
 def _write_list(element: Any, composer: Composer, depth: int) -> None:

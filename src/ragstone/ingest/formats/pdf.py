@@ -8,17 +8,22 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
+from statistics import median
 from typing import Any, ClassVar
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from ragstone.blocks import Heading, LineBox, LoadedDocument, LoadOptions
+from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.compose import Composer, clean_text
+from ragstone.ingest.formats.grid import format_row, format_rule
+from ragstone.ingest.formats.pdf_page import read_lines
+from ragstone.ingest.formats.pdf_table import Box, FoundTable, PageLine
 
 
 class ImageLoader:
@@ -83,21 +88,25 @@ _FULL_LINE = 0.8
 # Type this much larger than the body is a heading.
 _HEADING_SCALE = 1.12
 _PARAGRAPH = "\n\n"
+# A line this much further down than usual begins a paragraph; measured on at least so many lines.
+_PARAGRAPH_PITCH = 1.35
+_MIN_PITCHES = 5
+# Lines further apart than this many type sizes are in other columns or blocks.
+_MAX_PITCH = 4.0
 # 150 dots per inch: enough for OCR of ordinary print, a quarter of the work of 300.
 _OCR_SCALE = 150 / 72
 
 
 @dataclass(frozen=True, slots=True)
-class PageLine:
-    """Hold one line of a page: its text, its type size, and its box in points."""
+class Page:
+    """Hold the lines of a page and the tables among them."""
 
-    text: str
-    size: float
-    box: tuple[float, float, float, float] | None
+    lines: Sequence[PageLine] = ()
+    tables: Sequence[FoundTable] = ()
 
     @property
-    def right(self) -> float:
-        return self.box[2] if self.box else 0.0
+    def table_lines(self) -> frozenset[int]:
+        return frozenset[int]().union(*(table.lines for table in self.tables))
 
 
 class PdfLoader:
@@ -119,7 +128,7 @@ class PdfLoader:
             metadata = document.get_metadata_dict(skip_empty=True)
         finally:
             document.close()
-        if not any(line.text.strip() for lines in pages for line in lines):
+        if not any(line.text.strip() for page in pages for line in page.lines):
             raise IngestError(
                 "The PDF has no text layer: its pages are pictures.",
                 hint="Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]').",
@@ -143,47 +152,16 @@ def _open_pdf(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
         ) from error
 
 
-def _read_page(
-    document: pypdfium2.PdfDocument, number: int, options: LoadOptions
-) -> list[PageLine]:
+def _read_page(document: pypdfium2.PdfDocument, number: int, options: LoadOptions) -> Page:
     try:
         page = document[number]
-        lines = list(_read_lines(page))
+        lines, tables = read_lines(page)
     except pypdfium2.PdfiumError:
-        return []  # a damaged page; the others are still worth having
+        return Page()  # a damaged page; the others are still worth having
     if options.ocr and not any(line.text.strip() for line in lines):
-        lines = _read_lines_by_ocr(page)
+        lines, tables = _read_lines_by_ocr(page), []
     page.close()
-    return lines
-
-
-def _read_lines(page: pypdfium2.PdfPage) -> Iterator[PageLine]:
-    textpage = page.get_textpage()
-    text = textpage.get_text_range()
-    # One character per index is what lets a line find its size and box; pdfium breaks it for
-    # characters beyond the basic plane, where the page is then read without structure.
-    aligned = len(text) == textpage.count_chars()
-    start = 0
-    for raw in text.split("\n"):
-        line = raw.rstrip("\r")
-        last = start + len(line.rstrip()) - 1
-        if aligned and last >= start:
-            size = float(pdfium.FPDFText_GetFontSize(textpage.raw, start))
-            yield PageLine(line, size, _find_box(textpage, start, last))
-        else:
-            yield PageLine(line, 0.0, None)
-        start += len(raw) + 1
-    textpage.close()
-
-
-def _find_box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
-    """Return the box around a line: pdfium gives one rectangle per run of equal type."""
-    count = textpage.count_rects(first, last - first + 1)
-    boxes = [textpage.get_rect(index) for index in range(count)]
-    if not boxes:
-        return tuple(textpage.get_charbox(last))
-    lefts, bottoms, rights, tops = zip(*boxes, strict=True)
-    return min(lefts), min(bottoms), max(rights), max(tops)
+    return Page(lines, tables)
 
 
 def _read_lines_by_ocr(page: pypdfium2.PdfPage) -> list[PageLine]:
@@ -198,76 +176,139 @@ def _read_lines_by_ocr(page: pypdfium2.PdfPage) -> list[PageLine]:
 
 
 class _TextBuilder:
-    """Join lines into one text and record where each line stands in it."""
+    """Join lines and tables into one text and record where each stands in it."""
 
-    def __init__(self, heading_sizes: list[float]) -> None:
+    def __init__(self, heading_sizes: list[float], pitch: float) -> None:
         self._heading_sizes = heading_sizes
+        self._pitch = pitch
         self.pieces: list[str] = []
         self._length = 0
         self.page_starts: list[int] = []
         self.headings: list[Heading] = []
+        self.blocks: list[Block] = []
         self.lines: list[LineBox] = []
+        self._last_table: FoundTable | None = None
+        self._last_header = ""
 
     def _append(self, text: str) -> None:
         self.pieces.append(text)
         self._length += len(text)
 
-    def add_page(self, lines: list[PageLine]) -> None:
+    def add_page(self, page: Page) -> None:
         if self._length:
             self._append(_PARAGRAPH)
         self.page_starts.append(self._length)
-        widest = max((line.right for line in lines), default=0.0)
-        previous: PageLine | None = None
-        for line in lines:
+        widest = max((line.right for line in page.lines), default=0.0)
+        first_lines = {min(table.lines): table for table in page.tables}
+        taken = page.table_lines
+        gap, previous = "", None
+        for at, line in enumerate(page.lines):
+            if at in first_lines:
+                self._append(_PARAGRAPH if gap or previous else "")
+                self._add_table(first_lines[at])
+                gap, previous = _PARAGRAPH, None
+            if at in taken:
+                continue
             if not line.text.strip().strip(_HYPHENS):
-                previous = None
+                gap, previous = _PARAGRAPH if gap or previous else "", None
                 continue
             if previous is not None:
-                self._append(_choose_gap(previous, line, widest=widest))
-            self._add_line(line)
-            previous = line
+                gap = _choose_gap(previous, line, widest=widest, pitch=self._pitch)
+            self._append(gap)
+            self._add_line(line, is_wrapped=previous is not None and gap != _PARAGRAPH)
+            gap, previous = "", line
 
-    def _add_line(self, line: PageLine) -> None:
+    def _add_line(self, line: PageLine, *, is_wrapped: bool) -> None:
         content = clean_text(line.text.strip().rstrip(_HYPHENS))
         size = round(line.size, 1)
         if size in self._heading_sizes and len(content) <= 200:
-            level = self._heading_sizes.index(size) + 1
-            self.headings.append(Heading(min(level, 6), content, self._length))
-        if line.box:
-            box = [round(edge, 1) for edge in line.box]
+            level = min(self._heading_sizes.index(size) + 1, 6)
+            last = self.headings[-1] if self.headings else None
+            if is_wrapped and last is not None and last.level == level:
+                self.headings[-1] = replace(last, title=f"{last.title} {content}")
+            else:
+                self.headings.append(Heading(level, content, self._length))
+        self._append_boxed(content, line.box)
+
+    def _append_boxed(self, content: str, box: Box | None) -> None:
+        if box:
+            edges = [round(edge, 1) for edge in box]
             end = self._length + len(content)
-            self.lines.append(LineBox(len(self.page_starts), self._length, end, *box))
+            self.lines.append(LineBox(len(self.page_starts), self._length, end, *edges))
         self._append(content)
 
+    def _add_table(self, found: FoundTable) -> None:
+        """Write a table; the rest of one from the page before keeps that one's header."""
+        before = self._last_table
+        is_rest = before is not None and found.can_continue(before)
+        table = found.build(head_rows=0 if is_rest else None)
+        first_row = len(found.rows) - len(table.rows)
+        for at, caption in enumerate(table.captions):
+            self._append_boxed(caption, found.locate_rows(at))
+            self._append(_PARAGRAPH)
+        start = self._length
+        if table.header:
+            head_count = first_row - len(table.captions)
+            box = found.locate_rows(len(table.captions), head_count)
+            self._append_boxed(format_row(table.header), box)
+            self._append("\n" + format_rule(len(table.header)))
+            self._last_header = format_row(table.header)
+        for at, row in enumerate(table.rows, first_row):
+            self._append("\n" if self._length > start else "")
+            self._append_boxed(format_row(row), found.locate_rows(at))
+        header = self._last_header if is_rest else ""
+        self.blocks.append(Block("table", start, self._length, header))
+        self._last_table = found
 
-def _assemble(pages: list[list[PageLine]], metadata: dict[str, Any]) -> LoadedDocument:
-    sizes = Counter[float]()
-    for lines in pages:
-        for line in lines:
-            sizes[round(line.size, 1)] += len(line.text)
-    body = sizes.most_common(1)[0][0]
+
+def _assemble(pages: Sequence[Page], metadata: dict[str, Any]) -> LoadedDocument:
+    # The type of tables, often the smallest of a page, is not that of the body.
+    sizes, table_sizes = Counter[float](), Counter[float]()
+    falls: list[float] = []
+    for page in pages:
+        taken = page.table_lines
+        for at, line in enumerate(page.lines):
+            counter = table_sizes if at in taken else sizes
+            counter[round(line.size, 1)] += len(line.text)
+        prose = [line for at, line in enumerate(page.lines) if at not in taken]
+        falls += [_measure_fall(above, below) for above, below in pairwise(prose)]
+    falls = [fall for fall in falls if 0 < fall < _MAX_PITCH]
+    pitch = median(falls) if len(falls) >= _MIN_PITCHES else 0.0
+    body = (sizes or table_sizes).most_common(1)[0][0]
     larger = sorted({size for size in sizes if size > body * _HEADING_SCALE}, reverse=True)
-    builder = _TextBuilder(larger)
-    for lines in pages:
-        builder.add_page(lines)
+    builder = _TextBuilder(larger, pitch)
+    for page in pages:
+        builder.add_page(page)
     return LoadedDocument(
         "".join(builder.pieces),
         PdfLoader.media_type,
         page_starts=tuple(builder.page_starts),
         headings=tuple(builder.headings),
+        blocks=tuple(builder.blocks),
         lines=tuple(builder.lines),
         metadata=metadata,
     )
 
 
-def _choose_gap(previous: PageLine, line: PageLine, *, widest: float) -> str:
+def _measure_fall(above: PageLine, below: PageLine) -> float:
+    """Return how far a line lies below one of the same type, in type sizes; 0 if it does not."""
+    if above.box is None or below.box is None or not above.size:
+        return 0.0
+    if round(above.size, 1) != round(below.size, 1):
+        return 0.0
+    # From edge to edge: pdfium takes the lines of a hyphenated word as one, with a high box.
+    return max(0.0, (above.box[1] - below.box[3]) / above.size + 1)
+
+
+def _choose_gap(previous: PageLine, line: PageLine, *, widest: float, pitch: float) -> str:
     """Return what joins two lines: nothing after a hyphen, a space after a wrapped line."""
     if previous.text.rstrip()[-1] in _HYPHENS:
         return ""
     wrapped = (
-        previous.size == line.size
+        round(previous.size, 1) == round(line.size, 1)
         and previous.right >= widest * _FULL_LINE
         and not _LIST_ITEM.match(line.text.lstrip())
+        and not (pitch and _measure_fall(previous, line) > pitch * _PARAGRAPH_PITCH)
     )
     return " " if wrapped else _PARAGRAPH
 

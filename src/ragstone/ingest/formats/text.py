@@ -15,6 +15,7 @@ from ragstone.blocks import Block, Heading, LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.compose import Composer, clean_text
 from ragstone.ingest.metadata import to_json_value
+from ragstone.text import remove_markup
 
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -121,6 +122,11 @@ class MarkdownLoader:
                 headings.append(Heading(int(token.tag[1]), following.content, start))
             elif token.type in _BLOCKS:
                 blocks.append(Block(_BLOCKS[token.type], start, end))
+            elif token.type == "html_block" and not remove_markup(token.content).strip():
+                blocks.append(Block("comment", start, end))
+        title = str(metadata.get("title") or "").strip()
+        if title and title not in {heading.title for heading in headings[:1]}:
+            headings.insert(0, Heading(0, title, -1))
         return LoadedDocument(
             text,
             self.media_type,

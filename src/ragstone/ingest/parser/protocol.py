@@ -15,6 +15,10 @@ from ragstone.ingest.split import ChunkingOptions
 from ragstone.types import Chunk
 
 LENGTH = struct.Struct("<Q")
+# What a parser process says of a chunk; its text is cut from the document's again.
+_CHUNK_FIELDS = (
+    "start", "end", "page", "heading_path", "content_type", "passage", "table_header", "context",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,7 @@ def pack_part(part: ParsedPart) -> bytes:
         message["loaded"] = asdict(part.loaded)
     if part.chunks is not None:
         message["chunks"] = [
-            [c.start, c.end, c.page, list(c.heading_path), c.content_type, c.passage]
-            for c in part.chunks
+            {name: getattr(chunk, name) for name in _CHUNK_FIELDS} for chunk in part.chunks
         ]
     return pack(message)
 
@@ -88,21 +91,23 @@ def unpack_part(message: dict[str, Any]) -> ParsedPart:
         )
         if message.get("chunks") is not None:
             chunks = tuple(
-                Chunk(
-                    document_id="",
-                    index=index,
-                    text=loaded.text[start:end],
-                    start=start,
-                    end=end,
-                    page=page,
-                    heading_path=tuple(heading_path),
-                    content_type=content_type,
-                    passage=None if passage is None else (int(passage[0]), int(passage[1])),
-                )
-                for index, (start, end, page, heading_path, content_type, passage) in enumerate(
-                    message["chunks"]
-                )
+                _unpack_chunk(loaded.text, index, one)
+                for index, one in enumerate(message["chunks"])
             )
     return ParsedPart(
         message["member"], message["sha256"], loaded, chunks, message["error"], message["hint"]
+    )
+
+
+def _unpack_chunk(text: str, index: int, fields: dict[str, Any]) -> Chunk:
+    start, end, passage = fields.pop("start"), fields.pop("end"), fields.pop("passage")
+    return Chunk(
+        document_id="",
+        index=index,
+        text=text[start:end],
+        start=start,
+        end=end,
+        heading_path=tuple(fields.pop("heading_path")),
+        passage=None if passage is None else (int(passage[0]), int(passage[1])),
+        **fields,
     )

@@ -1,0 +1,148 @@
+"""Read how a workbook shows its numbers, and repair one that calamine cannot hold.
+
+calamine returns 0.125 for a cell that shows "12.5%", and 38.2 for "38.20". People ask for what they
+see, so the number formats are read from the XML. It also reserves every cell up to the last one:
+a single stray cell in row 1,048,576 would need gigabytes, so such empty stretches are closed first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ragstone.ingest.formats.archive import Package
+from ragstone.ingest.formats.xml import get_attribute, get_tag
+
+_BUILT_IN = {
+    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%",
+    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)", 40: "#,##0.00;(#,##0.00)",
+}  # fmt: skip
+_WORKBOOK = "xl/workbook.xml"
+_STYLES = "xl/styles.xml"
+_CELL = re.compile(rb"<c\b([^>]*)>")
+_PLACE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
+_STYLE = re.compile(rb'\bs="(\d{1,6})"')
+_ROW = re.compile(rb'<row\b[^>]*?\br="(\d{1,7})"')
+_NUMBERED = re.compile(rb'(<(?:row|c)\b[^>]*?\br="[A-Z]{0,3})(\d{1,7})"')
+_DIMENSION = re.compile(rb"<dimension\b[^>]*/>")
+# Widths of characters, fillings, colours and conditions, which print nothing of their own.
+_UNSEEN = re.compile(r"_.|\*.|\[[^\]]*\]")
+_LITERAL = re.compile(r'"([^"]*)"|\\(.)')
+_DIGITS = re.compile(r"[#0?,]*[0?#](?:\.([0#?]+))?")
+_OTHER_KINDS = re.compile(r"[ymdhsEe@/]|General", re.IGNORECASE)
+# A longer stretch of empty rows is closed.
+_MAX_EMPTY_ROWS = 1_000
+# Below this row calamine needs little memory in any case.
+_FAR_ROW = 50_000
+
+CellFormats = Mapping[tuple[int, int], str]
+"""The number format of cells by row and column, from 0."""
+
+
+def read_cell_formats(package: Package) -> dict[str, CellFormats]:
+    """Return for each sheet, by name, the formats of its cells that change how numbers look."""
+    codes = _read_codes(package)
+    if not codes:
+        return {}
+    return {
+        name: _find_formats(package.read(part), codes)
+        for name, part in _list_sheets(package).items()
+    }
+
+
+def _list_sheets(package: Package) -> dict[str, str]:
+    if _WORKBOOK not in package.names:
+        return {}
+    relations = package.read_relations(_WORKBOOK)
+    sheets: dict[str, str] = {}
+    for element in package.read_xml(_WORKBOOK).iter():
+        if get_tag(element) == "sheet":
+            targets = [relations.get(value, "") for value in element.attrib.values()]
+            part = next((target for target in targets if target in package.names), "")
+            if part:
+                sheets[element.get("name") or ""] = part
+    return sheets
+
+
+def _read_codes(package: Package) -> dict[int, str]:
+    """Map the styles of cells to the codes of their number formats."""
+    if _STYLES not in package.names:
+        return {}
+    own: dict[int, str] = {}
+    codes: dict[int, str] = {}
+    for element in package.read_xml(_STYLES):
+        if get_tag(element) == "numFmts":
+            for one in element:
+                number = get_attribute(one, "numFmtId") or ""
+                if number.isdecimal():
+                    own[int(number)] = get_attribute(one, "formatCode") or ""
+        elif get_tag(element) == "cellXfs":
+            for at, one in enumerate(element):
+                number = get_attribute(one, "numFmtId") or "0"
+                code = own.get(int(number)) or _BUILT_IN.get(int(number), "")
+                if format_number(1.0, code) is not None:
+                    codes[at] = code
+    return codes
+
+
+def _find_formats(content: bytes, codes: Mapping[int, str]) -> CellFormats:
+    found: dict[tuple[int, int], str] = {}
+    for match in _CELL.finditer(content):
+        style = _STYLE.search(match[1])
+        place = _PLACE.search(match[1])
+        if style is not None and place is not None and (code := codes.get(int(style[1]))):
+            column = 0
+            for letter in place[1]:
+                column = column * 26 + letter - 64
+            found[int(place[2]) - 1, column - 1] = code
+    return found
+
+
+def format_number(value: float, code: str) -> str | None:
+    """Format a number as its cell shows it; None for a format that is not a plain number's."""
+    sections = code.split(";")
+    is_negative = value < 0 and len(sections) > 1
+    section = _UNSEEN.sub("", sections[1] if is_negative else sections[0])
+    literals = [match[1] or match[2] or "" for match in _LITERAL.finditer(section)]
+    plain = _LITERAL.sub("\x00", section)
+    digits = _DIGITS.search(plain)
+    if digits is None or _OTHER_KINDS.search(plain) or digits[0].endswith(","):
+        return None
+    decimals = digits[1] or ""
+    if plain[digits.end() :].startswith(","):
+        return None  # shown in thousands or millions
+    number = abs(value) if is_negative else value
+    number = number * 100 if "%" in plain else number
+    text = f"{number:{',' if ',' in digits[0] else ''}.{len(decimals)}f}"
+    for _ in range(len(decimals) - len(decimals.rstrip("#"))):
+        text = text.removesuffix("0")
+    whole = plain[: digits.start()] + text.rstrip(".") + plain[digits.end() :]
+    for literal in literals:
+        whole = whole.replace("\x00", literal, 1)
+    return whole.strip()
+
+
+def close_empty_stretches(package: Package) -> bytes | None:
+    """Return the workbook with far rows moved up; None where no row is far from the others."""
+    changed: dict[str, bytes] = {}
+    for part in _list_sheets(package).values():
+        content = package.read(part)
+        rows = [int(row) for row in _ROW.findall(content)]
+        if rows and max(rows) > _FAR_ROW and max(rows) - len(rows) > _FAR_ROW:
+            changed[part] = _move_rows_up(content, sorted(set(rows)))
+    return package.copy_with(changed) if changed else None
+
+
+def _move_rows_up(content: bytes, rows: list[int]) -> bytes:
+    places: dict[int, int] = {}
+    last = moved = 0
+    for row in rows:
+        gap = row - last
+        moved += gap if gap <= _MAX_EMPTY_ROWS else 2
+        places[row], last = moved, row
+
+    def move(match: re.Match[bytes]) -> bytes:
+        row = int(match[2])
+        return match[1] + str(places.get(row, row)).encode() + b'"'
+
+    return _NUMBERED.sub(move, _DIMENSION.sub(b"", content))
