@@ -173,7 +173,9 @@ def _find_last_of_group(text: str, units: Sequence[Unit], at: int) -> int:
         elif _ITEM.match(text, following.start):
             last = _find_last_item(text, units, at + 1)
     elif following.content_type == "text" and _is_line(text, unit) and _QUESTION.match(content):
-        last = _find_last_of_paragraph(text, units, at + 1)
+        # The marks that close a question in bold may be a unit of their own.
+        is_mark = not text[following.start : following.end].strip("*_ ")
+        last = _find_last_of_paragraph(text, units, min(at + 1 + is_mark, len(units) - 1))
     return last
 
 
@@ -211,7 +213,8 @@ def _find_last_of_paragraph(text: str, units: Sequence[Unit], first: int) -> int
 def _is_line(text: str, unit: Unit) -> bool:
     """Tell whether a unit has its lines for itself."""
     before = text[max(0, unit.start - 1) : unit.start]
-    return before in {"", "\n"} and text[unit.end : unit.end + 1] in {"", "\n"}
+    after = text[unit.end : unit.end + 4].partition("\n")[0]
+    return before in {"", "\n"} and not after.strip("*_ ")
 
 
 def _cut_table(text: str, unit: Unit, tokens: Sequence[int], budget: int) -> Iterator[Unit]:
