@@ -20,6 +20,7 @@ from ragstone import system
 
 from . import other_system
 from .cli.run import unmeasured
+from .patience import LONG_S
 
 SOURCE = Path(ragstone.__file__).parent
 # What only some systems have, and `ragstone.system` alone may use.
@@ -60,7 +61,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 def run(environ: dict[str, str], *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words], env=environ, cwd=cwd, capture_output=True, text=True,
-        timeout=300, check=False,
+        timeout=LONG_S, check=False,
     )  # fmt: skip
 
 
@@ -113,14 +114,14 @@ def test_the_server_takes_an_upload(elsewhere: dict[str, str], tmp_path: Path) -
             assert line, "the server ended"
         address = next(word for word in line.split() if word.startswith("http://"))
         files = {"files": ("gate.txt", b"The gate of the observatory is painted green.")}
-        reply = httpx.post(f"{address}/v1/documents", files=files, timeout=300)
+        reply = httpx.post(f"{address}/v1/documents", files=files, timeout=LONG_S)
         assert reply.status_code == 201, reply.text
         asked = {"query": "What colour is the gate?"}
-        answer = httpx.post(f"{address}/v1/query", json=asked, timeout=300).json()
+        answer = httpx.post(f"{address}/v1/query", json=asked, timeout=LONG_S).json()
         assert "painted green" in answer["answer"]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=LONG_S)
 
 
 def test_a_lock_is_held_by_one_process_and_ends_with_it(

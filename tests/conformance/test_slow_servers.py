@@ -22,6 +22,7 @@ from ragstone.testing import HashEmbedder
 from ragstone.testing.conformance import EMBEDDER, make_document, make_unit_vectors
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .test_catalogs import empty_database
 from .test_indexes import qdrant
 
@@ -71,7 +72,7 @@ class SlowProxy:
             pass  # closed by either side, or by the end of the test
 
     def _wait_for_beats(self) -> None:
-        wanted, end = self.beats + 3, time.monotonic() + 30
+        wanted, end = self.beats + 3, time.monotonic() + LONG_S
         while self.is_slow and self.beats < wanted:
             if time.monotonic() > end:
                 self.stuck += 1

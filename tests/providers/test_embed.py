@@ -19,6 +19,7 @@ from ragstone.testing import HashEmbedder
 from ragstone.testing.conformance import EmbedderConformance
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .stand_in import StandIn, served
 
 NAMES = ["openai", "google", "ollama"]
@@ -38,10 +39,10 @@ def server() -> Iterator[StandIn]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    started.wait(20)
+    assert started.wait(LONG_S)
     yield ready[0]
     stop.set()
-    thread.join(20)
+    thread.join(LONG_S)
 
 
 @pytest.fixture
