@@ -35,7 +35,7 @@ from ranking import measure_ranking
 from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, add_title, list_sets, load_set
 from tune import Bm25, Scores, fuse_scores
 
-DENSE_WEIGHT, FOREIGN_WEIGHT, DEPTH, FLOOR = 0.65, 0.3, 100, 2
+DENSE_WEIGHT, FOREIGN_WEIGHT, DEPTH, FLOOR = 0.75, 0.4, 100, 2
 MIN_SIMILARITIES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 DUPLICATES = (1.0, 0.99, 0.98, 0.97, 0.95, 0.9)
 LAMBDAS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)

@@ -17,6 +17,7 @@ from ragstone.fallback import Fallbacks
 from ragstone.files import create_data_directory
 from ragstone.ingest.intake import Intake
 from ragstone.models.cache import CachedEmbedder, QuestionBatcher, add_vector_cache
+from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import IndexContext, PartContext, find_part
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Moderator, Provider
 from ragstone.query.answer import Pipeline
@@ -120,9 +121,9 @@ class EngineParts:
     def _base_context(self) -> PartContext:
         """Return what the provider may be built from."""
         reader: CachedEmbedder | None = None
-        if self._given.embedder is None and self.settings.embed.name != "builtin":
+        if self._given.embedder is None and not self.settings.embed.uses_shipped:
             # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader = add_vector_cache(find_part("embedder", "builtin")(self.settings))
+            reader = add_vector_cache(OnnxEmbedder())
         return PartContext(
             self.settings,
             self._vectors,

@@ -9,11 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
-from ragstone.errors import StoreError
-from ragstone.models.embedder import SHIPPED_MODEL, OnnxEmbedder
+from ragstone.errors import SettingsError, StoreError
+from ragstone.models.embedder import (
+    SHIPPED_MODEL,
+    OnnxEmbedder,
+    PulledEmbedder,
+    build_embedder,
+    load_tokenizer,
+)
+from ragstone.models.registry import find_model
+
+from ..conftest import settings_in
 
 MODEL = Path(str(resources.files("ragstone.models") / "data" / SHIPPED_MODEL))
+
 TEXTS = ["How long is the notice period?", "The dome opens at nine.", "天文台 🙂", "x" * 3000]
 
 
@@ -87,3 +98,45 @@ def test_a_missing_file_is_told_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="missing") as refused:
         OnnxEmbedder(tmp_path).embed(["text"])
     assert "again" in refused.value.hint
+
+
+class PooledByHand(PulledEmbedder):
+    """A pulled model without its file: a token's hidden state is its id, its place and 1."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:  # type: ignore[override]
+        return load_tokenizer(MODEL)
+
+    @property
+    def _session(self) -> PooledByHand:
+        return self
+
+    def run(self, _: None, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        ids = inputs["input_ids"]
+        places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        return [np.stack([ids, places, np.ones_like(ids)], axis=2).astype(np.float32)]
+
+
+def test_the_first_token_stands_for_the_text_of_bge(tmp_path: Path) -> None:
+    vectors = PooledByHand(find_model("bge-small-en-v1.5"), tmp_path)._run([[101, 7], [101, 8, 9]])
+    first = np.array([101, 0, 1]) / np.linalg.norm([101, 0, 1])
+    assert np.allclose(vectors, [first, first])
+
+
+def test_padding_does_not_count_in_the_mean_of_gte(tmp_path: Path) -> None:
+    embedder = PooledByHand(find_model("gte-small"), tmp_path)
+    together = embedder._run([[101, 7], [101, 8, 9]])
+    assert np.allclose(together[0], embedder._run([[101, 7]])[0])
+    assert np.allclose(together[0], np.array([108, 1, 2]) / np.linalg.norm([108, 1, 2]))
+
+
+def test_a_setting_names_the_pulled_model(tmp_path: Path) -> None:
+    assert build_embedder(settings_in(tmp_path)).name == "ragstone-embed-l6-v1"
+    shipped = settings_in(tmp_path, **{"embed.model": "ragstone-embed-l6"})
+    assert build_embedder(shipped).name == "ragstone-embed-l6-v1"
+    with pytest.raises(SettingsError, match="gte-small is not installed") as refused:
+        build_embedder(settings_in(tmp_path, **{"embed.model": "gte-small"}))
+    assert "ragstone models pull gte-small" in refused.value.hint
+    with pytest.raises(SettingsError, match="does not know the model 'smollm2-135m'") as refused:
+        build_embedder(settings_in(tmp_path, **{"embed.model": "smollm2-135m"}))
+    assert "bge-small-en-v1.5" in refused.value.hint

@@ -151,8 +151,8 @@ async def test_documents_are_searched_with_it_and_answers_checked_with_the_shipp
             await other.ask("What colour is the gate?")
 
 
-def test_every_embedder_is_registered() -> None:
+def test_every_embedder_is_registered(tmp_path: Path) -> None:
     assert set(list_parts("embedder")) >= {
         "builtin", "openai", "google", "ollama", "fastembed", "sentence-transformers",
     }  # fmt: skip
-    assert isinstance(find_part("embedder", "builtin")(None), OnnxEmbedder)
+    assert isinstance(find_part("embedder", "builtin")(settings_in(tmp_path)), OnnxEmbedder)

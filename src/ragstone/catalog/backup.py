@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import tarfile
@@ -187,6 +188,7 @@ def check_data(
             yield _check_index(catalog, index, collection, repair=repair)
         else:
             detail = f"embedded with '{stored}', but '{embedder.name}' is in use"
+            detail += f"; run: ragstone reindex --embed --collection {shlex.quote(collection)}"
             yield Finding(f"collection {collection}", "wrong", detail)
 
 

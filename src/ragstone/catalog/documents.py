@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -282,7 +283,8 @@ def _check_embedder(collection: str, stored: str | None, embedder: str) -> None:
     if stored is not None and stored != embedder:
         raise StoreError(
             f"The collection '{collection}' was embedded with '{stored}', not with '{embedder}'.",
-            hint=f"Use '{stored}', or ingest the documents into a new collection.",
+            hint="Embed its chunks again with: ragstone reindex --embed --collection "
+            f"{shlex.quote(collection)}",
         )
 
 

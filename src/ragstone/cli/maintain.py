@@ -6,7 +6,7 @@ import dataclasses
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import SecretStr
@@ -17,6 +17,10 @@ from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import NotFoundError, SettingsError
 from ragstone.models import registry
 from ragstone.settings import Setting, Settings
+from ragstone.system import count_usable_cores
+
+if TYPE_CHECKING:
+    from ragstone.engine import Engine
 
 
 def reindex(
@@ -24,11 +28,22 @@ def reindex(
         str | None,
         typer.Option("--collection", "-C", metavar="NAME", help="Rebuild only this collection."),
     ] = None,
+    embed: Annotated[
+        bool,
+        typer.Option(
+            "--embed",
+            help="First embed the chunks again where they were embedded with another model than "
+            "the one in use.",
+        ),
+    ] = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     set: options.Overrides = None,
 ) -> None:
     """Rebuild the search index from the catalog. Needs no model; searches go on meanwhile.
+
+    With --embed a collection is not searched until its last chunk is embedded. A run that was
+    stopped continues where it was.
 
     Example:  ragstone reindex --collection wiki
     """
@@ -40,11 +55,38 @@ def reindex(
             refuse_unknown_collection(engine.catalog, collection)
         for name in [collection] if collection else known:
             begun = time.perf_counter()
-            engine.index.rebuild(name)
+            if not (embed and _embed_again(engine, name)):
+                engine.index.rebuild(name)
             counts = engine.index.counts(name)
             stdout().print(
                 f"{name}: {counts.dense:,} chunks indexed in {time.perf_counter() - begun:.1f} s"
             )
+
+
+def _embed_again(engine: Engine, collection: str) -> bool:
+    """Embed a collection and rebuild its index; return False if it has the right vectors."""
+    from ragstone.catalog.reembed import embed_collection_again
+    from ragstone.ingest.embed import EmbeddingQueue
+
+    embedder, ingest = engine.embedder, engine.settings.ingest
+    if engine.catalog.embedder_of(collection) == embedder.name:
+        return False
+    threads = ingest.embed_threads or count_usable_cores()
+    with (
+        EmbeddingQueue(embedder, threads, niceness=ingest.niceness) as queue,
+        stderr().status(f"{collection}: embedding …") as status,
+    ):
+        count = embed_collection_again(
+            engine.catalog,
+            collection,
+            embedder.name,
+            lambda texts: queue.put(texts, {}).result(),
+            lambda: engine.index.rebuild(collection),
+            lambda done: status.update(f"{collection}: {done:,} chunks embedded"),
+        )
+    engine.index.refresh(collection)
+    stdout().print(f"{collection}: {count:,} chunks embedded with {embedder.name}")
+    return True
 
 
 def backup(

@@ -117,7 +117,7 @@ class Workbench:
         self.embedder = QueryVectors(embedder or find_part("embedder", name)(settings))
         # With another embedder than the shipped one, an engine needs a second one to read texts:
         # it makes both itself.
-        self._engine_embedder = self.embedder if embedder or name == "builtin" else None
+        self._engine_embedder = self.embedder if embedder or settings.embed.uses_shipped else None
         self.collection = DEFAULT_COLLECTION if dataset.passages else collection
         self._own = self._own_directory() if dataset.passages else None
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.errors import StoreError
+from ragstone.errors import SettingsError, StoreError
+from ragstone.models.registry import ModelCard, is_installed, list_models, locate_model
 from ragstone.protocols import Vectors
 from ragstone.settings import Settings
 from ragstone.threads import opened_once
@@ -36,9 +37,9 @@ BATCH_TOKENS = 256
 class OnnxEmbedder:
     """Embed sentences with an ONNX model and its tokenizer, loaded at first use."""
 
-    name = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
-    dimension = 384
-    max_tokens = 512
+    name: str = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
+    dimension: int = 384
+    max_tokens: int = 512
 
     def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
         self._directory = directory or Path(
@@ -81,12 +82,7 @@ class OnnxEmbedder:
         return vectors
 
     def _run(self, rows: list[list[int]]) -> Vectors:
-        width = max(len(row) for row in rows)
-        ids = np.zeros((len(rows), width), dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
-            mask[i, : len(row)] = 1
+        ids, mask = pad_rows(rows)
         result: Vectors = self._session.run(
             ["embedding"], {"input_ids": ids, "attention_mask": mask}
         )[0]
@@ -96,6 +92,15 @@ class OnnxEmbedder:
         """Return the offset of every token of `text`, in order, without the special ones."""
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         return [start for start, _ in encoding.offsets]
+
+
+def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the token ids as one array, padded with 0, and the mask of the real ones."""
+    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for at, row in enumerate(rows):
+        ids[at, : len(row)], mask[at, : len(row)] = row, 1
+    return ids, mask
 
 
 def open_session(model: bytes | str, *, threads: int) -> Any:
@@ -199,6 +204,40 @@ def load_word_vectors() -> WordVectors:
     return WordVectors()
 
 
+class PulledEmbedder(OnnxEmbedder):
+    """Run a pulled model whose graph ends at the hidden states of the tokens."""
+
+    def __init__(self, card: ModelCard, models: Path, *, threads: int = 1) -> None:
+        super().__init__(locate_model(card, models), threads=threads)
+        self.name = card.name
+        self.dimension = card.dimension or 0
+        self.max_tokens = card.max_tokens or 512
+        self._takes_first = card.pooling == "first"
+
+    def _run(self, rows: list[list[int]]) -> Vectors:
+        ids, mask = pad_rows(rows)
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        hidden: Vectors = self._session.run(None, inputs)[0]
+        if self._takes_first:
+            return _normalize(hidden[:, 0])
+        return _normalize((hidden * mask[:, :, None]).sum(axis=1, dtype=np.float32))
+
+
 def build_embedder(settings: Settings) -> OnnxEmbedder:
-    """Build the shipped embedder; no setting changes it."""
-    return OnnxEmbedder()
+    """Build the shipped embedder, or the pulled one that `embed.model` names."""
+    name = settings.embed.model
+    if settings.embed.uses_shipped or name == SHIPPED_MODEL:
+        return OnnxEmbedder()
+    usable = {card.name: card for card in list_models() if card.pooling}
+    if name not in usable:
+        raise SettingsError(
+            f"The builtin embedder does not know the model '{name}'.",
+            hint=f"Set EMBEDDING_MODEL to one of: {', '.join([SHIPPED_MODEL, *usable])}.",
+        )
+    models = settings.data.directory / "models"
+    if not is_installed(usable[name], models):
+        raise SettingsError(
+            f"The embedding model {name} is not installed.",
+            hint=f"Install it with: ragstone models pull {name}",
+        )
+    return PulledEmbedder(usable[name], models)

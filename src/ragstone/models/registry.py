@@ -91,6 +91,8 @@ class ModelCard:
     shipped: bool = False
     dimension: int | None = None
     max_tokens: int | None = None
+    pooling: Literal["", "first", "mean"] = ""
+    """How an embedder's hidden states become one vector; empty if `builtin` cannot run it."""
     notes: str = ""
 
     def __post_init__(self) -> None:

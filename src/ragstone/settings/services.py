@@ -27,7 +27,10 @@ class EmbedSettings(Section):
         "EMBEDDING_PROVIDER",
     )
     model: str = setting(
-        "", "Embedding model, or the directory of one. Empty: the default model.", "EMBEDDING_MODEL"
+        "",
+        "Embedding model, or the directory of one. For builtin: a pulled model. Empty: the default "
+        "model.",
+        "EMBEDDING_MODEL",
     )
     base_url: str = setting(
         "", "URL of the embedding service, for your own server.", "EMBEDDING_BASE_URL"
@@ -45,6 +48,11 @@ class EmbedSettings(Section):
         le=65_536,
     )
     batch: int = setting(64, "Maximum texts per call.", ge=1, le=2048)
+
+    @property
+    def uses_shipped(self) -> bool:
+        """Return True when the documents are embedded with the shipped model."""
+        return self.name == "builtin" and not self.model
 
     def key(self, other: str) -> str:
         return self.api_key.get_secret_value() or other
