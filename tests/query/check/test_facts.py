@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.query.check.facts import find_dates, find_disagreements, find_names, find_quantities
+from ragstone.query.check.facts import find_disagreements
 from ragstone.query.check.support import find_missing_quotations
+from ragstone.query.check.values import find_dates, find_names, find_quantities
 
 SAME = [
     ("The rent is EUR 18,400.", "The rent is EUR 18,400 per year."),

@@ -74,7 +74,7 @@ def test_what_is_left_is_in_one_form_and_points_to_a_source(
     [
         ("Yes [Source 9].", "Yes.", ["[Source 9]"]),
         ("Yes [Sources 1, 9].", "Yes [Source 1].", ["[Sources 1, 9]"]),
-        ("Yes [Source [Source 9]1].", "Yes (Source1].", ["[Source 9]"]),
+        ("Yes [Source [Source 9]1].", "Yes {Source1].", ["[Source 9]"]),
         ("Yes [Source 2: handbook.md].", "Yes [Source 2].", []),
         ("Yes [doc:3].", "Yes [Source 3].", []),
         ("Yes [doc:9].", "Yes.", ["[doc:9]"]),

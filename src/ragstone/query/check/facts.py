@@ -1,22 +1,37 @@
-"""Compare the facts of two sentences: numbers, units, dates, names, polarity.
+"""Compare the exact facts of a claim with its evidence: numbers, units, dates, names, polarity.
 
-claim and evidence → disagreements, each with a reason. A claim may round ("about 25,000") and may
-change the unit (1.2 km, 1,200 m) or the spelling (12 %, twelve percent), but not the value.
+claim and evidence → disagreements, each with a reason. A claim may round ("about 25,000"), change
+the unit (1.2 km, 1,200 m) or the spelling (12 %, twelve percent), but not the value. A value
+contradicts only where the evidence gives another one *for the same thing*: the words around both
+must agree. Any other value is merely not found.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
-from ragstone.index.analyze import STOP_WORDS
+from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.query.check.values import (
+    Date,
+    Quantity,
+    find_dates,
+    find_implied_quantities,
+    find_names,
+    find_quantities,
+    is_inside_range,
+)
 from ragstone.text import measure_word_overlap, split_words
 
 Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word"]
+# Exact values. The other kinds are signs, which a verifier weighs better.
+VALUES: frozenset[Kind] = frozenset({"number", "unit", "date"})
+_Value = TypeVar("_Value", Quantity, Date)
+_CONTEXT_CHARS = 45
+_SAME_CONTEXT = 0.5
+_MIN_PREFIX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,7 @@ def find_disagreements(claim: str, evidence: str, around: str = "") -> Iterator[
     yield from _compare_dates(claim, evidence, around)
     yield from _compare_quantities(claim, evidence, around)
     yield from _compare_names(claim, evidence, around)
-    yield from _compare_polarity(claim, evidence)
+    yield from compare_polarity(claim, evidence)
 
 
 _NEGATION = re.compile(
@@ -77,7 +92,7 @@ _SCOPE_WORDS = 2
 _SKIPPED = STOP_WORDS | {"any", "be", "been", "being", "yet", "only", "also", "more", "than"}
 
 
-def _compare_polarity(claim: str, evidence: str) -> Iterator[Disagreement]:
+def compare_polarity(claim: str, evidence: str) -> Iterator[Disagreement]:
     """Compare negations and opposites ("rise", "fall")."""
     mine, theirs = find_negated_words(claim), find_negated_words(evidence)
     claim_words, evidence_words = split_words(claim), split_words(evidence)
@@ -104,243 +119,127 @@ def find_negated_words(text: str) -> set[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """Hold a number in a common unit; `unit` is empty for a bare number."""
-
-    value: float
-    unit: str
-    text: str
-    is_rounded: bool = False
-
-    def matches(self, other: Quantity) -> bool:
-        tolerance = 0.05 if self.is_rounded else 1e-9
-        same = math.isclose(self.value, other.value, rel_tol=tolerance, abs_tol=1e-12)
-        return same and (self.unit == other.unit or not self.unit or not other.unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Date:
-    """Hold a date as far as it is given; a missing part matches everything."""
-
-    year: int | None
-    month: int | None
-    day: int | None
-    text: str
-
-    def matches(self, other: Date) -> bool:
-        pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
-        known = [(mine, theirs) for mine, theirs in pairs if mine is not None]
-        return all(theirs is None or mine == theirs for mine, theirs in known) and any(
-            theirs is not None for _, theirs in known
-        )
-
-
-_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: E501, SIM905
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
-_WORD_VALUES = {word: float(value) for value, word in enumerate(_SMALL)} | {
-    word: 20.0 + 10 * place for place, word in enumerate(_TENS)
-}
-_WORD_VALUES |= {"dozen": 12.0, "hundred": 100.0, "half": 0.5, "twice": 2.0, "once": 1.0}
-_SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-# unit as written → (common unit, factor)
-_UNITS: dict[str, tuple[str, float]] = {}
-for _common, _spellings in {
-    "m": "m:1 metre:1 metres:1 meter:1 meters:1 km:1e3 kilometre:1e3 kilometres:1e3 kilometer:1e3 "
-    "kilometers:1e3 cm:1e-2 centimetres:1e-2 centimeters:1e-2 mm:1e-3 millimetres:1e-3 "
-    "millimeters:1e-3 µm:1e-6 nm:1e-9 mile:1609.344 miles:1609.344 ft:0.3048 foot:0.3048 "
-    "feet:0.3048 inch:0.0254 inches:0.0254 yards:0.9144 yard:0.9144",
-    "g": "g:1 gram:1 grams:1 kg:1e3 kilogram:1e3 kilograms:1e3 mg:1e-3 tonne:1e6 tonnes:1e6 "
-    "ton:907184.74 tons:907184.74 lb:453.59237 lbs:453.59237 pounds_weight:453.59237",
-    "s": "s:1 second:1 seconds:1 minute:60 minutes:60 min:60 hour:3600 hours:3600 h:3600 ms:1e-3",
-    "day": "day:1 days:1 week:7 weeks:7 night:1 nights:1",
-    "month": "month:1 months:1 year:12 years:12 quarter:3 quarters:3 decade:120 decades:120 "
-    "century:1200 centuries:1200",
-    "m/s": "m/s:1 km/h:0.277777777778 mph:0.44704 kmh:0.277777777778 knots:0.514444444444",
-    "l": "l:1 litre:1 litres:1 liter:1 liters:1 ml:1e-3 gallon:3.785411784 gallons:3.785411784",
-    "%": "%:1 percent:1 percentage:1", "‰": "‰:1",
-    "°C": "°c:1 celsius:1", "°F": "°f:1 fahrenheit:1", "K": "k:1 kelvin:1", "°": "°:1 degrees:1",
-    "EUR": "€:1 eur:1 euro:1 euros:1", "USD": "$:1 usd:1 dollar:1 dollars:1 cents:0.01",
-    "GBP": "£:1 gbp:1 pounds:1", "CHF": "chf:1 francs:1", "JPY": "¥:1 yen:1",
-    "W": "w:1 kw:1e3 mw:1e6 gw:1e9 watts:1", "Hz": "hz:1 khz:1e3 mhz:1e6 ghz:1e9",
-    "V": "v:1 volts:1 kv:1e3", "B": "bytes:1 kb:1e3 mb:1e6 gb:1e9 tb:1e12",
-    "people": "people:1 persons:1 visitors:1 inhabitants:1",
-}.items():  # fmt: skip
-    for _entry in _spellings.split():
-        _name, _, _factor = _entry.partition(":")
-        _UNITS[_name] = (_common, float(_factor))
-
-_MONTHS = {
-    name: number
-    for number, find_names in enumerate(
-        (
-            "january jan januar", "february feb februar", "march mar märz", "april apr", "may mai",
-            "june jun juni", "july jul juli", "august aug", "september sep sept",
-            "october oct oktober", "november nov", "december dec dezember",
-        ),
-        start=1,
-    )
-    for name in find_names.split()
-}  # fmt: skip
-_MONTH = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
-_DATE = re.compile(
-    rf"\b(?P<y1>\d{{4}})-(?P<m1>\d{{2}})-(?P<d1>\d{{2}})\b"
-    rf"|\b(?P<d2>\d{{1,2}})\.\s?(?P<m2>\d{{1,2}})\.\s?(?P<y2>\d{{4}})\b"
-    rf"|\b(?P<d3>\d{{1,2}})(?:st|nd|rd|th|\.)?\s(?:of\s)?(?P<m3>{_MONTH})\b(?:,?\s(?P<y3>\d{{4}}))?"
-    rf"|\b(?P<m4>{_MONTH})\s(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,?\s(?P<y4>\d{{4}}))?"
-    rf"|\b(?P<m5>{_MONTH})\s(?:of\s)?(?P<y5>\d{{4}})\b"
-    rf"|\b(?P<y6>1[0-9]\d\d|20\d\d)\b(?!\s?(?:%|€|[kc]?m\b|kg\b|°))",
-    re.IGNORECASE,
-)
-_UNIT = "|".join(
-    sorted((re.escape(name) for name in _UNITS if name != "pounds_weight"), key=len, reverse=True)
-)
-_QUANTITY = re.compile(
-    rf"(?P<before>€|\$|£|¥|\bEUR\s?|\bUSD\s?|\bCHF\s?|\bGBP\s?)?"
-    rf"(?P<number>(?<![\w.,])[−–-]?\d{{1,3}}(?:[, ]\d{{3}})+(?:\.\d+)?(?![\d])"
-    rf"|(?<![\w.,])[−–-]?\d+(?:\.\d+)?(?![\d])"
-    rf"|\b(?:(?:{'|'.join(_TENS)})-(?:{'|'.join(_SMALL[1:10])})|{'|'.join(_WORD_VALUES)})\b)"
-    rf"(?:[\s-](?P<scale>hundred|thousand|million|billion|trillion)\b)?"
-    rf"(?:[\s-]?(?P<unit>{_UNIT})(?![\w]))?",
-    re.IGNORECASE,
-)
-_ABOUT = re.compile(
-    r"\b(?:about|around|roughly|nearly|almost|approximately|approx\.?|circa|ca\.?|some|over|"
-    r"more than|less than|under|up to|at least|at most)\s+$",
-    re.IGNORECASE,
-)
-
-
-@lru_cache(maxsize=4096)
-def find_dates(text: str) -> tuple[Date, ...]:
-    found = []
-    for match in _DATE.finditer(text):
-        parts = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = parts.get("m", "")
-        number = _MONTHS.get(month.casefold().rstrip("."), int(month) if month.isdigit() else None)
-        year, day = parts.get("y"), parts.get("d")
-        found.append(
-            Date(int(year) if year else None, number, int(day) if day else None, match[0].strip())
-        )
-    return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def find_quantities(text: str) -> tuple[Quantity, ...]:
-    """Return every number that is not part of a date."""
-    masked = _DATE.sub(lambda match: " " * len(match[0]), text)
-    return tuple(
-        quantity for match in _QUANTITY.finditer(masked) if (quantity := _parse_quantity(match))
-    )
-
-
-def _parse_quantity(match: re.Match[str]) -> Quantity | None:
-    number, scale = match["number"].casefold(), (match["scale"] or "").casefold()
-    if number in {"one", "once", "half"} and not (scale or match["unit"]):
-        return None  # "one of them" counts nothing
-    written = (match["unit"] or match["before"] or "").strip().casefold()
-    common, factor = _UNITS.get(written, ("", 1.0))
-    value = _parse_number(number) * _SCALES.get(scale, 1.0) * factor
-    is_rounded = bool(_ABOUT.search(match.string[: match.start()]))
-    return Quantity(value, common, match[0].strip(), is_rounded)
-
-
-def _parse_number(number: str) -> float:
-    if number in _WORD_VALUES:
-        return _WORD_VALUES[number]
-    tens, _, ones = number.partition("-")
-    if tens in _WORD_VALUES:
-        return _WORD_VALUES[tens] + _WORD_VALUES[ones]
-    return float(re.sub(r"[, ]", "", number).replace("−", "-").replace("–", "-"))
-
-
-_CAPITALISED = re.compile(r"(?<![\w’'])[^\W\d_]*[A-ZÀ-ÖØ-Þ][\w’'&-]*")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;]\s+|[\"“„(\n•*-]\s*)$")
-_NOT_NAMES = frozenset(
-    "the a an this that these those it its he she they we i in on at by for from to of and or but if as with when where who what which how why after before during while since until although however there here all some many most no not each every both one two first see also note his her their our your mr mrs ms dr according under between because so then".split()  # noqa: E501, SIM905
-)
-
-
-@lru_cache(maxsize=4096)
-def find_names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return capitalised words, and words with digits or inner capitals.
-
-    The first word of a sentence counts only when it is a `known` name or another name follows.
-    """
-    found = []
-    for match in _CAPITALISED.finditer(text):
-        word = match[0].rstrip("’'-")
-        if word.endswith(("'s", "’s")):
-            word = word[:-2]
-        first = bool(_SENTENCE_START.search(text[: match.start()]))
-        follows = _CAPITALISED.match(text, match.end() + 1) is not None
-        if word.casefold() in _NOT_NAMES or word.casefold() in _MONTHS or len(word) < 2:
-            continue
-        plain = not any(c.isupper() or c.isdigit() for c in word[1:])
-        if first and not follows and plain and word not in known:
-            continue
-        found.append(word)
-    return tuple(found)
-
-
 def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
     there, nearby = find_dates(evidence), find_dates(around)
-    bare = {quantity.value for quantity in find_quantities(evidence + " " + around)}
+    bare = {value for one in find_quantities(f"{evidence} {around}") for value, _ in one.readings}
     for date in find_dates(claim):
-        if any(date.matches(other) for other in there) or (
-            date.month is None and date.year in bare
-        ):
+        if any(date.matches(other) for other in there):
             continue
-        other = _find_nearest_date(date, there)
-        reason = (
-            f"The source says {other.text}, not {date.text}."
-            if other
-            else f"The source does not say {date.text}."
-        )
-        known = other is None and any(date.matches(one) for one in nearby)
-        yield Disagreement("date", reason, contradicts=not known and other is not None)
+        if date.month is None and date.year in bare:
+            continue
+        rivals = [other for other in there if _has_same_parts(date, other)]
+        rival = _find_rival(claim, date, evidence, rivals)
+        if rival is not None:
+            reason = f"The source says {rival.text}, not {date.text}."
+            yield Disagreement("date", reason, contradicts=True)
+        elif any(date.matches(other) for other in nearby):
+            reason = f"The source says {date.text} elsewhere."
+            yield Disagreement("date", reason, contradicts=False)
+        else:
+            reason = f"The source does not say {date.text}."
+            yield Disagreement("date", reason, contradicts=False)
 
 
-def _find_nearest_date(date: Date, there: Sequence[Date]) -> Date | None:
-    """Return the date with most parts in common: it could have been meant."""
-
-    def count_shared(other: Date) -> int:
-        mine, theirs = (date.year, date.month, date.day), (other.year, other.month, other.day)
-        return sum(a == b for a, b in zip(mine, theirs, strict=True) if a is not None)
-
-    return max(there, key=count_shared, default=None)
+def _has_same_parts(one: Date, other: Date) -> bool:
+    """Return True when both give the same parts of a date, e.g. day and month."""
+    mine, theirs = (one.year, one.month, one.day), (other.year, other.month, other.day)
+    return any(a is not None and b is not None for a, b in zip(mine, theirs, strict=True))
 
 
 def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
     there, nearby = find_quantities(evidence), find_quantities(around)
     years = {float(d.year) for d in find_dates(evidence) if d.year is not None and d.month is None}
     for quantity in find_quantities(claim):
-        if any(quantity.matches(other) for other in there):
+        matching = [other for other in there if quantity.matches(other)]
+        if not matching and _is_implied(quantity, evidence, there):
             continue
-        if not quantity.unit and quantity.value in years:
+        opposite = [other for other in matching if quantity.is_opposite_bound(other)]
+        if matching and len(opposite) < len(matching):
             continue
-        same_value = next((o for o in there if math.isclose(o.value, quantity.value)), None)
-        same_number = same_value or next(
-            (o for o in there if _extract_digits(o) == _extract_digits(quantity)), None
-        )
-        if same_number:
-            reason = f"The source says {same_number.text}, not {quantity.text}."
-            yield Disagreement("unit", reason, contradicts=True)
+        if any(value in years for value, unit in quantity.readings if not unit):
             continue
-        rival = next((o for o in there if o.unit == quantity.unit), None)
-        if rival is None and any(quantity.matches(other) for other in nearby):
-            yield Disagreement("number", f"The source says {quantity.text} elsewhere.", False)
+        if opposite and (rival := _find_rival(claim, quantity, evidence, opposite)):
+            bounds = {"min": "more", "max": "less"}
+            reason = (
+                f"The source says {bounds[rival.bound]} than {rival.text}, "
+                f"not {bounds[quantity.bound]}."
+            )
+            yield Disagreement("number", reason, contradicts=True)
             continue
-        reason = (
-            f"The source says {rival.text}, not {quantity.text}."
-            if rival
-            else f"The source does not say {quantity.text}."
-        )
-        yield Disagreement("number", reason, contradicts=rival is not None)
+        if missing := _describe_missing(claim, quantity, evidence, there, nearby):
+            yield missing
+
+
+_SMALL_COUNTS = frozenset({"two", "three", "both", "first", "second", "half", "a half"})
+
+
+def _is_implied(quantity: Quantity, evidence: str, there: Sequence[Quantity]) -> bool:
+    """Return True for a value inside a range, and for a unit that stands without a number."""
+    implied = find_implied_quantities(evidence)
+    return is_inside_range(quantity, there, evidence) or any(
+        quantity.matches(other) for other in implied
+    )
+
+
+def _describe_missing(
+    claim: str,
+    quantity: Quantity,
+    evidence: str,
+    there: Sequence[Quantity],
+    nearby: Sequence[Quantity],
+) -> Disagreement | None:
+    digits = _extract_digits(quantity)
+    kind: Kind = "number"
+    rivals = [other for other in there if digits and _extract_digits(other) == digits]
+    if rivals:
+        kind = "unit"
+    else:
+        unit = quantity.readings[0][1]
+        rivals = [other for other in there if other.readings[0][1] == unit]
+    # "An employee with five years" is no contradiction to "less than three years".
+    rivals = [other for other in rivals if not other.bound or quantity.bound]
+    rival = _find_rival(claim, quantity, evidence, rivals)
+    if rival is not None:
+        reason = f"The source says {rival.text}, not {quantity.text}."
+        return Disagreement(kind, reason, contradicts=True)
+    if quantity.text.casefold() in _SMALL_COUNTS:
+        return None  # "the two enzymes": people count what a text lists
+    if any(quantity.matches(other) for other in nearby):
+        return Disagreement("number", f"The source says {quantity.text} elsewhere.", False)
+    return Disagreement("number", f"The source does not say {quantity.text}.", False)
 
 
 def _extract_digits(quantity: Quantity) -> str:
-    return re.sub(r"[^\d.]", "", quantity.text) or quantity.text
+    return re.sub(r"[^\d.]", "", quantity.text)
+
+
+def _find_rival(
+    claim: str, value: Quantity | Date, evidence: str, rivals: Sequence[_Value]
+) -> _Value | None:
+    """Return the value that the evidence gives for the same thing as `value`."""
+    mine = _find_context(claim, value)
+    best: tuple[float, _Value] | None = None
+    for other in rivals:
+        theirs = _find_context(evidence, other)
+        shared = len(mine & theirs) / len(mine) if mine else float(not theirs)
+        if shared >= _SAME_CONTEXT and (best is None or shared > best[0]):
+            best = shared, other
+    return best[1] if best else None
+
+
+def _find_context(text: str, value: Quantity | Date) -> frozenset[str]:
+    """Return the terms around a value in its sentence, without other numbers."""
+    before = text[max(0, value.start - _CONTEXT_CHARS) : value.start]
+    after = text[value.end : value.end + _CONTEXT_CHARS]
+    before = re.split(r"[.;!?]\s", before)[-1]
+    after = re.split(r"[.;!?](?:\s|$)", after)[0]
+    # Half a word at an edge is not a term.
+    if value.start > _CONTEXT_CHARS:
+        before = before.partition(" ")[2] or before
+    if value.end + _CONTEXT_CHARS < len(text):
+        after = after.rpartition(" ")[0] or after
+    terms = extract_terms(f"{before} {after}")
+    return frozenset(term for term in terms if not any(c.isdigit() for c in term))
 
 
 def _compare_names(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
@@ -349,9 +248,20 @@ def _compare_names(claim: str, evidence: str, around: str) -> Iterator[Disagreem
     said = set(split_words(claim))
     for name in mine:
         parts = set(split_words(name))
-        if parts <= there or (parts & there and len(parts) > 1):
+        if parts <= there or (parts & there and len(parts) > 1) or _has_form_of(name, there):
             continue
         rivals = [other for other in find_names(evidence) if not set(split_words(other)) & said]
-        known = parts <= nearby
-        reason = f"The source does not name {name} here."
-        yield Disagreement("name", reason, contradicts=bool(rivals) and not known)
+        if parts <= nearby or _has_form_of(name, nearby):
+            reason = f"The source does not name {name} here."
+            yield Disagreement("name", reason, contradicts=False)
+        else:
+            reason = f"The source does not name {name}."
+            yield Disagreement("name", reason, contradicts=bool(rivals))
+
+
+def _has_form_of(name: str, words: set[str]) -> bool:
+    """Return True for another form of a name: "Norwegian" for "Norway", or its initials."""
+    word = name.casefold()
+    return any(
+        len(other) > _MIN_PREFIX and other[:_MIN_PREFIX] == word[:_MIN_PREFIX] for other in words
+    )

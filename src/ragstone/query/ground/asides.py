@@ -1,0 +1,50 @@
+"""Tell the sentences of an answer that claim something from the talk around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ragstone.index.analyze import extract_terms
+
+_MIN_TERMS = 2
+# Phrases around an answer of a chat model; nothing in them could be cited.
+_SMALL_TALK = re.compile(
+    r"^(?:sure|certainly|of course|here(?:'s| is| are)|i hope|let me know|please let|in summary|"
+    r"according to the (?:documents?|sources?|excerpts?)|based on the (?:provided )?"
+    r"(?:documents?|sources?|excerpts?))[^.:]*[:!.,]?$",
+    re.IGNORECASE,
+)
+# A sentence that ends with one of these was cut off.
+_UNFINISHED = re.compile(
+    r"(?:[,(–—-]|\b(?:a|an|the|of|and|or|to|in|on|at|by|for|from|with|is|are|was|were|be|that|which|"
+    r"as|than|their|its|his|her|this))$",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"#{1,6}\s|\*\*[^*\n]+\*\*:?$|.*[:：][*_\s]*$", re.DOTALL)
+_LOOP_WORDS, _LOOP_TIMES = 6, 3
+
+
+def is_aside(text: str, words: Sequence[str], *, is_last: bool) -> bool:
+    """Return True for a heading, a lead-in, a loop, and an end that breaks off."""
+    broken = is_last and bool(_UNFINISHED.search(text))
+    return broken or bool(_HEADING.match(text)) or _has_loop(words)
+
+
+def _has_loop(words: Sequence[str]) -> bool:
+    """Return True when the same words come three times in a row."""
+    for size in range(2, _LOOP_WORDS + 1):
+        for at in range(len(words) - size * _LOOP_TIMES + 1):
+            run = words[at : at + size]
+            if len(set(run)) > 1 and all(
+                words[at + size * turn : at + size * (turn + 1)] == run
+                for turn in range(1, _LOOP_TIMES)
+            ):
+                return True
+    return False
+
+
+def says_something(text: str) -> bool:
+    """Return True for a sentence that a document could support: no question, no small talk."""
+    enough = len(extract_terms(text)) >= _MIN_TERMS or any(c.isdigit() for c in text)
+    return enough and not text.endswith("?") and not _SMALL_TALK.match(text)
