@@ -130,6 +130,49 @@ Hits: TypeAlias = tuple[Hit, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """Describe a document as the catalog knows it, without its text."""
+
+    id: str
+    name: str
+    title: str = ""
+    labels: str = ""
+    """Other words that describe it: subject, keywords, category."""
+    first_key: int = 0
+    chunk_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentGroup:
+    """Hold documents of one folder or one subject."""
+
+    name: str
+    count: int
+    documents: tuple[DocumentEntry, ...]
+    """The main document first; not all of them in a large group."""
+
+
+OutlineKind: TypeAlias = Literal["summary", "comparison", "overview", "catalog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Name the documents that a request is about as a whole, such as "Summarize the lease"."""
+
+    kind: OutlineKind
+    subject: str = ""
+    documents: tuple[DocumentEntry, ...] = ()
+    """The documents that are meant; empty if they were not found."""
+    count: int = 0
+    """How many documents are meant, also beyond those listed."""
+    total: int = 0
+    """How many documents the search may use."""
+    groups: tuple[DocumentGroup, ...] = ()
+    probability: float = 0.0
+    """How probable it is that these documents are meant."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetrievedHits:
     """Hold the hits of one search, and what it knows beyond them."""
 
@@ -138,6 +181,8 @@ class RetrievedHits:
     """How many chunks the searches listed."""
     is_complete: bool = True
     """False when the search listed candidates that it did not read."""
+    outline: Outline | None = None
+    """Set when whole documents were asked for: the hits are theirs, in reading order."""
 
 
 ExpansionKind: TypeAlias = Literal["rewrite", "variant", "sub-question", "hypothetical", "feedback"]
@@ -196,6 +241,8 @@ class Query:
     model: str = ""
     """The model that writes; empty for the provider's default."""
     mode: QueryMode = "refined"
+    outline: Outline | None = None
+    """The documents that the question is about as a whole, once they were found."""
 
     @property
     def wants_more(self) -> bool:
@@ -262,6 +309,8 @@ class Prompt:
     temperature: float = 0.1
     model: str = ""
     """The model that writes; empty for the provider's default."""
+    outline: Outline | None = None
+    """The documents that the question is about as a whole, if it is."""
 
 
 @dataclass(frozen=True, slots=True)

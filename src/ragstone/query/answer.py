@@ -50,6 +50,8 @@ from ragstone.query.contest import (
     quote_further,
 )
 from ragstone.query.ground.cite import Notation
+from ragstone.query.retrieve.sequential import asks_for_documents
+from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
@@ -129,6 +131,8 @@ class Pipeline:
         """Write from the evidence; without a model, "tell me more" quotes what comes next."""
         if self.quotes_only and query.wants_more:
             return quote_further(evidence.sources, find_last_answer(query.history))
+        if self.quotes_only and query.mode == "refined" and names_little(query):
+            return write_choices(query, evidence, run, self.answerer, self.grader)
         return self.answerer.write(query, evidence.sources, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
@@ -213,7 +217,7 @@ class Pipeline:
         return await self.understander.understand(query, run)
 
     async def _retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
-        retriever = self.sequential if query.route == "summarize" else self.retriever
+        retriever = self.sequential if asks_for_documents(query) else self.retriever
         return await retriever.retrieve(query, run)
 
     async def _retrieve_or_nothing(self, query: Query, run: QueryRun) -> RetrievedHits:
@@ -234,7 +238,7 @@ class Pipeline:
     async def _refine_retrieved(
         self, query: Query, retrieved: RetrievedHits, run: QueryRun
     ) -> RetrievedHits:
-        if query.route == "summarize":
+        if retrieved.outline is not None:
             return retrieved
         hits, copies = await self._refine(query, retrieved.hits, run)
         crowded = copies and not retrieved.is_complete and len(hits) < query.top_k
@@ -297,12 +301,15 @@ class Pipeline:
             sources = await span.run_in_background(self.context.build, query, retrieved.hits, span)
             read = tuple(source.hit for source in sources)
             run.trace.waterfall.add_step(span.stage, retrieved.hits, read, span.counts)
+        query = replace(query, outline=retrieved.outline)
         evidence = Evidence(query, sources, chunks_found=retrieved.chunks_found)
         return await self._estimate(evidence, run)
 
     async def _estimate(self, evidence: Evidence, run: QueryRun) -> Evidence:
         """Add the probability that the sources hold the answer, and the short answer."""
         question, sources = evidence.query.text, evidence.sources
+        if (outline := evidence.query.outline) is not None:
+            return replace(evidence, probability=outline.probability)
         with run.span("check.evidence") as span:
             probability, short_answer = 0.0, ""
             try:
@@ -326,7 +333,7 @@ class Pipeline:
         return (
             evidence.grade != "correct"
             and has_words
-            and query.route != "summarize"
+            and query.outline is None
             and (bool(evidence.sources) or query.method == "keyword")
         )
 
@@ -399,7 +406,7 @@ class Pipeline:
                     span.note(
                         f"{len(hold.withheld)} sentences that no source supports were left out."
                     )
-        if self.options.conflict_notice and query.mode != "plain":
+        if self.options.conflict_notice and query.mode != "plain" and query.outline is None:
             with run.span("check.conflict") as span:
                 conflict = find_conflict(query.text, draft.text, notation)
                 span.count(conflicts=int(conflict is not None))

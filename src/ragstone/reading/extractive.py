@@ -9,7 +9,9 @@ from typing import ClassVar
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.reading.choose import AnswerChooser, Choice, PartChoice
+from ragstone.reading.documents import needs_model
 from ragstone.reading.question import parse_question
+from ragstone.reading.summary import NEEDS_MODEL, write_outline
 from ragstone.reading.write import AnswerUnit, build_unit, sort_in_reading_order
 from ragstone.reading.yes_no import answer_yes_no
 from ragstone.types import NEAREST, NO_ANSWER, Prompt
@@ -28,6 +30,13 @@ class ExtractiveProvider:
         return self.chooser.embedder.name
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        if prompt.outline is not None:
+            for piece in write_outline(prompt.outline, prompt.sources, self.chooser.embedder):
+                yield piece
+            return
+        if needs_model(prompt.question):
+            yield f"{NO_ANSWER}\n\n{NEEDS_MODEL}"
+            return
         choice = self.chooser.choose(prompt.question, prompt.sources)
         for piece in self.write(choice):
             yield piece

@@ -149,7 +149,7 @@ class PromptAnswerer:
         self, provider: Provider, query: Query, sources: tuple[Source, ...]
     ) -> Prompt:
         if not getattr(provider, "reads_messages", True):
-            return Prompt(query.text, sources)
+            return Prompt(query.text, sources, outline=query.outline)
         return build_prompt(query, sources, order=self.order)
 
     def _list_providers(self, run: QueryRun) -> Iterator[Provider]:

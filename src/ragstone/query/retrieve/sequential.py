@@ -1,19 +1,47 @@
-"""Read a document in order, for a summary: its chunks, evenly spread when not all fit."""
+"""Find the documents that a request is about as a whole, and read them in order.
+
+"Summarize the lease", "What are these documents about?", "List all contracts", "Compare the lease
+and the catering agreement" → chunks in reading order, with an outline that names the documents.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from ragstone.catalog.outline import list_entries
 from ragstone.protocols import Catalog, Embedder, Retriever
-from ragstone.text import normalize_words
+from ragstone.query.retrieve.match import (
+    choose_documents,
+    group_documents,
+    match_documents,
+    measure_coverage,
+    read_subject,
+)
+from ragstone.reading.documents import DocumentRequest, match_request, names_documents, split_topic
+from ragstone.reading.question import parse_question
+from ragstone.text import split_words
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
-from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits
+from ragstone.types import Chunk, DocumentEntry, Hit, Hits, Outline, Query, RetrievedHits
 
 # So many of the best hits decide which document is meant when none is named.
 _VOTES = 10
+# So many documents are summarized together; more are listed.
+_MAX_SUMMARIZED = 6
+_MAX_LISTED = 60
+# The beginnings of so many documents are read for a list or an overview, by so many chunks.
+_MAX_QUOTED = 10
+_CHUNKS_QUOTED = 2
+# Of a longer document so many chunks are read, evenly spread.
+_MAX_CHUNKS = 400
+# A passage is about a topic when it and its headings hold this share of the topic's words.
+_TOPIC_COVERAGE = 0.75
+_MAX_PASSAGES = 12
+_MAX_CACHED = 8
+# How probable it is that the right documents were found: named, several named, by a search, none.
+_NAMED, _SEVERAL, _BY_SEARCH, _NOT_FOUND = 0.95, 0.85, 0.7, 0.05
 
 
 def spread_evenly(count: int, limit: int) -> list[int]:
@@ -25,26 +53,63 @@ def spread_evenly(count: int, limit: int) -> list[int]:
     return [round(at * (count - 1) / (limit - 1)) for at in range(limit)]
 
 
+def asks_for_documents(query: Query) -> bool:
+    """Return True when a question may be about documents as a whole; the catalog decides."""
+    return query.route == "summarize" or _read_request(query) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Hold a request with the two sides of a comparison."""
+
+    asked: DocumentRequest
+    sides: tuple[str, str] | None = None
+
+
+def _read_request(query: Query) -> _Request | None:
+    asked = match_request(query.text)
+    if asked is not None:
+        return None if asked.kind == "compose" else _Request(asked)
+    question = parse_question(query.text)
+    if question.kind == "difference" and len(question.parts) == 2:
+        first, second = (part.removeprefix("What is ").rstrip("?") for part in question.parts)
+        # "Secret vs ConfigMap" compares two things, also where documents have these names.
+        if any(names_documents(side) or "." in side for side in (first, second)):
+            return _Request(DocumentRequest("summary", is_strict=False), (first, second))
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class SequentialRetriever:
-    """Read whole documents: those the query is limited to, else the one it names or is about."""
+    """Read whole documents: those the query is limited to, else those it names or is about."""
 
     catalog: Catalog
     embedder: Embedder
     search: Retriever
     max_tokens: int
+    _listed: OrderedDict[tuple[object, ...], tuple[list[DocumentEntry], int]] = field(
+        default_factory=OrderedDict
+    )
 
     async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
-        document_ids = query.document_ids
+        request = _read_request(query)
+        loose = _Request(DocumentRequest("summary", query.text, is_strict=False))
         found = RetrievedHits()
-        if not document_ids and query.upload_id is None:
+        with run.span("retrieve.documents") as span:
+            outline = await run_in_thread_if_blocking(
+                self.catalog, self._find_documents, query, request or loose
+            )
+            span.count(documents=len(outline.documents) if outline else 0)
+        if outline is None:
             found = await self.search.retrieve(query, run)
-            document_ids = _find_document(query, found.hits)
+            outline = self._find_topic(query, request or loose, found.hits)
+            if outline is None:
+                return found
         with run.span("retrieve.sequential") as span:
-            limited = replace(query, document_ids=document_ids)
-            chunks = await run_in_thread_if_blocking(self.catalog, self._load_chunks, limited)
+            chunks = await run_in_thread_if_blocking(
+                self.catalog, self._load_chunks, query, outline, found.hits
+            )
             chosen = self._fit_budget(chunks)
-            similarity = {hit.chunk.key: hit.scores for hit in found.hits}
             span.count(
                 documents=len({chunk.document_id for chunk in chunks}),
                 chunks_in=len(chunks),
@@ -52,22 +117,95 @@ class SequentialRetriever:
             )
             if len(chosen) < len(chunks):
                 span.note(f"{len(chosen)} of {len(chunks)} chunks fit the context, evenly spread.")
+            scores = {hit.chunk.key: hit.scores for hit in found.hits}
             hits = tuple(
-                Hit(chunk, 1.0, query.method, similarity[chunk.key])
-                if chunk.key in similarity
+                Hit(chunk, 1.0, query.method, scores[chunk.key])
+                if chunk.key in scores
                 else Hit(chunk, 1.0, query.method)
                 for chunk in chosen
             )
             run.trace.waterfall.add_step(span.stage, found.hits, hits, span.counts)
-            return RetrievedHits(hits, chunks_found=found.chunks_found)
+            return RetrievedHits(hits, chunks_found=found.chunks_found, outline=outline)
 
-    def _load_chunks(self, query: Query) -> list[Chunk]:
-        if not query.document_ids and query.upload_id is None:
-            return []
-        within = self.catalog.resolve_scope(query)
-        keys = [key for keys in (within.ranges if within else ()) for key in keys]
-        found = self.catalog.chunks(keys)
-        return sorted(found.values(), key=lambda chunk: (chunk.document_name, chunk.key))
+    def _find_documents(self, query: Query, request: _Request) -> Outline | None:
+        """Name the documents that are meant, from the catalog alone; None if it cannot tell."""
+        entries, total = self._list_entries(query, request)
+        asked = request.asked
+        if not entries:
+            return None
+        if request.sides is not None:
+            return _compare(request.sides, entries, total)
+        if asked.kind == "catalog":
+            return _list_matching(asked, entries, total)
+        is_limited = bool(query.document_ids) or query.upload_id is not None
+        named = entries if is_limited or len(entries) == 1 else []
+        if asked.kind == "overview" or len(named) > _MAX_SUMMARIZED:
+            return _survey(entries, total) if len(entries) > 1 else _make_summary("", named, total)
+        named = named if is_limited else find_named(asked.subject, entries, _MAX_SUMMARIZED)
+        return _make_summary(asked.subject, named, total) if named else None
+
+    def _list_entries(self, query: Query, request: _Request) -> tuple[list[DocumentEntry], int]:
+        """List the documents of the catalog once for each of its states."""
+        words = split_words(" ".join(request.sides or (request.asked.subject,)))
+        state = self.catalog.last_change(query.collection)
+        limits = (query.collection, query.document_ids, query.upload_id, repr(query.filter))
+        key = (state, *limits)
+        if key not in self._listed:
+            found = list_entries(self.catalog, query, words)
+            if found[1] > len(found[0]):
+                return found  # listed for these words only
+            self._listed[key] = found
+            while len(self._listed) > _MAX_CACHED:
+                self._listed.popitem(last=False)
+        return self._listed[key]
+
+    def _find_topic(self, query: Query, request: _Request, hits: Hits) -> Outline | None:
+        """Name the documents of the passages about a topic; None to answer it as a question."""
+        asked = request.asked
+        if asked.kind != "summary" or request.sides is not None or not hits:
+            return None
+        about = find_passages(asked.subject, hits)
+        entries, total = self._list_entries(query, request)
+        if not about and not asked.is_strict:
+            return None
+        groups = group_documents(entries)
+        if not about:  # a model may still find the document in what is nearest
+            return Outline("summary", asked.subject, (), 0, total, groups, _NOT_FOUND)
+        known = {one.id: one for one in entries}
+        ids = dict.fromkeys(hit.chunk.document_id for hit in about)
+        documents = tuple(
+            known.get(one) or DocumentEntry(one, hit.chunk.document_name)
+            for one in ids
+            for hit in [next(h for h in about if h.chunk.document_id == one)]
+        )
+        return Outline("summary", asked.subject, documents, len(ids), total, groups, _BY_SEARCH)
+
+    def _load_chunks(self, query: Query, outline: Outline, hits: Hits) -> list[Chunk]:
+        """Read the chunks to answer from: passages on a topic, beginnings, or whole documents."""
+        if hits and outline.documents:
+            about = find_passages(outline.subject, hits)
+            return sorted((hit.chunk for hit in about), key=lambda c: (c.document_name, c.key))
+        if outline.kind in ("overview", "catalog"):
+            first = outline.documents[:_MAX_QUOTED]
+            keys = [
+                one.first_key + at
+                for one in first
+                for at in range(min(_CHUNKS_QUOTED, one.chunk_count))
+            ]
+        else:
+            nearest = _find_nearest(query, hits)
+            entries = outline.documents or [
+                one
+                for one in self._list_entries(query, _Request(DocumentRequest("summary")))[0]
+                if one.id == nearest
+            ]
+            keys = [
+                key for one in entries for key in _spread_keys(one, _MAX_CHUNKS // len(entries))
+            ]
+        allowed = self.catalog.resolve_scope(query) if query.filter is not None else None
+        if allowed is not None:
+            keys = [key for key in keys if any(key in keys_ for keys_ in allowed.ranges)]
+        return list(self.catalog.chunks(keys).values())
 
     def _fit_budget(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         sizes = [len(self.embedder.token_starts(chunk.text)) + 20 for chunk in chunks]
@@ -78,17 +216,84 @@ class SequentialRetriever:
         return [chunks[at] for at in positions]
 
 
-def _find_document(query: Query, hits: Hits) -> tuple[str, ...]:
-    """Return the document that the question names, else the one with most of the best hits."""
-    if not hits:
-        return ()
-    words = set(normalize_words(query.text))
+def _spread_keys(entry: DocumentEntry, limit: int) -> list[int]:
+    return [entry.first_key + at for at in spread_evenly(entry.chunk_count, limit)]
+
+
+def _make_summary(subject: str, documents: Sequence[DocumentEntry], total: int) -> Outline:
+    probability = _NAMED if len(documents) == 1 else _SEVERAL
+    ordered = tuple(sorted(documents, key=lambda one: one.name))
+    return Outline("summary", subject, ordered, len(documents), total, (), probability)
+
+
+def _survey(entries: Sequence[DocumentEntry], total: int) -> Outline:
+    """Outline a whole collection: its groups, and the main document of each."""
+    groups = group_documents(entries)
+    main = tuple(group.documents[0] for group in groups)
+    return Outline("overview", "", main, total, total, groups, _NAMED)
+
+
+def _list_matching(
+    asked: DocumentRequest, entries: Sequence[DocumentEntry], total: int
+) -> Outline | None:
+    """List the documents of a kind, or about something; None if the catalog names none."""
+    head, topic = split_topic(asked.subject)
+    subject = read_subject(f"{head} {topic}", by_kind=True)
+    if not subject.items:
+        return Outline("catalog", asked.subject, _cut(entries), total, total, (), _NAMED)
+    matches = match_documents(subject, entries)
+    found = [one.entry for one in matches if one.coverage >= 1 - 1e-6]
+    if not found:
+        return None
+    return Outline("catalog", asked.subject, _cut(found), len(found), total, (), _SEVERAL)
+
+
+def _cut(entries: Iterable[DocumentEntry]) -> tuple[DocumentEntry, ...]:
+    return tuple(entries)[:_MAX_LISTED]
+
+
+def _compare(
+    sides: tuple[str, str], entries: Sequence[DocumentEntry], total: int
+) -> Outline | None:
+    """Name the two documents of a comparison; None unless each side names one."""
+    documents: list[DocumentEntry] = []
+    for side in sides:
+        found = find_named(side, entries, 1)
+        if not found:
+            return None
+        documents += found
+    if documents[0].id == documents[1].id:
+        return None
+    subject = " / ".join(sides)
+    return Outline("comparison", subject, tuple(documents), 2, total, (), _NAMED)
+
+
+def find_named(subject: str, entries: Sequence[DocumentEntry], limit: int) -> list[DocumentEntry]:
+    """Return the documents that a subject names: by its words, else by the kind of document."""
+    for by_kind in (False, True):
+        matches = match_documents(read_subject(subject, by_kind=by_kind), entries)
+        if chosen := choose_documents(matches, limit):
+            return [one.entry for one in chosen]
+    return []
+
+
+def find_passages(topic: str, hits: Hits) -> list[Hit]:
+    """Return the hits about a topic: they and their headings hold most of its words."""
+    subject = read_subject(topic)
+    if not subject.items:
+        return []
+    found = []
     for hit in hits:
-        stem = hit.chunk.document_name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        named = set(normalize_words(stem.replace("-", " ").replace("_", " ")))
-        if named and named <= words:
-            return (hit.chunk.document_id,)
+        chunk = hit.chunk
+        text = "\n".join((chunk.document_name, *chunk.heading_path, chunk.text))
+        if measure_coverage(subject, text) >= _TOPIC_COVERAGE:
+            found.append(hit)
+    return found[:_MAX_PASSAGES]
+
+
+def _find_nearest(query: Query, hits: Hits) -> str:
+    """Return the document with most of the best hits."""
     votes: dict[str, float] = defaultdict(float)
     for hit in hits[:_VOTES]:
         votes[hit.chunk.document_id] += max(hit.score, 0.0)
-    return (max(votes, key=lambda one: (votes[one], one)),)
+    return max(votes, key=lambda one: (votes[one], one), default="")
