@@ -83,7 +83,9 @@ class ClaimChecker:
         """Keep the nearest passage that was quoted as one that does not answer."""
         _, mark, nearest = draft.text.partition(NEAREST)
         if not mark or draft.provider != "extractive":
-            return CheckedDraft(NO_ANSWER, "abstained")
+            # Ragstone's own refusal may say which documents there are.
+            own = draft.provider == "extractive" and draft.text.startswith(NO_ANSWER)
+            return CheckedDraft(draft.text if own else NO_ANSWER, "abstained")
         review = await self._review(nearest.strip(), notation, run)
         text = f"{NO_ANSWER}\n\n{NEAREST}\n\n{review.text}"
         return CheckedDraft(text, "abstained", citations=review.citations)
