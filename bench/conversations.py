@@ -109,7 +109,7 @@ async def ingest_collections(engine: Engine, data: Path, cache: Path) -> None:
     for row in read_pack("questions_languages", "all"):
         if row["holds"]:
             (passages / f"{row['id']}.txt").write_text(row["holds"], "utf-8")
-    samples = HERE.parent / "src/ragstone/samples"
+    samples = HERE.parent / "src/ragstone/samples/documents"
     for name, place in (("k8s", k8s), ("passages", passages), ("samples", samples)):
         report = await engine.ingest([place], collection=name)
         print(f"{name}: {len(report.files)} files, {len(report.of('failed'))} failed", flush=True)

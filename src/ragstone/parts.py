@@ -28,7 +28,7 @@ from ragstone.query.build import (
     build_pipeline,
     wrap_pipeline,
 )
-from ragstone.query.conversation import Conversation
+from ragstone.query.conversation import Conversation, VolatileSessions
 from ragstone.query.middleware import RecordHistory, UseConversation
 from ragstone.settings import Settings, load_settings
 from ragstone.threads import opened_once
@@ -148,8 +148,9 @@ class EngineParts:
 
     @opened_once
     def _wrapped(self) -> WrappedPipeline:
+        may_store = self.settings.journal.query_log == "full"
         conversation = Conversation(
-            self.history.sessions,
+            self.history.sessions if may_store else VolatileSessions(),
             self.embedder,
             self.settings.memory,
             self._context.chat,

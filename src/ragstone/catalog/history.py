@@ -32,7 +32,7 @@ _DAY_S = 86_400
 
 def compute_analytics(queries: Sequence[Summary]) -> dict[str, Any]:
     """Compute all figures from summaries of queries, newest first. Small talk is only counted."""
-    searched = [one for one in queries if _figures(one).get("provider") != "none"]
+    searched = [one for one in queries if not _is_small_talk(one)]
     unanswered = [one for one in searched if one["status"] == "abstained"]
     answered = [one for one in searched if one["status"] == "answered"]
     ungrounded = [one for one in answered if not _figures(one).get("is_grounded")]
@@ -62,6 +62,11 @@ def compute_analytics(queries: Sequence[Summary]) -> dict[str, Any]:
         },
         "cost_usd": round(sum(costs), 6) if costs else None,
     }
+
+
+def _is_small_talk(query: Summary) -> bool:
+    # Before small talk had a status of its own, it was answered by the provider "none".
+    return query["status"] == "conversational" or _figures(query).get("provider") == "none"
 
 
 def _figures(query: Summary) -> Mapping[str, Any]:
@@ -233,6 +238,10 @@ class History:
         """Return one session with its turns."""
         return self.sessions.get(owner, session_id)
 
+    def rename_session(self, owner: str, session_id: str, title: str) -> None:
+        """Give a session a title; an empty one stands for its first question."""
+        self.sessions.rename(owner, session_id, title)
+
     def delete_session(self, owner: str, session_id: str) -> None:
         """Delete a session and its queries."""
         self.sessions.delete(owner, session_id)
@@ -285,7 +294,7 @@ class History:
             for query in queries
             if query["question"]
             and query["status"] == "answered"
-            and _figures(query).get("provider") != "none"
+            and not _is_small_talk(query)
             and may_offer(query["collection"])
         ]
         headings = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -159,6 +160,18 @@ def delete_collection_sessions(connection: Connection, collection: str) -> None:
     for row in connection.execute(found).all():
         connection.execute(turns.delete().where(*_is_turn(row.owner, row.id)))
     connection.execute(sessions.delete().where(sessions.c.collection == collection))
+
+
+def format_as_markdown(session: Session) -> str:
+    """Write a conversation as Markdown: a heading for each question, then its answer."""
+    when = datetime.fromtimestamp(session.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    lines = [f"# {session.title or session.id}", "", f"Collection: {session.collection}. {when}."]
+    for turn in session.turns:
+        lines += ["", f"## {turn.question}", ""]
+        if turn.searched_as:
+            lines += [f"*Searched as: {turn.searched_as}*", ""]
+        lines.append(turn.answer)
+    return "\n".join(lines) + "\n"
 
 
 def session_not_found(session_id: str) -> NotFoundError:

@@ -12,9 +12,9 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.options import print_answer, print_error, print_sources, stderr, stdout
-from ragstone.errors import InputError, ProviderError
+from ragstone.errors import InputError, NotFoundError, ProviderError
 from ragstone.events import Finished, Token
-from ragstone.types import DEFAULT_COLLECTION, Answer
+from ragstone.types import DEFAULT_COLLECTION, LOCAL_OWNER, Answer
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
@@ -28,6 +28,9 @@ def chat(
     session: Annotated[
         str | None, typer.Option("--session", help="Continue or begin the session with this id.")
     ] = None,
+    continue_: Annotated[
+        bool, typer.Option("--continue", help="Continue the session that was used last.")
+    ] = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
@@ -43,11 +46,15 @@ def chat(
 
       ragstone chat --session holiday-plans
 
+      ragstone chat --continue
+
       printf 'What is the rent?\\nand the deposit?\\n' | ragstone chat
     """
-    session_id = session or uuid.uuid4().hex
     with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
         options.require_collection(engine, collection)
+        session_id = session or uuid.uuid4().hex
+        if continue_:
+            session_id = _find_last_session(engine, collection)
         if sys.stdin.isatty():
             stderr().print(f"[dim]session {session_id}[/] · {_HELP}")
         for line in _read_lines():
@@ -56,6 +63,16 @@ def chat(
                 stderr().print(f"[dim]session {session_id}[/]")
             elif line:
                 _ask_once(engine, line, collection, session_id)
+
+
+def _find_last_session(engine: Engine, collection: str) -> str:
+    latest = engine.history.list_sessions(LOCAL_OWNER, limit=1, collections=[collection])
+    if not latest:
+        raise NotFoundError(
+            f"There is no session in the collection '{collection}' to continue.",
+            hint="Begin one with: ragstone chat",
+        )
+    return latest[0].id
 
 
 def _read_lines() -> Iterator[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
+from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.errors import SettingsError
@@ -86,7 +88,9 @@ def _delete_queries(engine: Engine, query_id: str | None, selection: HistoryFilt
     stdout().print(f"Deleted {count} {'query' if count == 1 else 'queries'}.")
 
 
-sessions_app = typer.Typer(no_args_is_help=True, help="List, show and delete conversations.")
+sessions_app = typer.Typer(
+    no_args_is_help=True, help="List, show, rename, export and delete conversations."
+)
 
 Owner = Annotated[
     str,
@@ -115,7 +119,7 @@ def list_sessions(
         rows = [
             (_format_time(s.updated_at), s.id, s.collection, s.turn_count, s.title) for s in listed
         ]
-        print_table(["last used (UTC)", "id", "collection", "turns", "begins with"], rows)
+        print_table(["last used (UTC)", "id", "collection", "turns", "title"], rows)
     else:
         stdout().print("No sessions yet. Begin one with: ragstone chat")
 
@@ -143,7 +147,46 @@ def show_session(
         )
     for turn in session.turns:
         stdout().print(f"[bold cyan]›[/] [bold]{escape(turn.question)}[/]")
+        if turn.searched_as:
+            stdout().print(f"[dim]Searched as: {escape(turn.searched_as)}[/]")
         stdout().print(f"{escape(turn.answer)}\n")
+
+
+@sessions_app.command("rename")
+def rename_session(
+    session_id: SessionId,
+    title: Annotated[str, typer.Argument(help="New title; empty for the first question.")],
+    owner: Owner = LOCAL_OWNER,
+    data: options.DataDir = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """Give a conversation a title.
+
+    Example:  ragstone sessions rename 3f1c… 'Lease of the ridge'
+    """
+    with options.open_engine(options.load_settings(data, config)) as engine:
+        engine.history.rename_session(owner, session_id, title)
+    stdout().print("Renamed 1 session.")
+
+
+@sessions_app.command("export")
+def export_session(
+    session_id: SessionId,
+    owner: Owner = LOCAL_OWNER,
+    json: options.Json = False,
+    data: options.DataDir = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """Write a whole conversation to the standard output, as Markdown or JSON.
+
+    Example:  ragstone sessions export holiday-plans > plans.md
+    """
+    with options.open_engine(options.load_settings(data, config)) as engine:
+        session = engine.history.session(owner, session_id)
+    if json:
+        print_json(dataclasses.asdict(session))
+    else:
+        sys.stdout.write(format_as_markdown(session))
 
 
 @sessions_app.command("delete")

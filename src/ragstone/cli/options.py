@@ -101,7 +101,9 @@ def print_answer(answer: Answer) -> None:
     """Print an answer, its sources with page and quotation, and one line of figures."""
     if answer.short_answer:
         stdout().print(Text(answer.short_answer, style="bold green"), end="\n\n")
-    text = Text(answer.text, style="" if answer.status == "answered" else "yellow")
+    text = Text(
+        answer.text, style="" if answer.status in ("answered", "conversational") else "yellow"
+    )
     text.highlight_regex(r"\[Source \d+\]", "cyan")
     stdout().print(text)
     print_sources(answer)
@@ -110,6 +112,8 @@ def print_answer(answer: Answer) -> None:
 def print_sources(answer: Answer) -> None:
     """Print citations, notes and figures of an answer whose text is on the screen already."""
     console = stdout()
+    if answer.searched_as:
+        console.print(f"[dim]Searched as: {escape(answer.searched_as)}[/]")
     unique: dict[tuple[int, int, int], Citation] = {}
     for citation in answer.citations:
         unique.setdefault((citation.number, citation.start, citation.end), citation)
@@ -130,6 +134,8 @@ def print_sources(answer: Answer) -> None:
 def _summarise_answer(answer: Answer) -> str:
     figures = f"{len(answer.sources)} sources read"
     total = f"{answer.trace['total_ms']:.0f} ms"
+    if answer.status == "conversational":
+        return f"small talk · {total}"
     if answer.status == "abstained":
         return f"no answer found · {figures} · {total}"
     if answer.status == "refused":

@@ -23,16 +23,16 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", re.UNIC
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 
-_FUNCTION_WORDS: dict[str, frozenset[str]] = {
+FUNCTION_WORDS: dict[str, frozenset[str]] = {
     language: frozenset(words.split())
     for language, words in tomllib.loads(
         resources.files(__package__).joinpath("function_words.toml").read_text("utf-8")
     ).items()
 }
-STOP_WORDS = _FUNCTION_WORDS["english"]
+STOP_WORDS = FUNCTION_WORDS["english"]
 
-_stemmers = {language: Stemmer.Stemmer(language) for language in _FUNCTION_WORDS}
-_LATIN = tuple(language for language in _FUNCTION_WORDS if language != "russian")
+_stemmers = {language: Stemmer.Stemmer(language) for language in FUNCTION_WORDS}
+_LATIN = tuple(language for language in FUNCTION_WORDS if language != "russian")
 
 
 def extract_terms(text: str) -> list[str]:
@@ -85,7 +85,7 @@ def _languages_of_word(word: str) -> tuple[str, ...]:
     # A single letter may as well be the name of a variable.
     if len(word) < 2:
         return ()
-    return tuple(language for language in _LATIN if word in _FUNCTION_WORDS[language])
+    return tuple(language for language in _LATIN if word in FUNCTION_WORDS[language])
 
 
 def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:
@@ -109,6 +109,6 @@ def _terms_of_word(word: str, language: str) -> tuple[str, ...]:
 
 def _stem(word: str, language: str) -> str:
     """Return the stem of a word; empty for a stop word."""
-    if word in _FUNCTION_WORDS[language]:
+    if word in FUNCTION_WORDS[language]:
         return ""
     return str(_stemmers[language].stemWord(word))

@@ -41,7 +41,7 @@ from ragstone.protocols import (
 from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
-from ragstone.query.check.review import NOT_GROUNDED
+from ragstone.query.check.judge import NOT_GROUNDED
 from ragstone.query.contest import (
     avoid_repetition,
     choose_reading,

@@ -150,7 +150,8 @@ async def avoid_repetition(
     with run.span("understand.repetition") as span:
         hidden = hide_said(evidence.sources, earlier)
         other = await estimate(replace(evidence, sources=hidden), run)
-        changed = other.holds_answer or not is_about_message(query, draft)
+        is_better = other.probability >= evidence.probability
+        changed = is_better or not is_about_message(query, draft)
         span.count(probability=round(other.probability, 4), changed=changed)
     return other if changed else evidence
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ragstone.errors import InputError, ProviderError
@@ -37,6 +39,43 @@ class Sessions(Protocol):
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
     ) -> None: ...
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None: ...
+
+
+_MAX_VOLATILE = 500
+
+
+class VolatileSessions:
+    """Keep conversations in memory alone, where QUERY_LOG forbids to store text.
+
+    The least recently used go first; a restart forgets all.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, owner: str, session_id: str) -> Session | None:
+        with self._lock:
+            return self._sessions.get((owner, session_id))
+
+    def add(
+        self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
+    ) -> None:
+        now = time.time()
+        with self._lock:
+            session = self._sessions.pop((owner, session_id), None)
+            session = session or Session(session_id, owner, collection, now, now)
+            position = session.turns[-1].position + 1 if session.turns else 0
+            turns = (*session.turns, replace(turn, position=position))[-kept_turns:]
+            self._sessions[owner, session_id] = replace(session, turns=turns, updated_at=now)
+            while len(self._sessions) > _MAX_VOLATILE:
+                self._sessions.popitem(last=False)
+
+    def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
+        with self._lock:
+            if session := self._sessions.get((owner, session_id)):
+                changed = replace(session, summary=summary, summarised=before)
+                self._sessions[owner, session_id] = changed
 
 
 @dataclass(frozen=True, slots=True)

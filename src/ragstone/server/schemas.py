@@ -49,6 +49,9 @@ class QueryRequest(BaseModel):
         None, description="The conversation to continue; an unknown id starts a new one."
     )
     as_typed: bool = Field(False, description=AS_TYPED)
+    chat: bool = Field(
+        False, description="A message of a chat: 1 to 32,000 characters, pasted text included."
+    )
 
 
 # Read from the dataclass itself: `asdict` first costs ten times as much.

@@ -312,6 +312,7 @@ def _replace_ordinal(text: str, before: Exchange) -> str | None:
     return f"{before.question.rstrip('?!. ')} ({items[place]})?"
 
 
+_BOLD_LINE = re.compile(r"^\*\*([^*\n]+)\*\*$", re.MULTILINE)
 _BULLET = re.compile(
     r"(?:^|\n|\s)(?:[-*•]|\d{1,2}[.)])\s+(.+?)(?=(?:\s(?:[-*•]|\d{1,2}[.)])\s)|\n|$)"
 )
@@ -319,6 +320,9 @@ _BULLET = re.compile(
 
 def list_items(answer: str, question: str) -> list[str]:
     """Return the things that an answer names one after the other: a list, a row, or names."""
+    headings = [one.partition(" (")[0] for one in _BOLD_LINE.findall(answer)]
+    if len(headings) > 1:  # the choices of an unclear question
+        return headings
     bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
     if len(bullets) > 1:
         return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]

@@ -30,6 +30,8 @@ from ragstone.query.understand.intent import (
     Exemplars,
     detect_with_model,
     detect_without_model,
+    find_loose_small_talk,
+    find_small_talk,
     load_exemplars,
     match_small_talk,
 )
@@ -213,21 +215,27 @@ def has_two_questions(text: str) -> bool:
 
 
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 _CODES = {
     "en": "english", "de": "german", "es": "spanish", "fr": "french", "it": "italian",
-    "pt": "portuguese", "nl": "dutch", "ru": "russian",
+    "pt": "portuguese", "nl": "dutch", "ru": "russian", "zh": "chinese",
 }  # fmt: skip
 
 
 def get_reply(text: str, intent: Intent) -> str:
     """Return the reply to small talk, in the language of the text."""
-    replies = _load_tables("replies")[intent]
-    return str(replies.get(_detect_language(text), replies["english"]))
+    found = find_small_talk(text) or find_loose_small_talk(text)
+    kind = found.kind if found is not None and found.intent == intent else intent
+    replies = _load_tables("replies")[kind]
+    language = found.language if found is not None else _detect_language(text)
+    return str(replies.get(language, replies["english"]))
 
 
 def _detect_language(text: str) -> str:
     if _CYRILLIC.search(text):
         return "russian"
+    if _HAN.search(text):
+        return "chinese"
     words = normalize_words(text)
     for code, utterances in _load_utterances():
         if any(words[: len(one)] == one for one in utterances):

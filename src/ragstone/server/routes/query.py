@@ -55,6 +55,7 @@ async def answer_query(
         temperature=body.temperature,
         session_id=body.session_id,
         as_typed=body.as_typed,
+        is_chat=body.chat,
         owner=caller.owner,
         request_id=request.state.request_id,
     )

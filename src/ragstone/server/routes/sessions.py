@@ -1,20 +1,21 @@
-"""List, read and delete conversations: `/v1/sessions`."""
+"""List, read, rename, export and delete conversations: `/v1/sessions`."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Annotated, Self
+import re
+from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
-from ragstone.catalog.sessions import session_not_found
+from ragstone.catalog.sessions import format_as_markdown, session_not_found
 from ragstone.engine import Engine
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import PAGED, TOTAL_HEADER, Replies
-from ragstone.server.schemas import Problem
+from ragstone.server.schemas import Problem, Text
 from ragstone.types import Session
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -30,6 +31,13 @@ class TurnReply(BaseModel):
     status: str
     intent: str
     created_at: float
+    searched_as: str
+
+
+class SessionTitle(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    title: Text = Field(description="The new title; empty for the first question.")
 
 
 class SessionSummary(BaseModel):
@@ -101,6 +109,42 @@ async def get_session(session_id: str, engine: EngineDep, caller: CallerDep) -> 
     """Return a session with its turns, and the summary of the turns that the model no longer
     gets."""
     return SessionReply.with_turns(await _find_session(engine, caller, session_id))
+
+
+@router.patch("/{session_id}", responses=_NOT_FOUND)
+async def rename_session(
+    session_id: str, body: SessionTitle, engine: EngineDep, caller: CallerDep
+) -> SessionSummary:
+    """Give a session a title."""
+    await _find_session(engine, caller, session_id)
+    rename = engine.history.rename_session
+    await asyncio.to_thread(rename, caller.owner, session_id, body.title)
+    return SessionSummary.of(await _find_session(engine, caller, session_id))
+
+
+@router.get(
+    "/{session_id}/export",
+    responses={**_NOT_FOUND, 200: {"content": {"text/markdown": {}, "application/json": {}}}},
+    response_class=Response,
+)
+async def export_session(
+    session_id: str,
+    engine: EngineDep,
+    caller: CallerDep,
+    format: Literal["markdown", "json"] = "markdown",  # noqa: A002  clients say `format`
+) -> Response:
+    """Return a whole conversation as a file: Markdown, or JSON like `GET /v1/sessions/{id}`."""
+    session = await _find_session(engine, caller, session_id)
+    text, media_type, ending = format_as_markdown(session), "text/markdown; charset=utf-8", "md"
+    if format == "json":
+        text, media_type, ending = (
+            SessionReply.with_turns(session).model_dump_json(indent=2),
+            "application/json",
+            "json",
+        )
+    name = re.sub(r"[^\w.-]", "_", session.id, flags=re.ASCII)
+    disposition = f'attachment; filename="{name}.{ending}"'
+    return Response(text, media_type=media_type, headers={"Content-Disposition": disposition})
 
 
 @router.delete("/{session_id}", responses=_NOT_FOUND, status_code=204)

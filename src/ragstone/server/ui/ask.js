@@ -28,7 +28,7 @@ function copyBySelection(text) {
 export function create(shared) {
   const turns = el("div", { class: "turns" });
   const start = el("div", {});
-  const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "1000", enterkeyhint: "send" });
+  const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "32000", enterkeyhint: "send" });
   const send = el("button", { type: "submit", class: "primary" }, "Ask");
   const scope = el("select", { id: "scope" });
   const scopeRow = el("div", { class: "row scope", hidden: true }, el("label", { for: "scope", class: "label" }, "Search in"), scope);
@@ -115,7 +115,7 @@ export function create(shared) {
     answerIn(card, text);
   }
 
-  async function answerIn(card, question) {
+  async function answerIn(card, question, asTyped = false) {
     const control = new AbortController();
     running = control;
     const status = el("p", { class: "progress", role: "status" }, "Searching…");
@@ -133,7 +133,7 @@ export function create(shared) {
       return source && linked(source);
     };
     try {
-      const body = { query: question, collection: shared.collection, session_id: session };
+      const body = { query: question, collection: shared.collection, session_id: session, chat: true, as_typed: asTyped };
       if (scope.value) body.filters = { tags: scope.value };
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
         if (event.type === "sources") {
@@ -183,6 +183,8 @@ export function create(shared) {
     const took = answer.metadata?.total_time_ms;
     replace(card,
       el("h2", {}, question),
+      answer.searched_as && el("p", { class: "row muted searched-as" }, `Searched as: ${answer.searched_as}`,
+        el("button", { type: "button", class: "quiet", onclick: () => answerIn(card, question, true) }, "Search what I typed")),
       text,
       renderAppraisal(answer),
       sourcesList(answer),

@@ -16,11 +16,11 @@ export function verdictOf(name) {
 
 const SMALL_TALK = new Set(["greeting", "gratitude", "farewell", "chitchat", "help"]);
 
-export const isSmallTalk = (answer) => SMALL_TALK.has(answer.detected_intent);
+export const isSmallTalk = (answer) => answer.status === "conversational" || (answer.status === "answered" && SMALL_TALK.has(answer.detected_intent));
 
 /** Explain the confidence of an answer in a sentence. */
 export function confidence(answer) {
-  if (isSmallTalk(answer)) return { level: "none", label: "No search", text: "This needed no documents, so none were searched." };
+  if (isSmallTalk(answer)) return { level: "none", label: "Small talk", text: "The documents hold no answer to this, and it needs none." };
   if (answer.status === "abstained") {
     const read = answer.metadata?.chunks_used ?? 0;
     return {
