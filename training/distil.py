@@ -27,7 +27,7 @@ from training.loop import (
     split_rows,
     verify_loss,
 )
-from training.model import Reading, cut_layers, save_half
+from training.model import Reading, cut_layers, load_int8, save_half
 from training.pack import RANK, VERIFY, Packed
 from training.settings import read_toml
 from training.teach import check_rows, parse_arguments, rank_loss
@@ -74,8 +74,10 @@ def distil_loss(
             reduction="batchmean",
             log_target=True,
         )
-        parts["label"] = verify_loss(verdict, batch.label)
-        loss = loss + weights["verify"] * parts["verify"] + weights["label"] * parts["label"]
+        loss = loss + weights["verify"] * parts["verify"]
+        if batch.judged:
+            parts["label"] = verify_loss(verdict, batch.label)
+            loss = loss + weights["label"] * parts["label"]
         return loss, parts
     wanted = scores[batch.rows]
     parts["rank"] = rank_loss(score, torch.where(wanted.isnan(), t_score, wanted))
@@ -100,7 +102,9 @@ def main() -> None:
     teacher = Reading(12)
     teacher.load_state_dict(torch.load(arguments.teacher / "weights.pt", map_location="cpu"))
     scores = torch.load(arguments.teacher / "base-scores.pt").to(device)
-    student = cast(cut_layers(teacher, settings["layers"]), device).train()
+    start = arguments.start
+    begin = load_int8(start, settings["layers"]) if start else cut_layers(teacher, settings["layers"])
+    student = cast(begin, device).train()
     teacher = cast(teacher, device).eval()
     compile_layers(student, settings["compile"])
     compile_layers(teacher, settings["compile"])

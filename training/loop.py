@@ -31,8 +31,8 @@ from training.pack import (
 )
 
 Array = np.ndarray[Any, Any]
-LOOSE = 3  # read rows that only the teacher judges: a stream of their own
-STREAMS = {"read": READ, "verify": VERIFY, "rank": RANK, "unlabelled": LOOSE}
+LOOSE, OPEN = 3, 4  # read and verify rows that only the teacher judges: streams of their own
+STREAMS = {"read": READ, "verify": VERIFY, "rank": RANK, "unlabelled": LOOSE, "open": OPEN}
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Batch:
     start: Tensor
     end: Tensor
     label: Tensor
+    judged: bool = True
 
 
 class Rows:
@@ -63,7 +64,7 @@ class Rows:
 
     def cut(self, rows: Array) -> Batch:
         """Gather rows into one batch."""
-        at = torch.from_numpy(rows).to(self.device)
+        at = self.send(rows)
         get = {name: values[at] for name, values in self.fields.items()}
         width = int(self.packed.length[rows].max())
         width = (width + 15) // 16 * 16
@@ -73,7 +74,15 @@ class Rows:
         ids = self.flat[index].long().masked_fill(~mask, 0)
         types = ((places[None] >= get["first_length"][:, None]) & mask).long()
         task = int(self.packed.task[rows[0]])
-        return Batch(task, at, ids, types, mask, get["start"], get["end"], get["label"])
+        judged = bool(self.packed.label[rows[0]] >= 0)
+        return Batch(task, at, ids, types, mask, get["start"], get["end"], get["label"], judged)
+
+    def send(self, rows: Array) -> Tensor:
+        """Copy row numbers without waiting for the GPU: a plain copy made a step 47 ms, not 36."""
+        numbers = torch.from_numpy(rows)
+        if self.device.type != "cuda":
+            return numbers.to(self.device)
+        return numbers.pin_memory().to(self.device, non_blocking=True)
 
     def list_batches(self, chosen: Array, tokens: int) -> list[Array]:
         """Shuffle rows, sort blocks by length and cut them at `tokens` padded tokens."""
@@ -229,6 +238,9 @@ def split_rows(packed: Packed, held: int) -> tuple[dict[int, Array], dict[int, A
         if task == READ:
             train[LOOSE] = rows[packed.start[rows] == UNLABELLED]
             rows = rows[packed.start[rows] != UNLABELLED]
+        if task == VERIFY:
+            train[OPEN] = rows[packed.label[rows] < 0]
+            rows = rows[packed.label[rows] >= 0]
         last = np.arange(len(rows)) % held == held - 1
         train[task], check[task] = rows[~last], rows[last]
     return train, check

@@ -6,6 +6,7 @@ scale and a zero point, W = (q - zero) * scale, and is turned back into floating
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -189,5 +190,41 @@ def load_half(folder: Path, layers: int) -> Reading:
         begin += value.numel()
     if begin != len(flat):
         raise ValueError(f"{folder} holds {len(flat)} numbers, the network has {begin}.")
+    model.load_state_dict(state)
+    return model
+
+
+def save_int8(model: Reading, folder: Path, *, piece: int = 15 << 20) -> None:
+    """Write the weights as int8 with one scale a row, in files of at most 15 MiB."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in model.state_dict().items():
+        array = value.detach().float().cpu().numpy()
+        if array.ndim == 2 and len(array) > 2:
+            scale = np.abs(array).max(1, keepdims=True) / 127 + 1e-12
+            arrays[f"{name}|q"] = np.round(array / scale).astype(np.int8)
+            arrays[f"{name}|s"] = scale.astype(np.float32)
+        else:
+            arrays[name] = array
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    folder.mkdir(parents=True, exist_ok=True)
+    flat = file.getvalue()
+    for number, begin in enumerate(range(0, len(flat), piece)):
+        (folder / f"int8.{number}").write_bytes(flat[begin : begin + piece])
+
+
+def load_int8(folder: Path, layers: int) -> Reading:
+    """Read the weights written by `save_int8`."""
+    paths = sorted(folder.glob("int8.*"), key=lambda path: int(path.suffix[1:]))
+    stored = np.load(io.BytesIO(b"".join(path.read_bytes() for path in paths)))
+    model = Reading(layers)
+    state = {
+        name: torch.from_numpy(
+            stored[name]
+            if name in stored
+            else stored[f"{name}|q"].astype(np.float32) * stored[f"{name}|s"]
+        )
+        for name in model.state_dict()
+    }
     model.load_state_dict(state)
     return model

@@ -25,6 +25,8 @@ class Prediction:
     supported: float
     verdict: tuple[float, float, float]
     score: float
+    any_span: float = 0.0
+    """Log odds that there is an answer at all, wherever it is."""
 
 
 class Predictor:
@@ -101,5 +103,7 @@ def settle(
     chances = np.exp(verdict - verdict.max())
     chances /= chances.sum()
     begin, end = encoding.offsets[a][0], encoding.offsets[b][1]
+    null = np.minimum(logits[0], -1e-6)
+    any_span = float((np.log(-np.expm1(null)) - null).sum())
     return Prediction(float(table[a, b] - logits[0].sum()), begin, end, float(chances[0]),
-                      tuple(float(one) for one in chances), float(score))  # fmt: skip
+                      tuple(float(one) for one in chances), float(score), any_span)  # fmt: skip

@@ -33,6 +33,7 @@ from training.rows import (
     type_question,
 )
 from training.settings import Settings, load_settings, open_tokenizer, write_pack
+from training.written_reads import add_written_reads
 
 Span = tuple[int, int]
 
@@ -70,8 +71,15 @@ def read_questions(name: str, settings: Settings, most: int) -> list[Question]:
             question.answers.add(plain(row["answer"]))
         question.answered.setdefault(passage, None)
         if question.answered[passage] is None:
-            question.answered[passage] = locate_answer(row, passage)
+            question.answered[passage] = keep_short(locate_answer(row, passage), passage)
     return list(questions.values())
+
+
+def keep_short(span: Span | None, passage: str) -> Span | None:
+    """Drop spans of more than 12 words: half of four sets; they taught the model long answers."""
+    if span and len(passage[span[0] : span[1]].split()) > 12:
+        return None
+    return span
 
 
 def locate_answer(row: dict[str, object], passage: str) -> Span | None:
@@ -341,6 +349,7 @@ def main() -> None:
         print(
             f"{name:<32} {len(questions):>6} questions {len(passages):>6} passages {spans:>6} spans"
         )
+    add_written_reads(rows, settings.reader.written)
     add_rank_rows(rows, settings)
     for kind, count in rows.counts.most_common():
         print(f"{count:>8} {kind}")

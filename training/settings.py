@@ -22,6 +22,9 @@ class VerifierSettings:
     passage_sets: dict[str, int]
     per_passage: int = 2
     facts: int = 40_000
+    written: int = 4
+    open: int = 30_000
+    twice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class ReaderSettings:
     rank_sets: dict[str, int]
     near: int = 2
     unlabelled: int = 4
+    written: int = 6
     share: dict[str, float] = field(default_factory=dict)
 
 

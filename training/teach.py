@@ -29,7 +29,7 @@ from training.loop import (
     split_rows,
     verify_loss,
 )
-from training.model import RANK_SCALE, Reading, load_base
+from training.model import RANK_SCALE, Reading, load_base, load_int8, save_int8
 from training.pack import NO_ANSWER, RANK, READ, UNLABELLED, VERIFY, Packed
 from training.rows import OUT, ROOT
 from training.settings import read_toml
@@ -44,6 +44,8 @@ def parse_arguments(doc: str | None, settings: str) -> argparse.Namespace:
     parser.add_argument("--teacher", type=Path, default=OUT / "teacher")
     parser.add_argument("--out", type=Path, default=OUT / "teacher")
     parser.add_argument("--log", type=Path, default=OUT / "log")
+    parser.add_argument("--start", type=Path, help="folder of int8 weights to start from")
+    parser.add_argument("--scores", type=Path, help="relevance targets of the base, if computed")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--seed", type=int, help="instead of the settings' seed")
     return parser.parse_args()
@@ -123,6 +125,22 @@ def check_rows(
     }
 
 
+def get_scores(
+    arguments: argparse.Namespace, packed: Packed, rows: Rows, tokens: int
+) -> Tensor:
+    """Compute the base model's relevance scores, or read them, and keep them beside the weights."""
+    if arguments.scores:
+        scores = torch.load(arguments.scores, map_location=rows.device)
+    else:
+        # Read rows without a label are only met when distilling, with the teacher's own score.
+        pairs = np.flatnonzero(
+            (packed.task == RANK) | ((packed.task == READ) & (packed.start != UNLABELLED))
+        )
+        scores = score_rows(cast(load_base(arguments.base), rows.device), rows, pairs, tokens)
+    torch.save(scores.cpu(), arguments.out / "base-scores.pt")
+    return scores
+
+
 def main() -> None:
     arguments = parse_arguments(__doc__, "teacher.toml")
     settings = read_toml(arguments.settings)
@@ -139,16 +157,14 @@ def main() -> None:
         tokens=int(packed.length.sum()),
         loaded=clock.spent(),
     )
-    model = cast(load_base(arguments.base), device)
-    compile_layers(model, settings["compile"])
-    # Read rows without a label are only met when distilling, with the teacher's own score.
-    pairs = np.flatnonzero(
-        (packed.task == RANK) | ((packed.task == READ) & (packed.start != UNLABELLED))
-    )
-    scores = score_rows(model, rows, pairs, 4 * settings["tokens"])
     arguments.out.mkdir(parents=True, exist_ok=True)
-    torch.save(scores.cpu(), arguments.out / "base-scores.pt")
-    log.write(scored=clock.spent(), mean=scores[torch.from_numpy(pairs).to(device)].mean().item())
+    scores = get_scores(arguments, packed, rows, 4 * settings["tokens"])
+    log.write(scored=clock.spent(), mean=scores[~scores.isnan()].mean().item())
+    if arguments.seconds == 0:
+        return
+    begin = load_int8(arguments.start, 12) if arguments.start else load_base(arguments.base)
+    model = cast(begin, device)
+    compile_layers(model, settings["compile"])
     model.train()
     model.dropout = settings["dropout"]
     master = Master(model, settings["rate"], decay=settings["decay"])
@@ -167,6 +183,7 @@ def main() -> None:
             running = {}
     teacher = master.averaged()
     torch.save(teacher.state_dict(), arguments.out / "weights.pt")
+    save_int8(teacher, arguments.out)
     log.write(
         step=step,
         spent=clock.spent(),

@@ -11,6 +11,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import bm25s
+import Stemmer
+
 from training.exchanges import change_sentence, find_names, paraphrase_sentence
 from training.pack import (
     CONTRADICTED,
@@ -23,6 +26,7 @@ from training.pack import (
 from training.rows import digest, read_set, sample_rows, split_sentences, squeeze
 from training.settings import Settings, load_settings, open_tokenizer, write_pack
 from training.templates import make_fact
+from training.written import WrittenClaims, add_written_claims, read_written
 
 LABELS = {
     "supported": SUPPORTED, "contradicted": CONTRADICTED, "neutral": NEUTRAL,
@@ -84,8 +88,14 @@ def add_judged(rows: VerifyRows, settings: Settings) -> None:
         own = [s for row in judged[:3000] for s in split_sentences(squeeze(row["evidence"]))[:2]]
         for row in judged:
             evidence = split_sentences(squeeze(row["evidence"]))[:12]
-            if evidence:
-                rows.add(squeeze(row["claim"]), evidence, LABELS[row["label"]], name, near=own)
+            if not evidence:
+                continue
+            claim, label = squeeze(row["claim"]), LABELS[row["label"]]
+            rows.add(claim, evidence, label, name, near=own)
+            if name in settings.verifier.twice:  # a paraphrase holds in both directions
+                turned = name == "t2/paws_wiki"
+                first, second = (" ".join(evidence), [claim]) if turned else (claim, evidence)
+                rows.add(first, second, label, name, near=own)
 
 
 def add_from_passages(rows: VerifyRows, passages: list[list[str]], settings: Settings) -> None:
@@ -215,6 +225,30 @@ def add_conclusions(rows: VerifyRows, settings: Settings) -> None:
         rows.counts["conclusion"] += 3
 
 
+def add_open_pairs(rows: VerifyRows, settings: Settings, most: int) -> None:
+    """Add pairs that only the teacher judges: claims with the nearest evidence of other rows."""
+    for name in ("t2/vitaminc_real", "t2/te_new_protocols", "t2/fever_pairs_dev", "t2/scitail"):
+        judged = sample_rows(list(read_set(name, settings.data)), 20_000)
+        evidence = list(dict.fromkeys(squeeze(row["evidence"]) for row in judged))
+        claims = list(dict.fromkeys(squeeze(row["claim"]) for row in judged))
+        chosen = sorted(claims, key=digest)[: most // 8]
+        stemmer = Stemmer.Stemmer("english")
+        index = bm25s.BM25()
+        index.index(
+            bm25s.tokenize(evidence, stemmer=stemmer, show_progress=False), show_progress=False
+        )
+        wanted = bm25s.tokenize(chosen, stemmer=stemmer, show_progress=False)
+        found, _ = index.retrieve(wanted, k=4, show_progress=False)
+        for claim, near in zip(chosen, found, strict=True):
+            for i in near[1:3]:
+                rows.packer.add_row(VERIFY, claim, split_sentences(evidence[i])[:8], label=-1)
+    for row in read_written("claims"):
+        text = WrittenClaims.from_row(row)
+        for claim, _, _ in text.claims:
+            for at in range(min(len(text.sentences), 5)):
+                rows.packer.add_row(VERIFY, claim, text.sentences[at : at + 1], label=-1)
+
+
 def main() -> None:
     settings = load_settings(__doc__)
     rng = random.Random(settings.seed + 1)
@@ -226,6 +260,8 @@ def main() -> None:
     add_conclusions(rows, settings)
     add_from_passages(rows, passages, settings)
     add_facts(rows, settings.verifier.facts)
+    add_written_claims(rows, settings.verifier.written)
+    add_open_pairs(rows, settings, settings.verifier.open)
     for kind, count in sorted(rows.counts.items()):
         print(f"{count:>8} {kind}")
     write_pack(packer, settings, "verify")
