@@ -17,7 +17,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "migrations" not in pa
 # The rooms in the order of their layers: a room may import from rooms above it, never below.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "system", "prompts", "samples", "text"),
-    ("threads", "files", "filters"),
+    ("threads", "files", "filters", "outline"),
     ("types",),
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),

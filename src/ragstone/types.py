@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from ragstone.filters import Filter
+from ragstone.outline import Outline
 from ragstone.text import remove_markup
 
 Metadata: TypeAlias = Mapping[str, Any]
@@ -25,7 +26,12 @@ Intent: TypeAlias = Literal[
 SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", "chitchat", "help"})
 """Intents that need no documents."""
 Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
-Verdict: TypeAlias = Literal["supported", "partial", "misattributed", "contradicted", "unsupported"]
+Verdict: TypeAlias = Literal[
+    "supported", "partial", "misattributed", "contradicted", "unsupported", "unchecked",
+    "suspicious",
+]  # fmt: skip
+"""`unchecked`: nothing could compare it with its source, e.g. for its language. `suspicious`: it
+rests on text that reads like an instruction to a model."""
 QueryMode: TypeAlias = Literal["refined", "raw", "plain"]
 """The whole pipeline; without refining and correcting; or a chat without documents."""
 CitationStyle: TypeAlias = Literal["source", "chunk"]
@@ -127,49 +133,6 @@ class Hit:
 
 
 Hits: TypeAlias = tuple[Hit, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentEntry:
-    """Describe a document as the catalog knows it, without its text."""
-
-    id: str
-    name: str
-    title: str = ""
-    labels: str = ""
-    """Other words that describe it: subject, keywords, category."""
-    first_key: int = 0
-    chunk_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentGroup:
-    """Hold documents of one folder or one subject."""
-
-    name: str
-    count: int
-    documents: tuple[DocumentEntry, ...]
-    """The main document first; not all of them in a large group."""
-
-
-OutlineKind: TypeAlias = Literal["summary", "comparison", "overview", "catalog"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """Name the documents that a request is about as a whole, such as "Summarize the lease"."""
-
-    kind: OutlineKind
-    subject: str = ""
-    documents: tuple[DocumentEntry, ...] = ()
-    """The documents that are meant; empty if they were not found."""
-    count: int = 0
-    """How many documents are meant, also beyond those listed."""
-    total: int = 0
-    """How many documents the search may use."""
-    groups: tuple[DocumentGroup, ...] = ()
-    probability: float = 0.0
-    """How probable it is that these documents are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +323,8 @@ class Grounding:
     claims: tuple[Claim, ...]
     """Each with the numbers of the facts that support it in `citations`, from 1."""
     cited_facts: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    """Remarks on how the check was made."""
 
 
 _SEARCH = ("embed", "fuse", "read", "retrieve", "refine.")

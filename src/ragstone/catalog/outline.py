@@ -10,8 +10,9 @@ from sqlalchemy import func, or_, select
 from ragstone.catalog import rows
 from ragstone.catalog.schema import documents
 from ragstone.filters import reduce_filter
+from ragstone.outline import DocumentEntry
 from ragstone.protocols import Catalog
-from ragstone.types import DocumentEntry, Query
+from ragstone.types import Query
 
 # More documents are only found by the words of their names and titles.
 MAX_LISTED = 5_000

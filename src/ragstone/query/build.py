@@ -88,7 +88,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
             # The document that a question names may be that of the last candidate.
             context.catalog,
             context.embedder,
-            thorough,
+            thorough if retriever is hybrid else retriever,
             settings.ground.max_context_tokens,
         ),
         refiners=_build_refiners(context, given),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,9 +31,12 @@ class ExtractiveProvider:
         return self.chooser.embedder.name
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
-        if prompt.outline is not None:
-            for piece in write_outline(prompt.outline, prompt.sources, self.chooser.embedder):
-                yield piece
+        if (outline := prompt.outline) is not None:
+            # Sentences are embedded: other questions go on meanwhile.
+            embedder = self.chooser.embedder
+            yield await asyncio.to_thread(
+                lambda: "".join(write_outline(outline, prompt.sources, embedder))
+            )
             return
         if needs_model(prompt.question):
             yield f"{NO_ANSWER}\n\n{NEEDS_MODEL}"

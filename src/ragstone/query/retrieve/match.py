@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from ragstone.index.analyze import STOP_WORDS, extract_query_terms, extract_terms
+from ragstone.outline import DocumentEntry, DocumentGroup
 from ragstone.reading.documents import find_document_kinds, list_kind_words, list_light_terms
-from ragstone.types import DocumentEntry, DocumentGroup
+from ragstone.reading.summary import name_document
 
 _WORD = re.compile(r"[^\W_]+")
 # Folders, and what stands for them in names of exported pages: `docs__vision#limits.md`.
@@ -143,10 +144,6 @@ def group_documents(entries: Sequence[DocumentEntry]) -> tuple[DocumentGroup, ..
     others = [entry for _, group in rest for entry in group] + groups.get("", [])
     found = [_make_group(name, group) for name, group in kept if name]
     return (*found, *([_make_group("", others)] if others else []))
-
-
-def name_document(entry: DocumentEntry) -> str:
-    return (entry.title or entry.name.rsplit("/", 1)[-1]).strip(" .:;#*")
 
 
 def _make_group(name: str, entries: Sequence[DocumentEntry]) -> DocumentGroup:

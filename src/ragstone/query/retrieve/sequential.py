@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragstone.catalog.outline import list_entries
+from ragstone.outline import DocumentEntry, Outline
 from ragstone.protocols import Catalog, Embedder, Retriever
 from ragstone.query.retrieve.match import (
     choose_documents,
@@ -21,10 +22,9 @@ from ragstone.query.retrieve.match import (
 )
 from ragstone.reading.documents import DocumentRequest, match_request, names_documents, split_topic
 from ragstone.reading.question import parse_question
-from ragstone.text import split_words
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
-from ragstone.types import Chunk, DocumentEntry, Hit, Hits, Outline, Query, RetrievedHits
+from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits
 
 # So many of the best hits decide which document is meant when none is named.
 _VOTES = 10
@@ -77,6 +77,14 @@ def _read_request(query: Query) -> _Request | None:
         if any(names_documents(side) or "." in side for side in (first, second)):
             return _Request(DocumentRequest("summary", is_strict=False), (first, second))
     return None
+
+
+def _list_words(request: _Request) -> list[str]:
+    """List the beginnings of words by which the documents of a large collection are found."""
+    texts = request.sides or (request.asked.subject,)
+    subjects = [read_subject(text, by_kind=by_kind) for text in texts for by_kind in (False, True)]
+    terms = {term.lstrip("=") for one in subjects for item in one.items for term in item}
+    return sorted(terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +154,11 @@ class SequentialRetriever:
 
     def _list_entries(self, query: Query, request: _Request) -> tuple[list[DocumentEntry], int]:
         """List the documents of the catalog once for each of its states."""
-        words = split_words(" ".join(request.sides or (request.asked.subject,)))
         state = self.catalog.last_change(query.collection)
         limits = (query.collection, query.document_ids, query.upload_id, repr(query.filter))
         key = (state, *limits)
         if key not in self._listed:
-            found = list_entries(self.catalog, query, words)
+            found = list_entries(self.catalog, query, _list_words(request))
             if found[1] > len(found[0]):
                 return found  # listed for these words only
             self._listed[key] = found
@@ -166,7 +173,7 @@ class SequentialRetriever:
             return None
         about = find_passages(asked.subject, hits)
         entries, total = self._list_entries(query, request)
-        if not about and not asked.is_strict:
+        if not about and not (asked.is_strict and entries):
             return None
         groups = group_documents(entries)
         if not about:  # a model may still find the document in what is nearest
@@ -192,28 +199,48 @@ class SequentialRetriever:
                 for one in first
                 for at in range(min(_CHUNKS_QUOTED, one.chunk_count))
             ]
+        elif outline.documents:
+            limit = _MAX_CHUNKS // len(outline.documents)
+            keys = [key for one in outline.documents for key in _spread_keys(one, limit)]
         else:
-            nearest = _find_nearest(query, hits)
-            entries = outline.documents or [
-                one
-                for one in self._list_entries(query, _Request(DocumentRequest("summary")))[0]
-                if one.id == nearest
-            ]
-            keys = [
-                key for one in entries for key in _spread_keys(one, _MAX_CHUNKS // len(entries))
-            ]
+            return self._load_nearest(hits)
         allowed = self.catalog.resolve_scope(query) if query.filter is not None else None
         if allowed is not None:
             keys = [key for key in keys if any(key in keys_ for keys_ in allowed.ranges)]
         return list(self.catalog.chunks(keys).values())
 
+    def _load_nearest(self, hits: Hits) -> list[Chunk]:
+        """Read the document with most of the best hits: a model may find in it what is meant."""
+        votes: dict[str, float] = defaultdict(float)
+        for hit in hits[:_VOTES]:
+            votes[hit.chunk.document_id] += max(hit.score, 0.0)
+        nearest = max(votes, key=lambda one: (votes[one], one))
+        one = next(hit.chunk for hit in hits if hit.chunk.document_id == nearest)
+        first = one.key - one.index  # the keys of a document's chunks are consecutive
+        near = self.catalog.chunks(range(first, first + _MAX_CHUNKS)).values()
+        return [chunk for chunk in near if chunk.document_id == nearest]
+
     def _fit_budget(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Keep as many chunks as fit, evenly spread; every document gets the same share."""
+        by_document: dict[str, list[Chunk]] = defaultdict(list)
+        for chunk in chunks:
+            by_document[chunk.document_id].append(chunk)
+        left, chosen = self.max_tokens, set[str]()
+        # The shortest first: what it does not need is left for the others.
+        ordered = sorted(by_document.values(), key=len)
+        for at, own in enumerate(ordered):
+            kept, used = self._fit_document(own, left // (len(ordered) - at))
+            left -= used
+            chosen |= {chunk.id for chunk in kept}
+        return [chunk for chunk in chunks if chunk.id in chosen]
+
+    def _fit_document(self, chunks: Sequence[Chunk], max_tokens: int) -> tuple[list[Chunk], int]:
         sizes = [len(self.embedder.token_starts(chunk.text)) + 20 for chunk in chunks]
-        positions = spread_evenly(len(chunks), len(chunks))
-        while len(positions) > 1 and sum(sizes[at] for at in positions) > self.max_tokens:
+        positions = list(range(len(chunks)))
+        while len(positions) > 1 and sum(sizes[at] for at in positions) > max_tokens:
             limit = min(len(positions) - 1, max(1, int(len(positions) * 0.95)))
             positions = spread_evenly(len(chunks), limit)
-        return [chunks[at] for at in positions]
+        return [chunks[at] for at in positions], sum(sizes[at] for at in positions)
 
 
 def _spread_keys(entry: DocumentEntry, limit: int) -> list[int]:
@@ -289,11 +316,3 @@ def find_passages(topic: str, hits: Hits) -> list[Hit]:
         if measure_coverage(subject, text) >= _TOPIC_COVERAGE:
             found.append(hit)
     return found[:_MAX_PASSAGES]
-
-
-def _find_nearest(query: Query, hits: Hits) -> str:
-    """Return the document with most of the best hits."""
-    votes: dict[str, float] = defaultdict(float)
-    for hit in hits[:_VOTES]:
-        votes[hit.chunk.document_id] += max(hit.score, 0.0)
-    return max(votes, key=lambda one: (votes[one], one), default="")

@@ -1,0 +1,49 @@
+"""Define what the catalog says of documents as a whole, without their texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """Describe a document as the catalog knows it, without its text."""
+
+    id: str
+    name: str
+    title: str = ""
+    labels: str = ""
+    """Other words that describe it: subject, keywords, category."""
+    first_key: int = 0
+    chunk_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentGroup:
+    """Hold documents of one folder or one subject."""
+
+    name: str
+    count: int
+    documents: tuple[DocumentEntry, ...]
+    """The main document first; not all of them in a large group."""
+
+
+OutlineKind: TypeAlias = Literal["summary", "comparison", "overview", "catalog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Name the documents that a request is about as a whole, such as "Summarize the lease"."""
+
+    kind: OutlineKind
+    subject: str = ""
+    documents: tuple[DocumentEntry, ...] = ()
+    """The documents that are meant; empty if they were not found."""
+    count: int = 0
+    """How many documents are meant, also beyond those listed."""
+    total: int = 0
+    """How many documents the search may use."""
+    groups: tuple[DocumentGroup, ...] = ()
+    probability: float = 0.0
+    """How probable it is that these documents are meant."""
