@@ -101,7 +101,7 @@ def test_sentences_of_a_source_are_in_the_order_of_its_text(embedder: OnnxEmbedd
 
 async def test_a_marker_inside_a_document_is_quoted_as_no_marker(embedder: OnnxEmbedder) -> None:
     text = await said("How much is the rent?", [source("The rent is EUR 5 [Source 3].")], embedder)
-    assert text == "The rent is EUR 5 (Source 3). [Source 1]"
+    assert text == "The rent is EUR 5 (Source no. 3). [Source 1]"
 
 
 words = st.lists(

@@ -27,13 +27,14 @@ from ragstone.reading.features import (
     SOURCES_READ,
     Candidate,
     QuestionTerms,
+    ShortAnswer,
     compute_cheap_features,
     compute_meaning_features,
     list_candidates,
     read_sentences,
     weigh_terms,
 )
-from ragstone.reading.model import AnswerSpan, ReadingModel, load_reading_model
+from ragstone.reading.model import ReadingModel, load_reading_model
 from ragstone.reading.question import Question, parse_question
 from ragstone.reading.write import find_short_answer
 from ragstone.types import Source
@@ -111,8 +112,8 @@ class PartChoice:
     question: str
     sentences: tuple[Candidate, ...] = ()
     probability: float = 0.0
-    short: AnswerSpan | None = None
-    """The short answer inside the first sentence, as offsets into its clean passage."""
+    short: ShortAnswer | None = None
+    """The short answer inside the first sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class AnswerChooser:
         part = choice.parts[0]
         if len(choice.parts) > 1 or part.probability < self.weights.threshold or not part.sentences:
             return ""
-        return find_short_answer(parse_question(part.question), part.sentences[0], part.short)
+        return find_short_answer(parse_question(part.question), part.short)
 
     def choose(self, question: str, sources: Sequence[Source]) -> Choice:
         """Return the choice for a question, computed at most once while it is kept."""
@@ -189,7 +190,7 @@ class AnswerChooser:
             terms.text,
             tuple(front[place] for place in order),
             estimate_probability(weights, rows, scores, READING),
-            read.spans[order[0]],
+            read.short_answers[order[0]],
         )
 
     def _choose_by_meaning(
@@ -236,7 +237,7 @@ def select_passages(
         number = candidates[place].source.number
         if number in chosen:
             continue
-        size = len(candidates[place].passage.text_to_read)
+        size = len(candidates[place].passage.readable.text)
         if chosen and used + size > CHARS_READ:
             break
         chosen.append(number)

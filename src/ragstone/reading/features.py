@@ -22,10 +22,10 @@ from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.models.embedder import load_word_vectors
 from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.kinds import CHECKABLE, Kind, detect_kind, find_offers
-from ragstone.reading.layout import LEAD_IN, CleanText, clean_for_reading
-from ragstone.reading.model import AnswerSpan, ReadingModel
+from ragstone.reading.layout import LEAD_IN, CleanText, Span, clean_for_reading
+from ragstone.reading.model import ReadingModel
 from ragstone.reading.question import Question, parse_question
-from ragstone.reading.units import has_instructions, split_units
+from ragstone.reading.units import Unit, has_instructions, split_units
 from ragstone.types import Source
 
 SOURCES_READ = 10
@@ -39,6 +39,14 @@ _POINTS_BACK = re.compile(
     r"otherwise|however|but|so|then|there|for each|es|er|sie|dies\w*|danach)\b",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableText:
+    """Hold a passage as the reading model reads it, and where each of its units stands in it."""
+
+    text: str
+    units: tuple[Span, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +71,25 @@ class Passage:
         path = self.source.hit.chunk.heading_path
         return " > ".join(path[-2:])
 
-    @property
-    def text_to_read(self) -> str:
-        """Return the text for the reading model: the headings over it, then the text."""
-        return f"{self.heading}\n{self.clean.text}" if self.heading else self.clean.text
+    @cached_property
+    def units(self) -> list[Unit]:
+        return split_units(self.clean.text, self.source.hit.chunk.table_header)
+
+    @cached_property
+    def readable(self) -> ReadableText:
+        """Return the text for the reading model: headings, sentences, rows under their heads."""
+        pieces = [f"{self.heading}\n"] if self.heading else []
+        size = sum(map(len, pieces))
+        places: list[Span] = []
+        position = 0
+        for unit in self.units:
+            between = "\n" if unit.header else self.clean.text[position : unit.start]
+            said = unit.sentence
+            pieces += [between, said]
+            places.append((size + len(between), size + len(between) + len(said)))
+            size = places[-1][1]
+            position = unit.end
+        return ReadableText("".join(pieces), tuple(places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +160,7 @@ def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]
 
 def _split_passage(passage: Passage) -> list[Candidate]:
     found: list[Candidate] = []
-    parts = split_units(passage.clean.text)
+    parts = passage.units
     for order, unit in enumerate(parts):
         if len(unit.text.split()) < _MIN_WORDS or unit.text.startswith("#"):
             continue
@@ -293,12 +316,19 @@ _MAX_READ = 8.0
 
 
 @dataclass(frozen=True, slots=True)
+class ShortAnswer:
+    """Hold the words of a sentence that the reading model points at, and its score."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSentences:
     """Hold the features of sentences that were read, and the short answer found in each."""
 
     features: Vectors
-    spans: list[AnswerSpan]
-    """Offsets into the clean text of the candidate's passage."""
+    short_answers: list[ShortAnswer]
 
 
 def read_sentences(
@@ -306,24 +336,16 @@ def read_sentences(
 ) -> ReadSentences:
     """Read the passages of the sentences: one row each, one column per name in `READING`."""
     passages = list(dict.fromkeys(one.passage for one in sentences))
-    inside = {
-        id(passage): [one for one in sentences if one.passage is passage] for passage in passages
-    }
-    shifts = {id(p): len(p.text_to_read) - len(p.clean.text) for p in passages}
-    regions = [
-        [(one.start + shifts[id(p)], one.end + shifts[id(p)]) for one in inside[id(p)]]
-        for p in passages
-    ]
-    read = model.read_sentences(question, [one.text_to_read for one in passages], regions)
+    inside = [[one for one in sentences if one.passage is passage] for passage in passages]
+    texts = [passage.readable.text for passage in passages]
+    regions = [[one.passage.readable.units[one.order] for one in some] for some in inside]
+    read = model.read_sentences(question, texts, regions)
     best_relevance = max(one.relevance for one in read)
-    found: dict[int, tuple[list[float], AnswerSpan]] = {}
-    for passage, one in zip(passages, read, strict=True):
+    found: dict[Candidate, tuple[list[float], ShortAnswer]] = {}
+    for text, candidates, one in zip(texts, inside, read, strict=True):
         scores = [max(span.score, _NOT_READ) for span in one.spans]
-        shift = shifts[id(passage)]
-        for at, (candidate, span) in enumerate(zip(inside[id(passage)], one.spans, strict=True)):
-            around = max(
-                (scores[n] for n in (at - 1, at + 1) if 0 <= n < len(scores)), default=_NOT_READ
-            )
+        for at, (candidate, span) in enumerate(zip(candidates, one.spans, strict=True)):
+            near = [scores[n] for n in (at - 1, at + 1) if 0 <= n < len(scores)]
             row = [
                 min(scores[at], _MAX_READ),
                 scores[at] - max(scores),
@@ -331,13 +353,12 @@ def read_sentences(
                 one.relevance,
                 one.relevance - best_relevance,
                 math.exp(-max(span.end - span.start, 0) / 40),
-                min(around, _MAX_READ),
+                min(max(near, default=_NOT_READ), _MAX_READ),
             ]
-            moved = AnswerSpan(0, span.start - shift, span.end - shift, span.score)
-            found[id(candidate)] = row, moved
-    rows = [found[id(one)] for one in sentences]
+            found[candidate] = row, ShortAnswer(text[span.start : span.end], span.score)
+    rows = [found[one] for one in sentences]
     features = np.array([row for row, _ in rows], dtype=np.float32)
-    return ReadSentences(features, [span for _, span in rows])
+    return ReadSentences(features, [short for _, short in rows])
 
 
 def compute_meaning_features(

@@ -11,9 +11,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragstone.reading.features import Candidate
+from ragstone.reading.features import Candidate, ShortAnswer
 from ragstone.reading.layout import Span, find_blocks, widen_sentence
-from ragstone.reading.model import AnswerSpan
 from ragstone.reading.question import Question
 from ragstone.reading.units import describe_row, escape_markers
 
@@ -86,20 +85,17 @@ def format_spans(text: str, spans: Sequence[Span]) -> str:
     return escape_markers(out.strip())
 
 
-def find_short_answer(question: Question, one: Candidate, span: AnswerSpan | None) -> str:
+def find_short_answer(question: Question, short: ShortAnswer | None) -> str:
     """Return the short answer that the reading model found in a sentence; empty if there is none.
 
     It must be short, and must not repeat the question.
     """
-    if span is None or not question.wants_short_answer or span.score < _MIN_SHORT_SCORE:
+    if short is None or not question.wants_short_answer or short.score < _MIN_SHORT_SCORE:
         return ""
-    text = " ".join(one.passage.clean.text[span.start : span.end].split()).strip(" ,;:|")
-    words = text.split()
-    if not words or len(words) > _MAX_SHORT_WORDS:
+    text = " ".join(short.text.split()).strip(" ,;:|")
+    if not 0 < len(text.split()) <= _MAX_SHORT_WORDS:
         return ""
-    if text.casefold() in question.text.casefold():
-        return ""
-    return text
+    return "" if text.casefold() in question.text.casefold() else text
 
 
 def sort_in_reading_order(chosen: Sequence[Candidate]) -> list[Candidate]:

@@ -277,7 +277,13 @@ def complete_hit(hit: Hit, catalog: Catalog) -> Hit:
     begin, stop = begin + first, stop + first
     if stop - begin == len(chunk.text):
         return hit
-    wider = replace(chunk, text=text[begin:stop], start=start + begin, end=start + stop)
+    wider = replace(
+        chunk,
+        text=text[begin:stop],
+        start=start + begin,
+        end=start + stop,
+        table_header=chunk.table_header if begin == shift else "",
+    )
     return replace(hit, chunk=wider)
 
 
