@@ -19,7 +19,7 @@ from ragstone.server.app import create_app
 from ragstone.types import Prompt
 
 from ..conftest import settings_in
-from ..patience import LONG_S
+from ..patience import LONG_S, until
 from .conftest import ask, go
 
 HOSTILE = (
@@ -40,16 +40,20 @@ ANSWER = (
 
 
 class PatientProvider:
-    """Writes a hostile answer piece by piece; `pace_s` is the pause between two pieces."""
+    """Writes a hostile answer piece by piece, and the last piece only when `go` is set."""
 
     name = "patient"
     model = "script"
-    pace_s = 0.0
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
-        for piece in ANSWER:
+        for piece in ANSWER[:-1]:
             yield piece
-            await asyncio.sleep(self.pace_s)
+            await asyncio.sleep(0)
+        await until(self.go.is_set)
+        yield ANSWER[-1]
 
 
 class Running:
@@ -107,7 +111,7 @@ def address(server: Running) -> str:
 
 @pytest.fixture(autouse=True)
 def _at_once(server: Running) -> None:
-    server.provider.pace_s = 0.0
+    server.provider.go.set()
 
 
 def is_unharmed(page: Page) -> bool:
@@ -159,7 +163,7 @@ def test_a_hostile_document_is_shown_as_text_everywhere(page: Page) -> None:
 def test_the_answer_appears_while_it_is_written_and_is_checked_at_the_end(
     page: Page, server: Running
 ) -> None:
-    server.provider.pace_s = 0.5
+    server.provider.go.clear()
     page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
     page.keyboard.press("Enter")
     turn = page.locator(".turn")
@@ -168,20 +172,21 @@ def test_the_answer_appears_while_it_is_written_and_is_checked_at_the_end(
     expect(turn.locator(".answer.unverified .chip").first).to_be_visible()
     expect(turn.locator(".answer")).not_to_contain_text("The end.")
     assert turn.locator(".claim").count() == 0
+    server.provider.go.set()
     expect(turn).to_have_attribute("aria-busy", "false")
     expect(turn.locator(".answer")).to_contain_text("The end.")
     assert turn.locator(".claim").count() >= 3
 
 
 def test_an_answer_can_be_stopped_and_asked_for_again(page: Page, server: Running) -> None:
-    server.provider.pace_s = 0.5
+    server.provider.go.clear()
     page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
     page.keyboard.press("Enter")
     expect(page.locator(".answer.unverified")).to_contain_text("8812")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".progress")).to_contain_text("Stopped")
     expect(page.locator(".turn")).to_have_attribute("aria-busy", "false")
-    server.provider.pace_s = 0.0
+    server.provider.go.set()
     page.get_by_role("button", name="Retry").click()
     expect(page.locator(".answer")).to_contain_text("The end.")
 
@@ -191,7 +196,7 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
 ) -> None:
     page = open_page()
     page.goto(server.address)
-    server.provider.pace_s = 0.6
+    server.provider.go.clear()
     page.get_by_role("combobox", name="Your question").fill("What is the code of the gate?")
     page.keyboard.press("Enter")
     expect(page.locator(".answer.unverified")).to_contain_text("8812")
@@ -203,7 +208,7 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
     page.get_by_role("button", name="Retry").click()
     expect(notice).to_contain_text("The server cannot be reached.")
     server.start()
-    server.provider.pace_s = 0.0
+    server.provider.go.set()
     page.get_by_role("button", name="Retry").click()
     expect(page.locator(".claim").first).to_be_visible()
     expect(notice).to_have_count(0)

@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from ..patience import LONG_S
-from .run import assert_refused, call, command, environment, run
+from .run import assert_refused, call, command, environment
 
 pytestmark = pytest.mark.slow
 
 REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 million euros.\n"
 
 
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a data directory, to be copied."""
+    folder = tmp_path_factory.mktemp("ingested")
+    (folder / "report.txt").write_text(REPORT)
+    assert call("ingest", "report.txt", "-d", "data", cwd=folder).returncode == 0
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "report.txt").write_text(REPORT)
-    assert run("ingest", "report.txt", "-d", "data", cwd=tmp_path).returncode == 0
+def folder(ingested: Path, tmp_path: Path) -> Path:
+    shutil.copytree(ingested, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
