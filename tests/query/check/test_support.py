@@ -6,7 +6,7 @@ import pytest
 
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.check.review import check_against_facts
-from ragstone.query.check.support import find_exchanged_words
+from ragstone.query.check.words import find_exchanged_words
 
 
 def reasons(claim: str, evidence: str) -> list[str]:

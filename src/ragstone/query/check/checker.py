@@ -23,13 +23,8 @@ from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.check.review import (
-    GROUNDED,
-    NOT_GROUNDED,
-    Review,
-    measure_groundedness,
-    review_text,
-)
+from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED
+from ragstone.query.check.review import Review, measure_groundedness, review_text
 from ragstone.query.ground.cite import Notation, find_text
 from ragstone.query.ground.generate import is_refusal
 from ragstone.query.understand.rewrite import ask_json

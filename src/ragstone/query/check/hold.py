@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ragstone.protocols import Embedder
 from ragstone.query.check.review import review_text
-from ragstone.query.ground.cite import Notation, find_code_spans, split_statements
+from ragstone.query.ground.cite import Notation, split_statements
+from ragstone.reading.units import find_code_spans
 from ragstone.types import NO_ANSWER, Claim
 
 

@@ -6,12 +6,18 @@ pipeline. `check_against_facts` is for any other answer, and corrects nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ragstone.index.analyze import extract_terms
 from ragstone.protocols import Embedder
-from ragstone.query.check.support import Support, find_best_support, find_missing_quotations
+from ragstone.query.check.judge import (
+    UNKNOWN_SCORE,
+    Judgement,
+    StatementJudge,
+    give_verdict,
+)
+from ragstone.query.check.support import SUPPORTED_FROM
+from ragstone.query.check.verifier import Verifier, WorkLimit, load_verifier
 from ragstone.query.ground.cite import (
     Notation,
     Statement,
@@ -20,17 +26,11 @@ from ragstone.query.ground.cite import (
     replace_markers,
     split_statements,
 )
-from ragstone.reading.units import Unit, split_units
 from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
 
-# The design documents' band: above is grounded, below is not, between is doubtful.
-GROUNDED, NOT_GROUNDED = 0.8, 0.3
-# From here on a source counts as supporting: the usual citation threshold of grounding checks.
-CITED_FROM = 0.6
-# A sentence without a marker gets the best source from here on, as partial support.
-ATTRIBUTED_FROM = 0.45
-_SOURCES_SEARCHED = 4
-_MAX_CITED = 3
+NO_VERIFIER = (
+    "The reading model is not installed: claims were checked by their words alone, which is weaker."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,20 @@ class Review:
     statements: tuple[Statement, ...] = ()
     claim_of_citation: tuple[int, ...] = ()
     """For each citation the place of its claim."""
+    final: frozenset[int] = frozenset()
+    """The places of the claims that no model may judge again."""
     attributed: int = 0
     """Count of the sentences that came without a marker and got one."""
     repaired: int = 0
     """Count of the sentences whose markers were wrong and were changed or removed."""
+    notes: tuple[str, ...] = ()
 
     @property
     def precision(self) -> float:
-        """Return the share of the citations that support their claim."""
-        good = sum(citation.verdict == "supported" for citation in self.citations)
-        return good / len(self.citations) if self.citations else 0.0
+        """Return the share of the checked citations that support their claim."""
+        checked = [one for one in self.citations if one.verdict != "unchecked"]
+        good = sum(citation.verdict == "supported" for citation in checked)
+        return good / len(checked) if checked else 0.0
 
     @property
     def recall(self) -> float:
@@ -61,150 +65,146 @@ class Review:
         return good / len(self.claims) if self.claims else 0.0
 
 
-def review_text(text: str, notation: Notation, embedder: Embedder | None) -> Review:
-    """Judge every statement, then write the markers that the judgements call for."""
-    text = drop_leading_markers(text, notation)
+def review_text(
+    text: str,
+    notation: Notation,
+    embedder: Embedder | None,
+    *,
+    verifier: Verifier | None = None,
+    limit: WorkLimit | None = None,
+) -> Review:
+    """Judge every statement, then write the markers that the judgements call for.
+
+    The shipped verifier reads unless another one is given.
+    """
+    verifier = verifier or load_verifier()
+    text = drop_leading_markers(notation.remove_foreign_links(text), notation)
     statements = split_statements(text, notation)
-    judge = StatementJudge(notation.sources, embedder)
-    judgements = {place: judge.judge(one) for place, one in enumerate(statements) if one.is_claim}
-    changes: dict[int, tuple[int, ...]] = {}
-    for place, one in enumerate(statements):
-        # A sentence that is not a claim ("I hope this helps.") has nothing to cite.
-        wanted = judgements[place].numbers if place in judgements else ()
-        if wanted != one.all_numbers:
-            changes[place] = wanted
+    judge = StatementJudge(
+        notation.sources, embedder, verifier, limit=limit or WorkLimit.of_seconds(30)
+    )
+    places = [place for place, one in enumerate(statements) if one.is_claim]
+    judged = judge.judge_all([statements[place] for place in places])
+    judgements = dict(zip(places, judged, strict=True))
+    markers = _assign_markers(statements, judgements)
+    changes = {
+        place: wanted
+        for place, wanted in markers.items()
+        if wanted != statements[place].all_numbers
+    }
     fixed = replace_markers(text, statements, changes, notation) if changes else text
     final = split_statements(fixed, notation) if changes else statements
-    cited = list(_build_citations(judgements.values(), notation))
+    cited = list(_build_citations(statements, judgements, markers, notation))
     return Review(
         text=fixed,
         claims=tuple(build_claim(one, final[place]) for place, one in judgements.items()),
         citations=tuple(citation for _, citation in cited),
         claim_of_citation=tuple(at for at, _ in cited),
         statements=tuple(final),
+        final=frozenset(at for at, one in enumerate(judged) if one.is_final),
         attributed=sum(bool(new) and not statements[at].numbers for at, new in changes.items()),
-        repaired=sum(
-            one.is_repaired and bool(one.statement.numbers) for one in judgements.values()
-        ),
+        repaired=sum(one.is_repaired and bool(one.statement.numbers) for one in judged),
+        notes=() if verifier or not judged else (NO_VERIFIER,),
     )
 
 
+def _assign_markers(
+    statements: Sequence[Statement], judgements: Mapping[int, Judgement]
+) -> dict[int, tuple[int, ...]]:
+    """Return the markers that each statement should carry itself.
+
+    An item of a list or table that came without a marker needs none if the next marker of its
+    block names its sources. A sentence that is not a claim has nothing to cite.
+    """
+    markers: dict[int, tuple[int, ...]] = {}
+    following: tuple[int, ...] = ()
+    group: int | None = None
+    for place in reversed(range(len(statements))):
+        one = statements[place]
+        if one.group is None or one.group != group:
+            following, group = (), one.group
+        wanted = judgements[place].numbers if place in judgements else ()
+        if one.group is not None and not one.all_numbers and wanted == following:
+            wanted = ()
+        markers[place] = wanted
+        following = wanted or following
+    return dict(sorted(markers.items()))
+
+
+def _build_citations(
+    statements: Sequence[Statement],
+    judgements: Mapping[int, Judgement],
+    markers: Mapping[int, tuple[int, ...]],
+    notation: Notation,
+) -> Iterator[tuple[int, Citation]]:
+    """Yield a citation for every marker, with the place of its claim.
+
+    The marker of a list or table cites what supports all items that share it.
+    """
+    order = {place: at for at, place in enumerate(judgements)}
+    sharing: list[int] = []
+    for place, one in enumerate(statements):
+        if sharing and statements[sharing[0]].group != one.group:
+            sharing = []
+        if place not in judgements:
+            continue
+        if one.group is not None and not markers[place]:
+            sharing.append(place)
+            continue
+        for number in markers[place]:
+            support = judgements[place].supports[number]
+            spans = [(support.start, support.end)]
+            spans += [
+                (shared.start, shared.end)
+                for earlier in sharing
+                if number in judgements[earlier].numbers
+                for shared in [judgements[earlier].supports[number]]
+            ]
+            span = min(start for start, _ in spans), max(end for _, end in spans)
+            verdict: Verdict = give_verdict(support)
+            if judgements[place].verdict in ("unchecked", "partial"):
+                verdict = judgements[place].verdict
+            yield order[place], build_citation(notation.sources[number - 1], span, verdict)
+        sharing = []
+
+
 def check_against_facts(
-    answer: str, facts: Sequence[str], embedder: Embedder | None, *, threshold: float = CITED_FROM
+    answer: str,
+    facts: Sequence[str],
+    embedder: Embedder | None,
+    *,
+    threshold: float = SUPPORTED_FROM,
+    limit: WorkLimit | None = None,
 ) -> Grounding:
     """Check any answer against facts. A marker `[Source N]` means the Nth fact."""
     sources = tuple(
         Source(n, Hit(Chunk(f"fact{n}", 0, fact, 0, len(fact)), 1.0, "hybrid"), fact)
         for n, fact in enumerate(facts, start=1)
     )
-    judge = StatementJudge(sources, embedder, threshold)
+    verifier = load_verifier()
+    limit = limit or WorkLimit.of_seconds(30)
+    judge = StatementJudge(sources, embedder, verifier, threshold, limit)
     statements = split_statements(answer, Notation(sources))
-    judgements = [judge.judge(one) for one in statements if one.is_claim]
+    judgements = judge.judge_all([one for one in statements if one.is_claim])
     claims = tuple(
         replace(build_claim(one, one.statement), verdict=one.verdict) for one in judgements
     )
     good = {"supported", "misattributed"}
     cited = {number for claim in claims if claim.verdict in good for number in claim.citations}
-    return Grounding(round(measure_groundedness(claims), 4), claims, tuple(sorted(cited)))
+    notes = () if verifier or not claims else (NO_VERIFIER,)
+    return Grounding(round(measure_groundedness(claims), 4), claims, tuple(sorted(cited)), notes)
 
 
 def measure_groundedness(claims: Sequence[Claim]) -> float:
-    """Return the mean score of the claims, each weighted by its length."""
-    total = sum(len(claim.text) for claim in claims)
-    return sum(claim.score * len(claim.text) for claim in claims) / total if total else 0.0
+    """Return the mean score of the checked claims, each weighted by its length.
 
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Hold what the sources say of one statement."""
-
-    statement: Statement
-    verdict: Verdict
-    score: float
-    numbers: tuple[int, ...] = ()
-    """The sources that it should name."""
-    supports: Mapping[int, Support] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def is_repaired(self) -> bool:
-        return self.numbers != self.statement.numbers
-
-
-@dataclass(frozen=True, slots=True)
-class StatementJudge:
-    """Judge statements, and keep the units of the sources that were read."""
-
-    sources: Sequence[Source]
-    embedder: Embedder | None = None
-    threshold: float = CITED_FROM
-    _units: dict[int, list[Unit]] = field(default_factory=dict)
-
-    def judge(self, statement: Statement) -> Judgement:
-        """Compare a statement with the sources it names; if none supports it, with others."""
-        supports = {number: self._find_support(statement, number) for number in statement.numbers}
-        if not any(self._is_enough(support) for support in supports.values()):
-            for number in self._list_likely_sources(statement):
-                if number not in supports:
-                    supports[number] = self._find_support(statement, number)
-        missing = find_missing_quotations(statement.text, [one.text for one in self.sources])
-        if missing:
-            reasons = tuple(f"No source says “{quotation}”." for quotation in missing)
-            return Judgement(statement, "unsupported", 0.0, (), supports, reasons)
-        return self._weigh(statement, supports)
-
-    def _weigh(self, statement: Statement, supports: dict[int, Support]) -> Judgement:
-        named = statement.numbers
-        good = [n for n in named if self._is_enough(supports[n])]
-        partial = [n for n in named if give_verdict(supports[n]) == "partial"]
-        if good:
-            kept = tuple(n for n in named if n in good or n in partial)
-            score = max(supports[n].score for n in good)
-            return Judgement(statement, "supported", score, kept[:_MAX_CITED], supports)
-        ranked = sorted(supports, key=lambda n: (-supports[n].score, n))
-        others = [n for n in ranked if self._is_enough(supports[n])]
-        if others:
-            verdict: Verdict = "misattributed" if named else "supported"
-            return Judgement(statement, verdict, supports[others[0]].score, (others[0],), supports)
-        best = supports[ranked[0]] if ranked else Support(0, 0, 0.0, 0.0)
-        if best.score >= ATTRIBUTED_FROM and not best.is_contradicted:
-            reasons = tuple(one.reason for one in best.disagreements)
-            numbers = tuple(partial[:_MAX_CITED]) or (ranked[0],)
-            return Judgement(statement, "partial", best.score, numbers, supports, reasons)
-        denying = [n for n in ranked if give_verdict(supports[n]) == "contradicted"]
-        if denying:
-            against = supports[denying[0]]
-            reasons = tuple(one.reason for one in against.disagreements if one.contradicts)
-            numbers = tuple(n for n in named if n in denying)
-            return Judgement(statement, "contradicted", against.score, numbers, supports, reasons)
-        verdict = "partial" if partial else "unsupported"
-        return Judgement(statement, verdict, best.score, tuple(partial[:_MAX_CITED]), supports)
-
-    def _is_enough(self, support: Support) -> bool:
-        return support.score >= self.threshold and not support.disagreements
-
-    def _find_support(self, statement: Statement, number: int) -> Support:
-        source = self.sources[number - 1]
-        if number not in self._units:
-            self._units[number] = split_units(source.text)
-        return find_best_support(statement.text, source.text, self._units[number], self.embedder)
-
-    def _list_likely_sources(self, statement: Statement) -> list[int]:
-        """List the sources that hold most of a statement's terms."""
-        wanted = set(extract_terms(statement.text))
-        held = {one.number: len(wanted & set(extract_terms(one.text))) for one in self.sources}
-        likely = sorted((n for n in held if held[n]), key=lambda n: (-held[n], n))
-        return likely[:_SOURCES_SEARCHED]
-
-
-def give_verdict(support: Support) -> Verdict:
-    """Turn the support of one source into a verdict on one citation."""
-    if support.is_contradicted:
-        is_same_subject = support.overlap >= NOT_GROUNDED
-        return "contradicted" if is_same_subject else "unsupported"
-    if support.score >= CITED_FROM and not support.disagreements:
-        return "supported"
-    return "partial" if support.score >= NOT_GROUNDED else "unsupported"
+    0.5, which is neither grounded nor not, where none of them could be checked.
+    """
+    checked = [claim for claim in claims if claim.verdict != "unchecked"]
+    if not checked:
+        return UNKNOWN_SCORE if claims else 0.0
+    total = sum(len(claim.text) for claim in checked)
+    return sum(claim.score * len(claim.text) for claim in checked) / total if total else 0.0
 
 
 def build_claim(judgement: Judgement, statement: Statement) -> Claim:
@@ -222,14 +222,3 @@ def build_claim(judgement: Judgement, statement: Statement) -> Claim:
         reasons=judgement.reasons,
         repaired=judgement.is_repaired,
     )
-
-
-def _build_citations(
-    judgements: Iterable[Judgement], notation: Notation
-) -> Iterator[tuple[int, Citation]]:
-    """Yield every citation with the place of its claim."""
-    for at, one in enumerate(judgements):
-        for number in one.numbers:
-            support = one.supports[number]
-            span = support.start, support.end
-            yield at, build_citation(notation.sources[number - 1], span, give_verdict(support))

@@ -1,0 +1,32 @@
+"""Tell whether two texts are in the same language, so that they can be compared."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from functools import lru_cache
+
+from ragstone.index.analyze import detect_language
+
+# The first word of a letter's Unicode name is its script. Chinese and Japanese share signs.
+_SCRIPT_LANGUAGES = {
+    "CJK": "Chinese or Japanese", "HIRAGANA": "Chinese or Japanese",
+    "KATAKANA": "Chinese or Japanese", "HANGUL": "Korean", "CYRILLIC": "Russian",
+    "ARABIC": "Arabic", "DEVANAGARI": "Hindi", "GREEK": "Greek", "HEBREW": "Hebrew",
+    "THAI": "Thai",
+}  # fmt: skip
+_MAX_CHARS = 4_000
+_MIN_SHARE = 0.5
+
+
+@lru_cache(maxsize=4_096)
+def guess_language(text: str) -> str | None:
+    """Return the language of a text, by its script or its function words; None if unclear."""
+    letters = [letter for letter in text[:_MAX_CHARS] if letter.isalpha()]
+    if letters and not text[:_MAX_CHARS].isascii():
+        scripts = Counter(unicodedata.name(letter, "?").split()[0] for letter in letters)
+        for script, count in scripts.most_common(1):
+            if script in _SCRIPT_LANGUAGES and count >= _MIN_SHARE * len(letters):
+                return _SCRIPT_LANGUAGES[script]
+    found = detect_language(text[:_MAX_CHARS])
+    return found.capitalize() if found else None
