@@ -45,5 +45,7 @@ class Outline:
     total: int = 0
     """How many documents the search may use."""
     groups: tuple[DocumentGroup, ...] = ()
+    is_topic: bool = False
+    """True when only the passages on the subject are wanted, not the whole documents."""
     probability: float = 0.0
     """How probable it is that these documents are meant."""

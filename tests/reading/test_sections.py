@@ -81,7 +81,8 @@ def test_what_cannot_be_read_alone_is_not_a_sentence() -> None:
 
 
 def test_a_table_gives_its_first_row_with_its_header() -> None:
-    text = "| Guest | Day | Evening |\n| --- | --- | --- |\n| Adult | €16 | €24 |\n| Child | €8 | €12 |\n"
+    rows = ("| Guest | Day | Evening |", "| --- | --- | --- |", "| Adult | €16 | €24 |")
+    text = "\n".join([*rows, "| Child | €8 | €12 |", ""])
     assert [one.text for one in list_sentences(make_source(text))] == [
         "Adult: Day €16, Evening €24."
     ]

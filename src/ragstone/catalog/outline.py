@@ -32,12 +32,12 @@ _COLUMNS = ("id", "name", "media_type", "upload_id", "created_at", "metadata")
 
 
 def list_entries(
-    catalog: Catalog, query: Query, words: Sequence[str] = ()
+    catalog: Catalog, query: Query, words: Sequence[str] = (), *, limit: int = MAX_LISTED
 ) -> tuple[list[DocumentEntry], int]:
     """List the documents that a query may use, by name, and count them all.
 
-    A collection with more than `MAX_LISTED` documents is limited to those whose name or title
-    holds one of the words.
+    Of a collection with more than `limit` documents those are listed whose name or title holds one
+    of the words.
     """
     title = func.lower(func.coalesce(documents.c.metadata["title"].as_string(), ""))
     statement = select(
@@ -53,14 +53,14 @@ def list_entries(
         statement = statement.where(documents.c.upload_id == query.upload_id)
     with catalog.read_transaction() as connection:
         total = connection.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        if total > MAX_LISTED and words:
+        if total > limit and words:
             name = func.lower(documents.c.name)
             held = [
                 or_(name.contains(w, autoescape=True), title.contains(w, autoescape=True))
                 for w in words
             ]
             statement = statement.where(or_(*held))
-        found = connection.execute(statement.order_by(documents.c.name).limit(MAX_LISTED)).all()
+        found = connection.execute(statement.order_by(documents.c.name).limit(limit)).all()
     if query.filter is not None:
         # A condition on pages or kinds of chunks is decided later, chunk by chunk.
         found = [

@@ -25,6 +25,8 @@ _MAX_CHARS_EMBEDDED = 160
 _PARTS_WITHOUT_HEADINGS = 5
 _MIN_WORDS, _MAX_WORDS = 5, 60
 _SAME = 0.92
+# A sentence is about a topic when it is nearly as similar to it as the most similar one.
+_ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
 # Two sections are compared when they are about the same.
 _MIN_ALIKE = 0.45
 _ITEM_MARK = re.compile(r"^\s*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))\s+")
@@ -253,6 +255,8 @@ def pair_sections(
     for flat in np.argsort(-alike, axis=None, kind="stable").tolist():
         one, other = divmod(flat, len(right))
         is_free = all(one != a and other != b for a, b in found)
+        # What stands before the first heading has no counterpart under one.
+        is_free = is_free and bool(left[one].label) == bool(right[other].label)
         if is_free and (alike[one, other] >= _MIN_ALIKE or is_same_label(left[one], right[other])):
             found.append((one, other))
     return [(left[one], right[other]) for one, other in sorted(found)]
@@ -260,6 +264,21 @@ def pair_sections(
 
 def is_same_label(one: Section, other: Section) -> bool:
     return bool(one.label) and one.label.casefold() == other.label.casefold()
+
+
+def choose_on_topic(sections: Sequence[Section], topic: Vectors) -> list[list[Sentence]]:
+    """Choose for each section the sentences that are about a topic; for some there are none."""
+    scores = [one.vectors @ topic for one in sections]
+    best = max(float(own.max()) for own in scores)
+    ranked = sorted(
+        ((float(own[at]), n, at) for n, own in enumerate(scores) for at in range(len(own))),
+        reverse=True,
+    )
+    taken = {(n, at) for score, n, at in ranked[:_MAX_ON_TOPIC] if score >= _ON_TOPIC * best}
+    return [
+        [sentence for at, sentence in enumerate(one.sentences) if (n, at) in taken]
+        for n, one in enumerate(sections)
+    ]
 
 
 def choose_pair(one: Section, other: Section) -> tuple[Sentence, Sentence]:

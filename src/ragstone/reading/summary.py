@@ -15,6 +15,7 @@ from ragstone.reading.sections import (
     Section,
     Sentence,
     choose_central,
+    choose_on_topic,
     choose_pair,
     clean_label,
     embed_sections,
@@ -116,6 +117,9 @@ def _write_summary(
         has_none = f"{_name_in_full(documents[0])} has no sentences to quote."
         yield f"{NO_ANSWER}\n\n{name_what_there_is(outline) if outline.groups else has_none}"
         return
+    if outline.is_topic:
+        yield from _write_topic(outline, sections, embedder)
+        return
     kept = keep_longest(sections, _MAX_SECTIONS)
     embed_sections(kept, embedder)
     whole = find_center(kept)
@@ -130,6 +134,20 @@ def _write_summary(
         chosen = choose_central(section, whole, per_section, said)
         if chosen:
             yield "\n" + _format_section(section.label, chosen)
+
+
+def _write_topic(
+    outline: Outline, sections: Sequence[Section], embedder: Embedder
+) -> Iterator[str]:
+    """Quote what the passages say on a topic, under their headings."""
+    embed_sections(sections, embedder)
+    subject = clean_label(outline.subject)
+    yield f"Extractive summary of what the documents say on “{subject}”, in their own words:"
+    chosen = choose_on_topic(sections, embedder.embed([subject])[0])
+    only = name_document(outline.documents[0])
+    for section, sentences in zip(sections, chosen, strict=True):
+        if sentences:
+            yield "\n" + _format_section(section.label or only, sentences)
 
 
 def _format_section(label: str, sentences: Sequence[Sentence]) -> str:
@@ -153,11 +171,14 @@ def _write_comparison(
     embed_sections([*kept[0], *kept[1]], embedder, prefer_figures=True)
     pairs = pair_sections(kept[0], kept[1], embedder)
     yield f"Comparison of {names[0]} and {names[1]}, in their own words:"
+    said: list[Sentence] = []
     for name, half in zip(names, kept, strict=True):
-        whole = find_center(half)
-        yield "\n" + _format_section(name, choose_central(half[0], whole, 1, []))
+        said += choose_central(half[0], find_center(half), 1, [])
+        yield "\n" + _format_section(name, said[-1:])
     for one, other in pairs:
         first, second = choose_pair(one, other)
+        if first in said or second in said:
+            continue
         labels = [one.label] if is_same_label(one, other) else [one.label, other.label]
         heading = " / ".join(filter(None, labels))
         yield "\n" + (f"\n**{heading}**" if heading else "")

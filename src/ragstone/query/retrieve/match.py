@@ -53,13 +53,14 @@ class Subject:
     items: tuple[frozenset[str], ...]
 
 
-def read_subject(text: str, *, by_kind: bool = False) -> Subject:
+def read_subject(text: str, *, by_kind: bool = False, drops_light: bool = True) -> Subject:
     """Read the words of a subject; on request a kind of document stands for all its names."""
     kinds = [kind for kind in find_document_kinds(text) if by_kind and kind != "any"]
     items = dict.fromkeys(_list_kind_words(kind) for kind in kinds)
     named = frozenset(t for words in items for word in words for t in _list_word_terms(word[1:]))
     terms = [term for term in extract_terms(text) if term not in named]
-    useful = [term for term in terms if term not in list_light_terms()]
+    light = list_light_terms() if drops_light else frozenset[str]()
+    useful = [term for term in terms if term not in light]
     for term in useful or ([] if by_kind else terms):
         items[frozenset({term})] = None
     return Subject(tuple(items))

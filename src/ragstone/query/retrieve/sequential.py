@@ -177,7 +177,7 @@ class SequentialRetriever:
             return None
         groups = group_documents(entries)
         if not about:  # a model may still find the document in what is nearest
-            return Outline("summary", asked.subject, (), 0, total, groups, _NOT_FOUND)
+            return Outline("summary", asked.subject, (), 0, total, groups, probability=_NOT_FOUND)
         known = {one.id: one for one in entries}
         ids = dict.fromkeys(hit.chunk.document_id for hit in about)
         documents = tuple(
@@ -185,7 +185,9 @@ class SequentialRetriever:
             for one in ids
             for hit in [next(h for h in about if h.chunk.document_id == one)]
         )
-        return Outline("summary", asked.subject, documents, len(ids), total, groups, _BY_SEARCH)
+        return Outline(
+            "summary", asked.subject, documents, len(ids), total, groups, True, _BY_SEARCH
+        )
 
     def _load_chunks(self, query: Query, outline: Outline, hits: Hits) -> list[Chunk]:
         """Read the chunks to answer from: passages on a topic, beginnings, or whole documents."""
@@ -250,14 +252,14 @@ def _spread_keys(entry: DocumentEntry, limit: int) -> list[int]:
 def _make_summary(subject: str, documents: Sequence[DocumentEntry], total: int) -> Outline:
     probability = _NAMED if len(documents) == 1 else _SEVERAL
     ordered = tuple(sorted(documents, key=lambda one: one.name))
-    return Outline("summary", subject, ordered, len(documents), total, (), probability)
+    return Outline("summary", subject, ordered, len(documents), total, probability=probability)
 
 
 def _survey(entries: Sequence[DocumentEntry], total: int) -> Outline:
     """Outline a whole collection: its groups, and the main document of each."""
     groups = group_documents(entries)
     main = tuple(group.documents[0] for group in groups)
-    return Outline("overview", "", main, total, total, groups, _NAMED)
+    return Outline("overview", "", main, total, total, groups, probability=_NAMED)
 
 
 def _list_matching(
@@ -267,12 +269,12 @@ def _list_matching(
     head, topic = split_topic(asked.subject)
     subject = read_subject(f"{head} {topic}", by_kind=True)
     if not subject.items:
-        return Outline("catalog", asked.subject, _cut(entries), total, total, (), _NAMED)
+        return Outline("catalog", asked.subject, _cut(entries), total, total, probability=_NAMED)
     matches = match_documents(subject, entries)
     found = [one.entry for one in matches if one.coverage >= 1 - 1e-6]
     if not found:
         return None
-    return Outline("catalog", asked.subject, _cut(found), len(found), total, (), _SEVERAL)
+    return Outline("catalog", asked.subject, _cut(found), len(found), total, probability=_SEVERAL)
 
 
 def _cut(entries: Iterable[DocumentEntry]) -> tuple[DocumentEntry, ...]:
@@ -292,14 +294,20 @@ def _compare(
     if documents[0].id == documents[1].id:
         return None
     subject = " / ".join(sides)
-    return Outline("comparison", subject, tuple(documents), 2, total, (), _NAMED)
+    return Outline("comparison", subject, tuple(documents), 2, total, probability=_NAMED)
 
 
 def find_named(subject: str, entries: Sequence[DocumentEntry], limit: int) -> list[DocumentEntry]:
-    """Return the documents that a subject names: by its words, else by the kind of document."""
-    for by_kind in (False, True):
-        matches = match_documents(read_subject(subject, by_kind=by_kind), entries)
-        if chosen := choose_documents(matches, limit):
+    """Return the documents that a subject names.
+
+    By all its words, else by those that say what it is about, else by the kind of document.
+    """
+    for read in (
+        read_subject(subject, drops_light=False),
+        read_subject(subject),
+        read_subject(subject, by_kind=True),
+    ):
+        if chosen := choose_documents(match_documents(read, entries), limit):
             return [one.entry for one in chosen]
     return []
 
