@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from importlib import resources
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.reading.documents import find_document_kinds, match_request, needs_model
+from ragstone.reading.documents import (
+    find_document_kinds,
+    match_comparison,
+    match_request,
+    needs_model,
+)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +138,31 @@ def test_any_text_is_read_without_error(text: str) -> None:
 
 def test_a_long_message_is_no_request() -> None:
     assert match_request("Summarize " + "the lease and " * 3_000) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("Compare the lease and the catering agreement", ("the lease", "the catering agreement")),
+        ("Please compare a.pdf with b.pdf", ("a.pdf", "b.pdf")),
+        ("Vergleiche Vertrag A mit Vertrag B", ("Vertrag A", "Vertrag B")),
+        ("Compara el contrato A con el contrato B", ("el contrato A", "el contrato B")),
+        ("Compare Secrets and ConfigMaps", None),
+        ("How do Deployments and Jobs compare?", None),
+    ],
+)
+def test_a_comparison_names_documents(text: str, sides: tuple[str, str] | None) -> None:
+    assert match_comparison(text) == sides
+
+
+def test_the_help_promises_only_what_is_recognised() -> None:
+    table = tomllib.loads(
+        resources.files("ragstone.query.understand").joinpath("replies.toml").read_text("utf-8")
+    )
+    quoted = re.compile(r"[“„«]\s?([^“”„«»]+?)\s?[”“»]")
+    for reply in table["help"].values():
+        first, *others = quoted.findall(reply)
+        assert match_request(first) is None, first
+        assert len(others) == 4
+        for text in others:
+            assert match_request(text) or match_comparison(text), text

@@ -151,11 +151,18 @@ _COMPOSE = re.compile(
     r"|(?:rewrite|rephrase|paraphrase|brainstorm|reformuliere)\b|翻译|写一(?:封|首|篇))",
     re.IGNORECASE,
 )
+_COMPARISON = re.compile(
+    rf"^{_POLITE}(?:compare|contrast|vergleiche?n?(?: sie)?|comparez?|compar[ae]|confronta|"
+    r"vergelijk|сравни(?:те)?)\s+(?P<a>.+?)\s+(?:and|with|to|against|vs\.?|versus|und|mit|et|avec|y|con|e|com|"
+    r"en|met|и|с)\s+(?P<b>.+?)\s*[?.!]*$",
+    re.IGNORECASE,
+)
 _TOPIC = re.compile(
     r"\s+(?:about|on|regarding|concerning|that (?:mention|describe|deal with|cover)|mentioning|"
     r"covering|describing|with|for|from|über|zum thema|zu|sur|sobre|su|riguardo a|over|о|об|по)\s+",
     re.IGNORECASE,
 )
+_FILE_NAME = re.compile(r"\w\.\w{2,5}\b")
 _LENGTH = re.compile(
     r"[\s,]+(?:in|into|with|using|as|mit)\s+(?:about\s+|at most\s+|no more than\s+|max\s+)?"
     r"(?:\w+\s+)?(?:short\s+|brief\s+)?(?:sentences?|words?|bullets?|bullet points?|points|lines?|"
@@ -183,6 +190,19 @@ def match_request(text: str) -> DocumentRequest | None:
         if names_documents(split_topic(subject)[0]):
             return DocumentRequest("catalog", subject.strip(), is_strict=False)
     return None
+
+
+def match_comparison(text: str) -> tuple[str, str] | None:
+    """Return the two documents that a text asks to compare; None if it names none."""
+    match = _COMPARISON.match(" ".join(text[:_MAX_CHARS].split()))
+    sides = (match["a"], match["b"]) if match else None
+    # "Compare Secrets and ConfigMaps" compares two things, also where documents have these names.
+    is_named = sides is not None and any(_names_document(side) for side in sides)
+    return sides if is_named else None
+
+
+def _names_document(phrase: str) -> bool:
+    return bool(find_document_kinds(phrase)) or _FILE_NAME.search(phrase) is not None
 
 
 def needs_model(text: str) -> bool:

@@ -20,8 +20,12 @@ from ragstone.query.retrieve.match import (
     measure_coverage,
     read_subject,
 )
-from ragstone.reading.documents import DocumentRequest, match_request, names_documents, split_topic
-from ragstone.reading.question import parse_question
+from ragstone.reading.documents import (
+    DocumentRequest,
+    match_comparison,
+    match_request,
+    split_topic,
+)
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits
@@ -70,13 +74,8 @@ def _read_request(query: Query) -> _Request | None:
     asked = match_request(query.text)
     if asked is not None:
         return None if asked.kind == "compose" else _Request(asked)
-    question = parse_question(query.text)
-    if question.kind == "difference" and len(question.parts) == 2:
-        first, second = (part.removeprefix("What is ").rstrip("?") for part in question.parts)
-        # "Secret vs ConfigMap" compares two things, also where documents have these names.
-        if any(names_documents(side) or "." in side for side in (first, second)):
-            return _Request(DocumentRequest("summary", is_strict=False), (first, second))
-    return None
+    sides = match_comparison(query.text)
+    return _Request(DocumentRequest("summary", is_strict=False), sides) if sides else None
 
 
 def _list_words(request: _Request) -> list[str]:
