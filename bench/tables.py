@@ -1,12 +1,16 @@
 """Ask for cells of tables in PDF, DOCX, HTML, XLSX and Markdown, and count what is found.
 
-    python bench/tables.py [--half dev|report] [--show] [--cache FOLDER]
+    python bench/tables.py [--half dev|report] [--show] [--alike 10] [--cache FOLDER]
 
 The questions are in `bench/packs/tables.jsonl`, their rules in the README beside it. The documents
 are written by `bench/packs/make_tables.py` (needs reportlab) and ingested with the default
 settings. Two figures for each half and format: the right chunk is among the first five hits (the
 right document, and the chunk holds the row head and the value), and the answer holds the right
 cell. An answer that prints most rows of the table holds every figure in it and is counted apart.
+
+Fifteen documents are a small collection. `--alike N` adds to each of them N documents of other
+firms, with the same words and other figures, and asks only the questions that name the firm: the
+right table is found only if its chunks carry what names it.
 """
 
 from __future__ import annotations
@@ -14,8 +18,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
+import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,6 +43,19 @@ FIRST_HITS = 5
 # An answer with more rows than this, and more than half of the table, prints the table.
 MANY_ROWS = 3
 Row = tuple[str, ...]
+# The firm, place or product of each document, by the beginning of its name.
+NAMES = {
+    "alder": "Alder", "brightwash": "Brightwash", "corvus": "Corvus", "evening": "Linden",
+    "harbour": "Port Ellery", "hx": "HX", "line-61": "Weirfield", "lumenra": "Lumenra",
+    "marlow": "Marlow", "nordlab": "Nordlab", "okonor": "Okonor", "pelican": "Pelican",
+    "tilia": "Tilia", "vester": "Vester",
+}  # fmt: skip
+OTHER_NAMES = (
+    "Ashby", "Borlund", "Cendra", "Dorvik", "Elmstead", "Farrow", "Grimsvold", "Hollis", "Ivarsen",
+    "Jutland", "Kestrelle", "Lorimer", "Mendip", "Norwick", "Ostrava", "Prentice", "Quillon",
+)  # fmt: skip
+_FIGURE = re.compile(r"(?<![\w-])\d[\d,.:]*")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @dataclass(frozen=True)
@@ -114,14 +134,41 @@ def is_whole_table(question: dict[str, Any], answer: str) -> bool:
     return False
 
 
-def write_all(folder: Path) -> None:
+def write_all(folder: Path, alike: int) -> None:
     """Write the documents anew, so that no file of an earlier run stays."""
     shutil.rmtree(folder, ignore_errors=True)
     write_documents(folder)
+    with tempfile.TemporaryDirectory() as place:
+        for path in sorted(SOURCES.glob("*.md")):
+            for name in OTHER_NAMES[:alike]:
+                text = path.read_text("utf-8").replace(find_name(path.name), name)
+                chance = random.Random(f"{name} {path.name}")
+                lines = [change_figures(line, chance) for line in text.split("\n")]
+                (Path(place) / f"{name.lower()}-{path.name}").write_text("\n".join(lines), "utf-8")
+        write_documents(folder, Path(place))
 
 
-async def ask_all(questions: Sequence[dict[str, Any]], cache: Path) -> list[Result]:
-    write_all(cache / "documents")
+def find_name(document: str) -> str:
+    return next(name for start, name in NAMES.items() if document.startswith(start))
+
+
+def change_figures(line: str, chance: random.Random) -> str:
+    """Change every digit of the figures in a row of a table, but no year."""
+    if not line.startswith("|") or line.startswith("|--"):
+        return line
+
+    def change(match: re.Match[str]) -> str:
+        if _YEAR.fullmatch(match[0]):
+            return match[0]
+        return re.sub(r"\d", lambda _: str(chance.randint(1, 9)), match[0])
+
+    return _FIGURE.sub(change, line)
+
+
+async def ask_all(
+    questions: Sequence[dict[str, Any]], cache: Path, *, alike: int = 0
+) -> list[Result]:
+    write_all(cache / "documents", alike)
     shutil.rmtree(cache / "data", ignore_errors=True)
     loaded = load_settings(flags={"data.directory": cache / "data"}, environ={})
     found: list[Result] = []
@@ -174,11 +221,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--half", choices=("dev", "report"))
+    parser.add_argument("--alike", type=int, default=0, help="documents of other firms for each")
     parser.add_argument("--show", action="store_true", help="print every answer")
     options = parser.parse_args()
     lines = (HERE / "packs/tables.jsonl").read_text("utf-8").splitlines()
     questions = [q for q in map(json.loads, lines) if options.half in (None, q["half"])]
-    found = asyncio.run(ask_all(questions, options.cache))
+    if options.alike:
+        questions = [
+            q for q in questions if find_name(q["document"]).casefold() in q["question"].casefold()
+        ]
+    found = asyncio.run(ask_all(questions, options.cache, alike=options.alike))
     out = options.cache / "results.jsonl"
     out.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found))
     if options.show:
