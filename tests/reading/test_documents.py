@@ -104,6 +104,7 @@ def test_a_list_of_documents_needs_a_kind_of_document(text: str, subject: str) -
         "What are the main components of a cluster?",
         "How do I write a Dockerfile?",
         "Name some new features of Outlook 2003",
+        "Enumera los autores del artículo.",
     ],
 )
 def test_a_question_is_not_taken_for_a_request(text: str) -> None:

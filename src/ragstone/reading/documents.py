@@ -233,8 +233,8 @@ def names_documents(phrase: str) -> bool:
     words = phrase.split()
     if not words or len(words) > _MAX_PHRASE_WORDS:
         return False
-    first = _OF.match(phrase)
-    return bool(find_document_kinds(words[-1]) or (first and find_document_kinds(first[1])))
+    first = _OF.match(phrase)  # "autores del artículo" are authors, not articles
+    return bool(find_document_kinds(first[1] if first else words[-1]))
 
 
 def find_document_kinds(text: str) -> tuple[str, ...]:
