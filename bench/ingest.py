@@ -34,8 +34,8 @@ import numpy as np
 from ragstone.engine import Engine
 from ragstone.ingest.parser import pool
 from ragstone.models.embedder import OnnxEmbedder
+from ragstone.reports import IngestReport
 from ragstone.settings import load_settings
-from ragstone.types import IngestReport
 
 _RATES = re.compile(r"([\d.]+) kB/s.* ([\d.]+) kB per CPU s")
 QUESTIONS = (

@@ -18,7 +18,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "migrations" not in pa
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "system", "prompts", "samples", "text"),
     ("threads", "files", "filters", "outline"),
-    ("types",),
+    ("reports", "types"),
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),
     ("models", "catalog"),

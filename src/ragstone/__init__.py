@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ragstone.events import Event, Finished, SourcesFound, Token
     from ragstone.ingest.intake import IngestOptions
     from ragstone.query.request import QueryOptions
+    from ragstone.reports import IngestedFile, IngestReport
     from ragstone.settings import LoadedSettings, Settings, load_settings
     from ragstone.types import (
         Answer,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
         Document,
         Grounding,
         Hit,
-        IngestedFile,
-        IngestReport,
         Message,
         Scores,
         Source,
@@ -59,9 +58,10 @@ _NAMES = {
     "ragstone.ingest.intake": ("IngestOptions",),
     "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
+    "ragstone.reports": ("IngestReport", "IngestedFile"),
     "ragstone.types": (
         "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Grounding",
-        "Hit", "IngestReport", "IngestedFile", "Message", "Scores", "Source",
+        "Hit", "Message", "Scores", "Source",
     ),
 }  # fmt: skip
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -47,6 +47,7 @@ from ragstone.query.middleware import (
     merge_streams,
 )
 from ragstone.query.request import QueryOptions, build_query
+from ragstone.reports import IngestReport
 from ragstone.settings import Settings
 from ragstone.threads import background_loop, run_in_thread_if_blocking
 from ragstone.trace import QueryRun, Trace
@@ -58,7 +59,6 @@ from ragstone.types import (
     Document,
     Grounding,
     Hits,
-    IngestReport,
     Message,
     Query,
 )

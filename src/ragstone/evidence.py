@@ -11,6 +11,8 @@ Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
 
 CORRECT_FROM = 0.6
 INCORRECT_BELOW = 0.3
+ANSWER_FROM = 0.4
+"""Below this nothing is quoted as an answer, and what looks like small talk is small talk."""
 
 
 def grade_evidence(probability: float) -> Grade:
@@ -81,8 +83,8 @@ class Evidence:
 
     @property
     def holds_answer(self) -> bool:
-        """Return True when the sources may hold the answer: below this bar nothing is answered."""
-        return self.grade != "incorrect"
+        """Return True when the sources probably hold the answer."""
+        return self.probability >= ANSWER_FROM
 
 
 @dataclass(slots=True)

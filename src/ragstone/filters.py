@@ -287,3 +287,18 @@ def _parse_value(text: str) -> str | int | float | bool:
         with suppress(ValueError):
             return kind(text)
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Select queries of the journal; None does not limit."""
+
+    owner: str | None = None
+    collections: Sequence[str] | None = None
+    upload_id: str | None = None
+    session_id: str | None = None
+    since: float | None = None
+    before: float | None = None
+
+
+ANY_QUERY = HistoryFilter()

@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from ragstone.blocks import LineBox, LoadedDocument
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
-from ragstone.filters import Filter
+from ragstone.filters import ANY_QUERY, Filter, HistoryFilter
+from ragstone.reports import IngestedFile
 from ragstone.trace import QueryRun, Span
 from ragstone.types import (
-    ANY_QUERY,
     LOCAL_OWNER,
     Answer,
     Chunk,
     Document,
-    HistoryFilter,
     Hits,
-    IngestedFile,
     Message,
     Prompt,
     Query,

@@ -6,7 +6,7 @@ All offsets are Unicode code points, end-exclusive, into the stored text of a do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -448,51 +448,3 @@ class Session:
     summary: str = ""
     summarised: int = 0
     turns: tuple[Turn, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryFilter:
-    """Select queries of the journal; None does not limit."""
-
-    owner: str | None = None
-    collections: Sequence[str] | None = None
-    upload_id: str | None = None
-    session_id: str | None = None
-    since: float | None = None
-    before: float | None = None
-
-
-ANY_QUERY = HistoryFilter()
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedFile:
-    """Hold the outcome of one file of an ingest run."""
-
-    name: str
-    outcome: Literal["added", "updated", "unchanged", "failed", "removed"]
-    document_id: str | None = None
-    chunk_count: int = 0
-    error: str | None = None
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class IngestReport:
-    """Hold the outcome of every file of an ingest run, in the order of reading."""
-
-    collection: str
-    files: tuple[IngestedFile, ...]
-    embedded_chunks: int = 0
-    """How many chunks were embedded; known texts are not embedded again."""
-    seconds: float = 0.0
-    peak_bytes: int = 0
-    """The peak memory of this process and of the parser processes, added up."""
-
-    def of(self, outcome: str) -> tuple[IngestedFile, ...]:
-        """Return the files with this outcome."""
-        return tuple(file for file in self.files if file.outcome == outcome)
-
-    @property
-    def chunk_count(self) -> int:
-        return sum(file.chunk_count for file in self.files)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.filters import HistoryFilter
 from ragstone.testing import HashEmbedder
-from ragstone.types import HistoryFilter
 
 from ..conftest import settings_in
 

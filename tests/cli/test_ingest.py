@@ -12,7 +12,7 @@ import pytest
 
 from ragstone.cli.ingest import Pace, format_rates, parse_metadata
 from ragstone.errors import SettingsError
-from ragstone.types import IngestedFile, IngestReport
+from ragstone.reports import IngestedFile, IngestReport
 
 from ..patience import LONG_S, wait_until
 from .run import environment

@@ -16,10 +16,11 @@ from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.history import History
 from ragstone.catalog.schema import evidence, queries
 from ragstone.errors import InputError, NotFoundError
+from ragstone.filters import HistoryFilter
 from ragstone.protocols import Catalog
 from ragstone.settings import JournalSettings
 from ragstone.testing.conformance import EMBEDDER, make_document
-from ragstone.types import Answer, Chunk, HistoryFilter, Turn
+from ragstone.types import Answer, Chunk, Turn
 
 from .test_catalogs import empty_database
 

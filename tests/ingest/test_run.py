@@ -13,7 +13,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, NotFoundError
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.types import IngestedFile, IngestReport
+from ragstone.reports import IngestedFile, IngestReport
 
 from ..conftest import settings_in
 

@@ -16,8 +16,9 @@ from ragstone.catalog import journal, rows
 from ragstone.catalog.database import Database
 from ragstone.catalog.schema import changes, chunks, collections, counters, documents, sources
 from ragstone.errors import NotFoundError, StoreError
+from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.protocols import Catalog, CatalogCounts, Change, NewDocument, SearchScope, Vectors
-from ragstone.types import ANY_QUERY, LOCAL_OWNER, Answer, Chunk, Document, HistoryFilter, Query
+from ragstone.types import LOCAL_OWNER, Answer, Chunk, Document, Query
 
 _MAX_BOUND_VALUES = 500
 _MAX_CACHED = 1000

@@ -17,9 +17,10 @@ from typing import Any, Literal, TypeAlias
 from ragstone.catalog import journal
 from ragstone.catalog.collections import SqlCollections
 from ragstone.catalog.sessions import SqlSessions
+from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.protocols import Catalog
 from ragstone.settings import JournalSettings
-from ragstone.types import ANY_QUERY, HistoryFilter, Session
+from ragstone.types import Session
 
 Summary: TypeAlias = Mapping[str, Any]
 

@@ -13,10 +13,11 @@ from sqlalchemy import ColumnElement, Connection, exists, func, select
 from ragstone.catalog.schema import evidence
 from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
+from ragstone.filters import HistoryFilter
 from ragstone.protocols import Catalog
 from ragstone.threads import PerLoop
 from ragstone.trace import WATERFALL, PackedEvidence, PackedTrace
-from ragstone.types import LOCAL_OWNER, Answer, Citation, HistoryFilter
+from ragstone.types import LOCAL_OWNER, Answer, Citation
 
 _MAX_BOUND_VALUES = 500
 _select_full = select(table, evidence.c.content).outerjoin(

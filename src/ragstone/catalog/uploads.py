@@ -24,7 +24,8 @@ from ragstone.catalog.schema import (
 )
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog, FileRecord, Vectors
-from ragstone.types import Document, IngestedFile
+from ragstone.reports import IngestedFile
+from ragstone.types import Document
 
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""

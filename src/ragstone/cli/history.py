@@ -14,7 +14,8 @@ from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.errors import SettingsError
-from ragstone.types import ANY_QUERY, LOCAL_OWNER, HistoryFilter
+from ragstone.filters import ANY_QUERY, HistoryFilter
+from ragstone.types import LOCAL_OWNER
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ragstone.cli import options
 from ragstone.cli.options import print_json, stderr, stdout
 from ragstone.errors import SettingsError
-from ragstone.types import DEFAULT_COLLECTION, IngestedFile, IngestReport
+from ragstone.reports import IngestedFile, IngestReport
+from ragstone.types import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine

@@ -23,8 +23,9 @@ from ragstone.ingest.run import Ingestor, Progress, RunOptions
 from ragstone.ingest.store import refresh_index
 from ragstone.ingest.uploads import UPLOAD_SCHEME, Upload, UploadRecorder, fail_interrupted
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Splitter
+from ragstone.reports import IngestReport
 from ragstone.settings import IngestSettings
-from ragstone.types import DEFAULT_COLLECTION, Document, IngestReport
+from ragstone.types import DEFAULT_COLLECTION, Document
 
 
 class UploadOptions(TypedDict, total=False):

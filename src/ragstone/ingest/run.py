@@ -30,9 +30,10 @@ from ragstone.ingest.split import ChunkingOptions, SplitContext
 from ragstone.ingest.store import BatchWriter, FinishedFile, PreparedDocument, refresh_index
 from ragstone.plugins import find_part
 from ragstone.protocols import Catalog, Embedder, FileRecord, Index, IntakeRecords, Splitter
+from ragstone.reports import IngestedFile, IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
-from ragstone.types import Chunk, Document, IngestedFile, IngestReport
+from ragstone.types import Chunk, Document
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 """Called for each document with its outcome, the number of files done, and of all files."""

@@ -16,7 +16,8 @@ from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import PendingVectors
 from ragstone.ingest.parser.pool import FileStamp
 from ragstone.protocols import Catalog, FileRecord, Index, IntakeRecords, NewDocument
-from ragstone.types import Chunk, Document, IngestedFile
+from ragstone.reports import IngestedFile
+from ragstone.types import Chunk, Document
 
 log = logging.getLogger(__name__)
 

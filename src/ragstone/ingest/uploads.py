@@ -18,7 +18,7 @@ from ragstone.errors import NotFoundError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name
 from ragstone.protocols import IntakeRecords
-from ragstone.types import IngestedFile
+from ragstone.reports import IngestedFile
 
 log = logging.getLogger(__name__)
 

@@ -45,18 +45,18 @@ from ragstone.query.check.judge import NOT_GROUNDED
 from ragstone.query.contest import (
     avoid_repetition,
     choose_reading,
-    find_last_answer,
-    find_searched_as,
-    quote_further,
+    list_asked_units,
+    quote_units,
 )
 from ragstone.query.ground.cite import Notation
+from ragstone.query.result import build_answer
 from ragstone.query.retrieve.sequential import asks_for_documents
 from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
 from ragstone.trace import QueryRun, Span, Waterfall
-from ragstone.types import Answer, Expansion, Hits, Query, RetrievedHits
+from ragstone.types import Expansion, Hits, Query, RetrievedHits
 
 _VARIANTS = 2
 
@@ -129,10 +129,12 @@ class Pipeline:
         self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
         """Write from the evidence; without a model, "tell me more" quotes what comes next."""
-        if self.quotes_only and query.wants_more:
-            return quote_further(evidence.sources, find_last_answer(query.history))
-        if self.quotes_only and query.mode == "refined" and names_little(query):
-            return write_choices(query, evidence, run, self.answerer, self.grader)
+        if self.quotes_only and query.mode == "refined":
+            units = list_asked_units(query, evidence.sources)
+            if units is not None:
+                return quote_units(units)
+            if names_little(query):
+                return write_choices(query, evidence, run, self.answerer, self.grader)
         return self.answerer.write(query, evidence.sources, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
@@ -415,56 +417,6 @@ class Pipeline:
                 draft.text += notice
                 tokens.append(Token(notice, verified=True))
         return tokens
-
-
-def build_answer(
-    understood: UnderstoodQuery,
-    checked: CheckedDraft,
-    run: QueryRun,
-    evidence: Evidence | None = None,
-    draft: Draft | None = None,
-) -> Answer:
-    """Build the answer: the only place where one is made."""
-    query, detected = understood.query, understood.detected
-    return Answer(
-        query_id=query.id,
-        question=query.original_text or query.text,
-        searched_as=find_searched_as(query),
-        collection=query.collection,
-        text=checked.text,
-        status=checked.status,
-        citations=checked.citations,
-        claims=checked.claims,
-        sources=evidence.sources if evidence else (),
-        is_grounded=checked.is_grounded,
-        groundedness_score=checked.groundedness_score,
-        confidence=checked.confidence,
-        citation_precision=checked.citation_precision,
-        citation_recall=checked.citation_recall,
-        short_answer=checked.short_answer,
-        highlights=checked.highlights,
-        detected_intent=detected.intent,
-        intent_confidence=round(detected.confidence, 4),
-        route=query.route if evidence else "conversational",
-        provider=draft.provider if draft else "none",
-        model=_name_model(query, draft),
-        top_k=query.top_k if evidence and query.mode != "plain" else 0,
-        chunks_retrieved=evidence.chunks_found if evidence else 0,
-        degraded=tuple(run.degraded),
-        notes=tuple(run.notes),
-        usage=tuple(run.usage),
-        started_at=run.started_at,
-        total_ms=round(run.elapsed_ms(), 3),
-        timings={stage: round(ms, 3) for stage, ms in run.timings.items()},
-        trace=run.as_dict(),
-    )
-
-
-def _name_model(query: Query, draft: Draft | None) -> str:
-    """Return the model that wrote: the one asked for, unless the fallback had to."""
-    if draft is None:
-        return ""
-    return draft.model if draft.is_fallback else query.model or draft.model
 
 
 def _cut_to_top_k(query: Query, hits: Hits, run: QueryRun) -> Hits:

@@ -7,6 +7,7 @@ embedded in one batch and searched; the most promising are read.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -17,6 +18,7 @@ from ragstone.evidence import Draft, Evidence
 from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import Answerer
+from ragstone.query.understand.follow_up import is_bare_why
 from ragstone.query.understand.understander import resolve_reading
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.units import Unit, escape_markers, split_units
@@ -36,6 +38,12 @@ _MIN_PROBABILITY = 0.002
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 # A sentence counts as said when so many of its words are in the earlier answer.
 _SAID = 0.8
+_CAUSE = re.compile(
+    r"\b(?:because|since|due to|the reason|this is why|so that|in order to|otherwise|weil|denn|"
+    r"deshalb|grund|porque|debido a|parce que|car|en raison|perché|omdat|doordat|потому|так как|"
+    r"ponieważ)\b|因为|由于",
+    re.IGNORECASE,
+)
 _MIN_UNIT_WORDS = 4
 _MAX_UNITS = 3
 
@@ -103,13 +111,6 @@ def find_last_answer(history: Sequence[Message]) -> str:
     """Return the text of the last answer without its markers."""
     last = next((one.content for one in reversed(history) if one.role == "assistant"), "")
     return _MARKER.sub("", last).strip()
-
-
-def find_searched_as(query: Query) -> str:
-    """Return what was searched in place of the message; empty if that was the message itself."""
-    typed = query.original_text
-    is_same = not typed or split_words(query.text) == split_words(typed)
-    return "" if is_same else query.text
 
 
 def asks_again(query: Query) -> bool:
@@ -212,11 +213,31 @@ def list_further_units(sources: Sequence[Source], earlier: str) -> list[tuple[So
     return found
 
 
-async def quote_further(
-    sources: Sequence[Source], earlier: str
-) -> AsyncGenerator[str | Draft, None]:
-    """Quote what follows an earlier answer, as an answerer does: pieces, then the draft."""
-    units = list_further_units(sources, earlier)
+def list_asked_units(query: Query, sources: Sequence[Source]) -> list[tuple[Source, str]] | None:
+    """Return the units that "tell me more" or "why?" asks for; None if they are to be searched."""
+    earlier = find_last_answer(query.history)
+    if query.wants_more:
+        return list_further_units(sources, earlier)
+    if is_bare_why(query.original_text):
+        return list_causes(sources, earlier) or None
+    return None
+
+
+def list_causes(sources: Sequence[Source], earlier: str) -> list[tuple[Source, str]]:
+    """Return the sentence that gives the reason, right after what an earlier answer said."""
+    words = set(split_words(earlier))
+    for source in sources:
+        units = _split_clean(source)
+        for before, after in itertools.pairwise(units):
+            is_long = len(split_words(before.text)) >= _MIN_UNIT_WORDS
+            is_next = is_long and _is_said(before.text, words) and not _is_said(after.text, words)
+            if is_next and _CAUSE.search(after.text):
+                return [(source, " ".join(after.sentence.split()))]
+    return []
+
+
+async def quote_units(units: Sequence[tuple[Source, str]]) -> AsyncGenerator[str | Draft, None]:
+    """Quote units as an answerer does: pieces, then the draft."""
     draft = Draft("extractive")
     for source, text in units:
         piece = f"{' ' if draft.text else ''}{escape_markers(text)} [Source {source.number}]"

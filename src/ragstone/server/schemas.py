@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.reports import IngestReport
 from ragstone.settings import Settings
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -14,7 +15,6 @@ from ragstone.types import (
     Comparison,
     Document,
     Grounding,
-    IngestReport,
     RetrievalMethod,
     Source,
 )

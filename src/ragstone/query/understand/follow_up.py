@@ -26,6 +26,7 @@ from ragstone.query.understand.nouns import (
     find_subject,
     is_english,
     is_name,
+    list_items,
     list_names,
     load_words,
 )
@@ -139,7 +140,7 @@ def _read_special(text: str, exchanges: Sequence[Exchange]) -> tuple[Reading, ..
     plain = " ".join(normalize_words(text))
     if _MORE.fullmatch(plain):
         return (Reading(before.question, "more", STANDS_ALONE),)
-    if _WHY.fullmatch(plain):
+    if is_bare_why(text):
         return _ask_why(text, before)
     if match := _RETURNS.match(text.strip()):
         topic, rest = match["topic"] or match["topic2"], match["rest"] or match["rest2"]
@@ -215,7 +216,7 @@ def _read_whole_question(
         if not subject or set(extract_terms(subject)) <= own:
             continue
         completed = _put_subject(rest, pronoun, subject)
-        prior = (LIKELY if pronoun else POSSIBLE) - 0.5 * place
+        prior = (LIKELY if pronoun else POSSIBLE) - 1.0 * place
         readings.append(Reading(_capitalise(completed), kind, prior))
     return tuple(readings)
 
@@ -312,47 +313,8 @@ def _replace_ordinal(text: str, before: Exchange) -> str | None:
     return f"{before.question.rstrip('?!. ')} ({items[place]})?"
 
 
-_BOLD_LINE = re.compile(r"^\*\*([^*\n]+)\*\*$", re.MULTILINE)
-_BULLET = re.compile(
-    r"(?:^|\n|\s)(?:[-*•]|\d{1,2}[.)])\s+(.+?)(?=(?:\s(?:[-*•]|\d{1,2}[.)])\s)|\n|$)"
-)
-
-
-def list_items(answer: str, question: str) -> list[str]:
-    """Return the things that an answer names one after the other: a list, a row, or names."""
-    headings = [one.partition(" (")[0] for one in _BOLD_LINE.findall(answer)]
-    if len(headings) > 1:  # the choices of an unclear question
-        return headings
-    bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
-    if len(bullets) > 1:
-        return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
-    for sentence in (answer[start:end] for start, end in find_sentence_spans(answer)):
-        if parts := _split_enumeration(sentence):
-            return parts
-    return list_names(answer, without=[question])
-
-
-def _split_enumeration(sentence: str) -> list[str]:
-    """Return the parts of "A, B and C"; empty if the sentence lists nothing."""
-    match = re.search(
-        r"((?:[^,;:.()]{2,50},\s+)*[^,;:.()]{2,50}),?\s+(?:and|or|und|oder|y|et|e|en|и)\s+([^,;:.()]{2,50})",
-        sentence,
-    )
-    if match is None:
-        return []
-    parts = [part.strip() for part in match[1].split(",")] + [match[2].strip()]
-    items = []
-    for at, part in enumerate(parts):
-        inside = find_phrases(part)
-        if not inside and len(part.split()) == 1:
-            items.append(part)
-            continue
-        if not inside:
-            return []
-        begin = inside[-1 if at == 0 else 0]
-        chains = [one for one in find_chains(part) if one.start == begin.start]
-        items.append(max([begin, *chains], key=lambda one: len(one.text)).text)
-    return items
+def is_bare_why(text: str) -> bool:
+    return bool(_WHY.fullmatch(" ".join(normalize_words(text))))
 
 
 def _list_answer_names(before: Exchange) -> list[str]:
@@ -404,7 +366,8 @@ def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[st
     if not phrases:
         return []
     lasting = [one for one in phrases if not one.is_time]
-    if len(lasting) == 1 and not lasting[0].is_name and any(map(is_name, part.split())):
+    is_one_name = len(find_phrases(part)) == 1 and any(map(is_name, part.split()))
+    if len(lasting) == 1 and not lasting[0].is_name and is_one_name:
         # "What is the resolving power?" – "I meant Shrike": it says of what.
         return [f"{question.rstrip('?!. ')} of {part}?"]
     near = rank(part, [one.text for one in phrases]) if rank else [0.0] * len(phrases)

@@ -201,6 +201,7 @@ _NEAREST = 3
 # mean similarity to the three nearest small talk and other exemplars, the share and the logarithm
 # of the number of words that no small talk exemplar has, and a constant.
 _CALIBRATED_FOR = "ragstone-embed-l6-v1"
+_SAME_QUESTION = 0.85
 # With any other embedder only a nearly verbatim exemplar counts as small talk.
 _SAME = 0.95
 _NEAR_TALK, _NEAR_OTHER, _STRANGE_SHARE, _STRANGE_COUNT, _CONSTANT = (
@@ -269,8 +270,10 @@ class Exemplars:
         nearest_talk = float(similarities[talk].max())
         if is_about_something_else(words) and nearest_talk < _NEAR_ENOUGH:
             logit = min(logit, 0.0)
-        # The embedder read little of other languages, and a single word says too little.
-        if (len(words) < 2 or is_english(text) is not True) and nearest_talk < _NEAR_VERBATIM:
+        # The embedder read little of other languages, a single word says too little, and what is
+        # asked of "you" may be asked of the owner of the documents ("Are you hiring?").
+        is_vague = len(words) < 2 or is_english(text) is not True or bool(_ASKS & set(words))
+        if is_vague and nearest_talk < _SAME_QUESTION:
             logit = min(logit, 0.0)
         if not self.is_calibrated:
             logit = 3.0 if nearest_talk >= _SAME else -3.0

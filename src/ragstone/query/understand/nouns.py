@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any
 
 from ragstone.index.analyze import STOP_WORDS
+from ragstone.text import find_sentence_spans
 
 _TOKEN = re.compile(r"[^\s?!,;:()\"“”«»¿¡]+|[?!,;:()]")
 
@@ -190,3 +191,47 @@ def is_english(text: str) -> bool | None:
         return True
     known = PREPOSITIONS | QUESTION_WORDS | AUXILIARIES | DETERMINERS | PRONOUNS
     return False if any(word in known for word in words) else None
+
+
+_BOLD_LINE = re.compile(r"^\*\*([^*\n]+)\*\*$", re.MULTILINE)
+_BULLET = re.compile(
+    r"(?:^|\n|\s)(?:[-*•]|\d{1,2}[.)])\s+(.+?)(?=(?:\s(?:[-*•]|\d{1,2}[.)])\s)|\n|$)"
+)
+
+
+def list_items(answer: str, question: str) -> list[str]:
+    """Return the things that an answer names one after the other: a list, a row, or names."""
+    headings = [one.partition(" (")[0] for one in _BOLD_LINE.findall(answer)]
+    if len(headings) > 1:  # the choices of an unclear question
+        return headings
+    bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
+    if len(bullets) > 1:
+        return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
+    for sentence in (answer[start:end] for start, end in find_sentence_spans(answer)):
+        if parts := _split_enumeration(sentence):
+            return parts
+    names = list_names(answer, without=[question])
+    return names if len(names) > 1 else _split_enumeration(question)
+
+
+def _split_enumeration(sentence: str) -> list[str]:
+    """Return the parts of "A, B and C"; empty if the sentence lists nothing."""
+    match = re.search(
+        r"((?:[^,;:.()]{2,50},\s+)*[^,;:.()]{2,50}),?\s+(?:and|or|und|oder|y|et|e|en|и)\s+([^,;:.()]{2,50})",
+        sentence,
+    )
+    if match is None:
+        return []
+    parts = [part.strip() for part in match[1].split(",")] + [match[2].strip()]
+    items = []
+    for at, part in enumerate(parts):
+        inside = find_phrases(part)
+        if not inside and len(part.split()) == 1:
+            items.append(part)
+            continue
+        if not inside:
+            return []
+        begin = inside[-1 if at == 0 else 0]
+        chains = [one for one in find_chains(part) if one.start == begin.start]
+        items.append(max([begin, *chains], key=lambda one: len(one.text)).text)
+    return items

@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError
+from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller
 from ragstone.server.background import BackgroundTasks
 from ragstone.server.deps import CallerDep, EngineDep
@@ -29,7 +30,7 @@ from ragstone.server.openapi import (
 from ragstone.server.receive import ReceivedDocuments, receive_documents
 from ragstone.server.schemas import ChatUploadReply, DocumentReply, DocumentSummary, UploadReply
 from ragstone.server.sse import EventStream
-from ragstone.types import DEFAULT_COLLECTION, IngestReport
+from ragstone.types import DEFAULT_COLLECTION
 
 router = APIRouter(tags=["documents"])
 

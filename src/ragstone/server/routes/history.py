@@ -12,10 +12,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from ragstone.engine import Engine
+from ragstone.filters import HistoryFilter
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, find_query
 from ragstone.server.openapi import NOT_FOUND, PAGED, TOTAL_HEADER
-from ragstone.types import HistoryFilter
 
 router = APIRouter(prefix="/v1", tags=["history"])
 

@@ -1,0 +1,39 @@
+"""Define the outcome of an ingest run, file by file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """Hold the outcome of one file of an ingest run."""
+
+    name: str
+    outcome: Literal["added", "updated", "unchanged", "failed", "removed"]
+    document_id: str | None = None
+    chunk_count: int = 0
+    error: str | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """Hold the outcome of every file of an ingest run, in the order of reading."""
+
+    collection: str
+    files: tuple[IngestedFile, ...]
+    embedded_chunks: int = 0
+    """How many chunks were embedded; known texts are not embedded again."""
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    """The peak memory of this process and of the parser processes, added up."""
+
+    def of(self, outcome: str) -> tuple[IngestedFile, ...]:
+        """Return the files with this outcome."""
+        return tuple(file for file in self.files if file.outcome == outcome)
+
+    @property
+    def chunk_count(self) -> int:
+        return sum(file.chunk_count for file in self.files)
