@@ -93,7 +93,7 @@ def write_collections(data: Path, folder: Path) -> dict[str, Path]:
             place.write_text(f"# {row['title']}\n\n{row['text']}\n", "utf-8")
     if not places["odd"].exists():
         shutil.copytree(data / "odd-files", places["odd"])
-    places["samples"] = HERE.parent / "src/ragstone/samples"
+    places["samples"] = HERE.parent / "src/ragstone/samples/documents"
     return places
 
 

@@ -33,6 +33,7 @@ import answers  # noqa: E402
 from ragstone import Engine  # noqa: E402
 from ragstone.models.cache import add_vector_cache  # noqa: E402
 from ragstone.reading.choose import (  # noqa: E402
+    KINDS,
     MAX_SENTENCES,
     OVERALL,
     compute_answer_features,
@@ -52,6 +53,7 @@ from ragstone.reading.features import (  # noqa: E402
     weigh_terms,
 )
 from ragstone.reading.model import load_reading_model  # noqa: E402
+from ragstone.reading.question import parse_question  # noqa: E402
 from ragstone.settings import load_settings  # noqa: E402
 from ragstone.types import Hits, Source  # noqa: E402
 
@@ -216,7 +218,7 @@ def build_row(one: Asked, embedder: Any, cheap_weights: Any) -> Row | None:
     places = select_passages(found, scores) if by == "reading" else select_front(scores)
     front = [found[place] for place in places]
     more = (
-        read_sentences(one.question, front, load_reading_model()).features
+        read_sentences(terms.text, front, load_reading_model()).features
         if by == "reading"
         else compute_meaning_features(terms, front, embedder)
     )
@@ -302,7 +304,10 @@ def fit_way(rows: list[Row], names: Sequence[str], cheap: Any) -> Fitted:
     rank = fit_ranking([r.features for r in good], [r.right for r in good], penalty=3e-3)
     scores = [row.features @ rank for row in rows]
     x = np.array(
-        [compute_answer_features(r.features, s, names) for r, s in zip(rows, scores, strict=True)]
+        [
+            compute_answer_features(r.features, s, parse_question(r.asked.question).kind)
+            for r, s in zip(rows, scores, strict=True)
+        ]
     )
     right = np.array(
         [bool(r.right[choose_best(s)].any()) for r, s in zip(rows, scores, strict=True)]
@@ -320,7 +325,9 @@ def fit_way(rows: list[Row], names: Sequence[str], cheap: Any) -> Fitted:
 
 def print_report(one: Fitted, threshold: float) -> None:
     sets = list(dict.fromkeys(row.asked.set for row in one.rows))
-    print(f"{'set':18}{'half':8}{'held':>6}{'top':>6}{'AUROC':>7}{'near':>6}{'kept90':>8}{'@bar':>12}")
+    print(
+        f"{'set':18}{'half':8}{'held':>6}{'top':>6}{'AUROC':>7}{'near':>6}{'kept90':>8}{'@bar':>12}"
+    )
     for name in sets:
         for fits in (True, False):
             at = [i for i, r in enumerate(one.rows) if r.asked.set == name and r.asked.fits == fits]
@@ -380,7 +387,7 @@ def main() -> None:
             format_table(f"{by}.cheap", CHEAP, cheap),
             format_table(f"{by}.rank", (*CHEAP, *names), fitted.rank),
             format_table(
-                f"{by}.answer", (*CHEAP, *names, *OVERALL), fitted.answer, bias=fitted.bias
+                f"{by}.answer", (*CHEAP, *names, *OVERALL, *KINDS), fitted.answer, bias=fitted.bias
             ),
         ]
     if options.write:

@@ -35,10 +35,17 @@ def test_the_kind_of_a_question(question: str, kind: QuestionKind) -> None:
     ("question", "parts"),
     [
         ("When did it open, and who paid?", ("When did it open?", "who paid?")),
-        ("Who wrote it? When was it printed?", ("Who wrote it?", "When was it printed?")),
+        (
+            "Who wrote the Almanac? When was it printed?",
+            ("Who wrote the Almanac?", "When was it printed? (wrote Almanac)"),
+        ),
         (
             "What is the difference between a pump and a compressor?",
-            ("What is pump?", "What is compressor?"),
+            (
+                "What is the difference between a pump and a compressor?",
+                "What is pump?",
+                "What is compressor?",
+            ),
         ),
         ("What can I cook from pumpkin and rice?", ()),
         ("Who are Anna and Otto?", ()),

@@ -35,12 +35,13 @@ from ragstone.reading.features import (
     weigh_terms,
 )
 from ragstone.reading.model import ReadingModel, load_reading_model
-from ragstone.reading.question import Question, parse_question
+from ragstone.reading.question import Question, QuestionKind, parse_question
 from ragstone.reading.write import find_short_answer
 from ragstone.types import Source
 
 # Features of the whole ranking, beside those of the best sentence.
 OVERALL = ("share", "lead", "meaning_max", "coverage_around_max", "similarity_max")
+KINDS: tuple[QuestionKind, ...] = ("definition", "how_to", "list", "yes_no", "why", "other")
 MAX_SENTENCES = 3
 # Only these sentences are embedded: at most so many, and none with less than this share by the
 # cheap features. bench/fit_answers.py prints how often the answer is among them.
@@ -48,8 +49,15 @@ SENTENCES_EMBEDDED = 8
 SHARE_EMBEDDED = 0.003
 # Passages are read until so many characters are reached, about 500 tokens: 60 CPU ms.
 CHARS_READ = 2_100
+# A short answer stands alone, so it must be more probable than a quotation.
+_SURE_OF_SHORT = 0.6
 _MAX_LEAD = 4.0
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_PAST = re.compile(
+    r"\b(?:still (?:cost|was|were)|formerly|previous(?:ly)?|used to|no longer|replaces? the|"
+    r"until (?:19|20)\d\d|at that time|back then)\b",
+    re.IGNORECASE,
+)
 # Sentences compete when their scores differ by no more than this.
 _COMPETES = 3.0
 _MAX_CHOICES = 64
@@ -96,7 +104,7 @@ def _read_weights(table: Mapping[str, Mapping[str, float]], names: Sequence[str]
     return Weights(
         cheap=_read_row(table["cheap"], CHEAP),
         rank=_read_row(table["rank"], (*CHEAP, *names)),
-        answer=_read_row(table["answer"], (*CHEAP, *names, *OVERALL)),
+        answer=_read_row(table["answer"], (*CHEAP, *names, *OVERALL, *KINDS)),
         bias=float(table["answer"]["bias"]),
     )
 
@@ -148,7 +156,7 @@ class AnswerChooser:
         """Return the name, date or amount asked for, where the answer is given at all."""
         choice = self.choose(question, sources)
         part = choice.parts[0]
-        if len(choice.parts) > 1 or part.probability < self.weights.threshold or not part.sentences:
+        if len(choice.parts) > 1 or part.probability < _SURE_OF_SHORT or not part.sentences:
             return ""
         return find_short_answer(parse_question(part.question), part.short)
 
@@ -189,7 +197,7 @@ class AnswerChooser:
         return PartChoice(
             terms.text,
             tuple(front[place] for place in order),
-            estimate_probability(weights, rows, scores, READING),
+            estimate_probability(weights, rows, scores, terms.question.kind),
             read.short_answers[order[0]],
         )
 
@@ -203,7 +211,7 @@ class AnswerChooser:
         rows: Vectors = np.hstack([cheap[places], meaning])
         scores = prefer_newest(terms.question, front, rows @ weights.rank)
         chosen = tuple(front[place] for place in self._take_enough(scores))
-        probability = estimate_probability(weights, rows, scores, MEANING)
+        probability = estimate_probability(weights, rows, scores, terms.question.kind)
         return PartChoice(terms.text, chosen, probability)
 
     def _take_enough(self, scores: NDArray[np.float64]) -> list[int]:
@@ -256,6 +264,8 @@ def prefer_newest(
     if not question.wants_latest:
         return scores
     this_year = time.localtime().tm_year
+    is_past = np.array([bool(_PAST.search(one.text)) for one in candidates])
+    scores = scores - _COMPETES * is_past
     best = scores.max()
     dated = {
         at: max(years)
@@ -263,10 +273,10 @@ def prefer_newest(
         if scores[at] >= best - _COMPETES
         and (years := [y for y in map(int, _YEAR.findall(one.text)) if y <= this_year])
     }
-    if len(set(dated.values())) < 2:
+    if not dated or (int(np.argmax(scores)) in dated and len(set(dated.values())) < 2):
         return scores
-    newest = max(dated, key=lambda at: (dated[at], scores[at]))
     raised = scores.copy()
+    newest = max(dated, key=lambda at: (dated[at], scores[at]))
     raised[newest] = best + 1.0
     return raised
 
@@ -299,18 +309,18 @@ def compute_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def estimate_probability(
-    weights: Weights, rows: Vectors, scores: NDArray[np.float64], names: Sequence[str]
+    weights: Weights, rows: Vectors, scores: NDArray[np.float64], kind: QuestionKind
 ) -> float:
     """Estimate how probable it is that the best sentence answers the question."""
-    features = compute_answer_features(rows, scores, names)
+    features = compute_answer_features(rows, scores, kind)
     logit = float(features @ weights.answer) + weights.bias
     return float(1.0 / (1.0 + np.exp(-logit)))
 
 
 def compute_answer_features(
-    rows: Vectors, scores: NDArray[np.float64], names: Sequence[str]
+    rows: Vectors, scores: NDArray[np.float64], kind: QuestionKind
 ) -> NDArray[np.float64]:
-    """Join the features of the best sentence with those of the whole ranking (`OVERALL`)."""
+    """Join the features of the best sentence, of the whole ranking (`OVERALL`) and the kind."""
     order = np.argsort(-scores, kind="stable")
     lead = scores[order[0]] - scores[order[1]] if len(order) > 1 else _MAX_LEAD
     overall = [
@@ -320,5 +330,5 @@ def compute_answer_features(
         rows[:, CHEAP.index("coverage_around")].max(),
         rows[:, CHEAP.index("similarity")].max(),
     ]
-    assert rows.shape[1] == len(CHEAP) + len(names)
-    return np.concatenate([rows[order[0]], overall]).astype(np.float64)
+    kinds = [float(kind == one) for one in KINDS]
+    return np.concatenate([rows[order[0]], overall, kinds]).astype(np.float64)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.reading.choose import AnswerChooser, Choice, PartChoice
@@ -57,12 +58,20 @@ class ExtractiveProvider:
         if len(choice.parts) == 1:
             yield self._write_part(choice.parts[0])
             return
-        for at, part in enumerate(choice.parts):
-            gap = "\n\n" if at else ""
-            if part.probability < weights.near:
-                yield f"{gap}Not found in the documents: {part.question}"
+        said: set[str] = set()
+        pieces: list[str] = []
+        for part in choice.parts:
+            fresh = tuple(one for one in part.sentences if one.text not in said)
+            if parse_question(part.question).kind == "difference":
+                if fresh and names_both(part.question, fresh[0].text):
+                    pieces.append(self._write_part(replace(part, sentences=fresh[:1])))
+                    said.add(fresh[0].text)
+            elif part.probability < weights.near or not fresh:
+                pieces.append(f"Not found in the documents: {part.question}")
             else:
-                yield gap + self._write_part(part)
+                pieces.append(self._write_part(replace(part, sentences=fresh)))
+                said |= {one.text for one in fresh}
+        yield "\n\n".join(pieces)
 
     def _write_part(self, part: PartChoice) -> str:
         units = build_units(part)
@@ -71,6 +80,13 @@ class ExtractiveProvider:
             return text
         said = answer_yes_no(part.question, units[0].text, self.chooser.model)
         return f"{said}. {text}" if said else text
+
+
+def names_both(question: str, sentence: str) -> bool:
+    """Return True when a sentence names both things whose difference is asked for."""
+    held = set(extract_terms(sentence))
+    subjects = [parse_question(one).subject for one in parse_question(question).parts[1:]]
+    return all(set(extract_terms(one)) & held for one in subjects if one)
 
 
 def build_units(part: PartChoice) -> list[AnswerUnit]:

@@ -162,7 +162,10 @@ def _split_passage(passage: Passage) -> list[Candidate]:
     found: list[Candidate] = []
     parts = passage.units
     for order, unit in enumerate(parts):
+        # A heading or a question (of a list of such) is context, and answers nothing itself.
         if len(unit.text.split()) < _MIN_WORDS or unit.text.startswith("#"):
+            continue
+        if unit.text.endswith("?") and not unit.header:
             continue
         before = parts[order - 1].text if order else ""
         after = parts[order + 1].text if order + 1 < len(parts) else ""
@@ -184,7 +187,7 @@ class QuestionTerms:
 
     @property
     def text(self) -> str:
-        return self.question.text
+        return self.question.core
 
     @property
     def total(self) -> float:
@@ -193,6 +196,8 @@ class QuestionTerms:
 
 def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
     """Weigh the terms of a question by the sentences that may answer it."""
+    question = parse_question(text)
+    text = question.core
     asked = extract_terms(text)
     holds = Counter(term for one in sentences for term in one.terms)
     count = len(sentences)
@@ -204,7 +209,7 @@ def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
         if word[0].isdigit() or (place and word[0].isupper())
     ]
     return QuestionTerms(
-        parse_question(text),
+        question,
         weights,
         detect_kind(text),
         frozenset(term for word in named for term in extract_terms(word)),
@@ -216,7 +221,7 @@ CHEAP = (
     "coverage", "coverage_around", "coverage_source", "names", "names_source", "pairs", "offers",
     "offers_nothing", "fresh", "length", "very_short", "no_sentence", "row", "points_back",
     "first", "rank", "similarity", "fused_gap", "offers_in_context", "nothing_in_context",
-    "lead_in", "defines", "title", "numbers_missing", "coverage_anywhere",
+    "lead_in", "defines", "title", "numbers_missing", "instructs", "coverage_anywhere",
     "alignment", "alignment_least",
 )  # fmt: skip
 MEANING = ("cosine", "cosine_lead", "cosine_around", "offers_in_meaning")
@@ -276,7 +281,16 @@ def _compute_cheap_row(
         float(bool(question.question.subject) and is_definition(question.question.subject, one)),
         measure_coverage(question, one.passage.title_terms),
         1.0 - _measure_share(numbers, one.context_terms | one.passage.terms),
+        float(question.question.kind == "how_to" and bool(_INSTRUCTS.search(one.text))),
     ]
+
+
+# A step, a command or a lead-in to one.
+_INSTRUCTS = re.compile(
+    r"^\d{1,3}[.)] |`[^`]+ [^`]+`|^\s*\$ |:$|\b(?:run|use|using|click|press|select|choose|open|"
+    r"enter|type|call|send|turn|set|add|create|remove|install) (?:the|a|an|on|off|your|`)",
+    re.IGNORECASE,
+)
 
 
 _DEFINES = re.compile(

@@ -125,6 +125,15 @@ def _is_same_mark(text: str, one: int, other: int) -> bool:
     return marks[0].isalnum() == marks[1].isalnum()
 
 
+def find_lead_in(text: str, place: int) -> str:
+    """Return the sentence that leads to the list around a place; empty if there is none."""
+    blocks = find_blocks(text)
+    at = _find_block(blocks, place)
+    if at is None or blocks[at].kind != "item":
+        return ""
+    return "".join(text[start:end] for start, end in _find_lead_in(text, blocks, at))
+
+
 @dataclass(frozen=True, slots=True)
 class Widened:
     """Hold the spans that make a sentence readable, in reading order."""
@@ -287,7 +296,7 @@ _NOISE = re.compile(
     r"|\{\{[<%][^}]*?\bterm_id=\"(?P<term>[^\"]*)\"[^}]*[%>]\}\}"
     r"|\{\{[<%][^}]*?[%>]\}\}"
     r"|!\[(?P<image>[^\]\n]*)\]\([^)\n]*\)"
-    r"|(?<!!)\[(?P<label>[^\]\n]+)\]\((?:[^()\n]|\([^()\n]*\))*\)"
+    r"|(?<!!)\[(?P<label>[^\]\n]+)\]\((?:[^()]|\([^()\n]*\)){0,300}\)"
     r"|\A---\n(?:[\w-]+:.*\n|[ \t]+.*\n|-.*\n|\n)*?---\n"
     r"|\*\*(?P<bold>[^*\n]+)\*\*"
     r"|[ \t]*\{#[\w-]+\}"

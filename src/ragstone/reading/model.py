@@ -256,7 +256,8 @@ def _best_spans_within(
     """Yield the best span of each sentence that has tokens in the window."""
     start, end = _normalize(logits)
     places = _find_passage_tokens(window.encoding)
-    begins = np.array([window.offset + window.encoding.offsets[at][0] for at in places])
+    offsets = window.encoding.offsets  # every access makes the list anew
+    begins = np.array([window.offset + offsets[at][0] for at in places])
     for at, (first, last) in enumerate(sentences):
         inside = places[(begins >= first) & (begins < last)]
         if inside.size:

@@ -27,6 +27,8 @@ class Question:
     subject: str = ""
     """What is to be defined."""
     wants_latest: bool = False
+    core: str = ""
+    """The question without words about the documents ("What do the docs say about …")."""
 
     @property
     def wants_short_answer(self) -> bool:
@@ -106,7 +108,12 @@ _FORMS: tuple[tuple[QuestionKind, str], ...] = (
         r"(?:^|[,.:;] )(?:so |and )?how\s+(?:do|does|can|could|should|would|to)\b"
         r"|\b(?:how to|steps (?:to|for)|(?:what|which) (?:command|steps?)|command (?:to|for)"
         r"|(?:the )?(?:best |right )?way to|instructions (?:for|to))\b|^(?:show|tell) me how\b"
-        r"|^(?:wie (?:kann|muss|soll|mache?|richte)\b)|^(?:comment|cómo|come|como|hoe)\b",
+        r"|^(?:wie (?:kann|muss|soll|mache?|richte)\b)|^(?:comment|cómo|come|como|hoe)\b"
+        r"|^(?:please )?(?:add|build|change|check|clean|configure|connect|copy|create|debug|delete|"
+        r"deploy|disable|download|enable|encrypt|export|find out|get|import|increase|install|limit|"
+        r"make|migrate|mount|move|open|print|reduce|remove|rename|replace|reset|restart|restore|"
+        r"resize|roll(?: |-)?back|run|scale|send|set(?: up)?|start|stop|switch|turn|uninstall|"
+        r"update|upgrade|upload|use|view|write) (?!of\b)\w",
     ),
     (
         "list",
@@ -144,18 +151,53 @@ _LATEST = re.compile(
 def parse_question(text: str) -> Question:
     """Tell the kind of a question, and cut it into parts where it asks several things."""
     plain = " ".join(text.split())
+    core = remove_talk_of_documents(plain)
     latest = bool(_LATEST.search(plain))
     if pair := _match_difference(plain):
-        parts = tuple(f"What is {one}?" for one in pair)
-        return Question(plain, "difference", parts, wants_latest=latest)
+        # A sentence that names both comes first, if there is one.
+        parts = (plain, *(f"What is {one}?" for one in pair))
+        return Question(plain, "difference", parts, wants_latest=latest, core=core)
     parts = split_parts(plain)
     if len(parts) > 1:
-        return Question(plain, parse_question(parts[0]).kind, parts, wants_latest=latest)
+        kind = parse_question(parts[0]).kind
+        return Question(plain, kind, parts, wants_latest=latest, core=core)
     if subject := _match_definition(plain):
-        return Question(plain, "definition", subject=subject, wants_latest=latest)
+        return Question(plain, "definition", subject=subject, wants_latest=latest, core=core)
     if _YES_NO.match(plain):
-        return Question(plain, "yes_no", wants_latest=latest)
-    return Question(plain, _find_kind(plain), wants_latest=latest)
+        return Question(plain, "yes_no", wants_latest=latest, core=core)
+    return Question(plain, _find_kind(plain), wants_latest=latest, core=core)
+
+
+_DOCUMENTS = (
+    r"(?:the|these|those|my|our|your) (?:docs?|documents?|documentation|files|sources|texts?)"
+)
+_TALK = (
+    re.compile(
+        rf"^(?:what (?:exactly )?(?:do|does|did) (?:{_DOCUMENTS}|(?:the|our|my) [\w-]+) "
+        r"(?:exactly )?(?:say|state|mention|write|tell us) (?:about|on|regarding)\s+)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"^(?:please )?(?:find|quote|show|give|cite)(?: me)? the "
+        r"(?:(?:exact|whole|full) )?(?:sentence|passage|paragraph|clause|quote|wording|line)s?"
+        r"(?: (?:that|which) (?:says?|states?|tells?|explains?)| (?:about|on|where|with|for))\s+",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\s*,?\s*(?:(?:do|does|according to|in|from|by) )?{_DOCUMENTS}"
+        r"(?: (?:say|says|describe|describes|mention|mentions|state|states|cover))?\b",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\s*,?\s*(?:word for word|verbatim|literally)\b", re.IGNORECASE),
+)
+
+
+def remove_talk_of_documents(text: str) -> str:
+    """Return a question without what it says of the documents: that is not in them."""
+    core = text
+    for pattern in _TALK:
+        core = pattern.sub("", core)
+    return core.strip(" ,") if len(core.split()) > 1 else text
 
 
 def _find_kind(text: str) -> QuestionKind:
@@ -172,7 +214,26 @@ def split_parts(text: str) -> tuple[str, ...]:
         return ()
     if not re.match(rf"{_ASK}\b", pieces[0], re.IGNORECASE):
         return ()
-    return tuple(piece if piece.endswith("?") else f"{piece}?" for piece in pieces[:4])
+    first, *later = [piece if piece.endswith("?") else f"{piece}?" for piece in pieces[:4]]
+    return (first, *(_carry_subject(first, piece) for piece in later))
+
+
+def _carry_subject(first: str, later: str) -> str:
+    """Add the names of the first part to a later one that only points back ("when does it …")."""
+    if not _POINTS_BACK.search(later):
+        return later
+    words = [w for w in re.findall(r"[\w'/.-]+", first)[1:] if w.casefold() not in _FORM_WORDS]
+    return f"{later} ({' '.join(words)})" if words else later
+
+
+_POINTS_BACK = re.compile(r"\b(?:it|its|they|them|their|he|she|his|her|that|this)\b", re.IGNORECASE)
+_FORM_WORDS = frozenset(
+    """
+    is are was were do does did can could should will would has have had must may the a an of in on
+    at to for by from with how many much when where who which what why there i you we my your our
+    it its they them their he she his her this that
+    """.split()  # noqa: SIM905  a list of words reads better as text
+)
 
 
 def _match_difference(text: str) -> tuple[str, str] | None:

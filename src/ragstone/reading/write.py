@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragstone.index.analyze import extract_terms
 from ragstone.reading.features import Candidate, ShortAnswer
-from ragstone.reading.layout import Span, find_blocks, widen_sentence
+from ragstone.reading.layout import Span, find_blocks, find_lead_in, widen_sentence
 from ragstone.reading.question import Question
 from ragstone.reading.units import describe_row, escape_markers
 
@@ -36,11 +37,7 @@ class AnswerUnit:
         """Return the text with its marker: after the text, but before a listing."""
         marker = f"[Source {self.number}]"
         head, fence, listing = self.text.partition("\n\n```")
-        if fence:
-            return f"{head} {marker}{fence}{listing}"
-        if self.text.startswith("```"):
-            return f"{self.text}\n\n{marker}"
-        return f"{self.text} {marker}"
+        return f"{head} {marker}{fence}{listing}"
 
 
 def build_unit(question: Question, one: Candidate) -> AnswerUnit:
@@ -52,11 +49,26 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     if one.points_back and one.before:
         at = text.rfind(one.before, 0, one.start)
         start = at if at >= 0 else start
-    widened = widen_sentence(text, (one.start, one.end), whole_list=question.wants_whole_list)
+    whole_list = question.wants_whole_list or is_about_the_list(question, one)
+    widened = widen_sentence(text, (one.start, one.end), whole_list=whole_list)
     spans = list(widened.spans)
     if spans[0] == (one.start, one.end):
         spans[0] = (start, one.end)
-    return AnswerUnit(one.source.number, format_spans(text, spans), spans[0][0])
+    written = format_spans(text, spans)
+    if written.startswith("```"):
+        title = one.passage.heading or one.source.hit.chunk.document_name
+        written = f"{escape_markers(title)}:\n\n{written}"
+    return AnswerUnit(one.source.number, written, spans[0][0])
+
+
+def is_about_the_list(question: Question, one: Candidate) -> bool:
+    """Return True when the lead-in of a list says more of the question than the chosen item."""
+    lead = find_lead_in(one.passage.clean.text, one.start)
+    if not lead:
+        return False
+    asked = set(extract_terms(question.text))
+    in_lead = len(asked & set(extract_terms(lead)))
+    return in_lead >= max(2, len(asked & one.terms))
 
 
 def format_row(one: Candidate) -> str:

@@ -277,4 +277,5 @@ def add_parts(query: Query) -> Query:
     if query.expansions:
         return query
     parts = parse_question(query.text).parts
-    return replace(query, expansions=tuple(Expansion("sub-question", part) for part in parts))
+    others = tuple(Expansion("sub-question", part) for part in parts if part != query.text)
+    return replace(query, expansions=others)
