@@ -48,6 +48,13 @@ def test_a_question_stays_with_its_answer() -> None:
     assert "She comes early." in chunk_with(chunks, "Who opens").text
 
 
+def test_keys_stay_on_one_line_with_their_values() -> None:
+    lines = [f"setting_{at}: value number {at} of many" for at in range(30)]
+    chunks = split("\n".join(lines) + "\n")
+    assert len(chunks) > 2
+    assert [line for chunk in chunks for line in chunk.text.split("\n")] == lines
+
+
 def test_what_does_not_fit_is_parted_all_the_same() -> None:
     items = "\n".join(f"- item number {at} of a long list of things" for at in range(40))
     chunks = split(f"Do all of this:\n\n{items}\n")

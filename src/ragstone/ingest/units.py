@@ -79,12 +79,10 @@ def split_units(
             yield replace(unit, group_end=end)
         elif unit.content_type == "table":
             yield from _cut_table(loaded.text, unit, tokens, budget)
-        elif unit.content_type != "text":
-            # A block that does not fit is cut at its lines.
+        else:
+            # What does not fit is cut at its lines: code, and keys with their values.
             for line in _split_lines(loaded.text, unit):
                 yield from _cut_unit(loaded.text, line, tokens, budget)
-        else:
-            yield from _cut_unit(loaded.text, unit, tokens, budget)
 
 
 def _find_units(loaded: LoadedDocument, section: Section) -> Iterator[Unit]:
