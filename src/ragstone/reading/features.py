@@ -64,12 +64,15 @@ class Passage:
     def title_terms(self) -> frozenset[str]:
         """Return the terms of the headings over the passage and of the document's name."""
         chunk = self.source.hit.chunk
-        return frozenset(extract_terms(" \n ".join((*chunk.heading_path, chunk.document_name))))
+        names = (*chunk.heading_path, chunk.context, chunk.document_name)
+        return frozenset(extract_terms(" \n ".join(names)))
 
     @property
     def heading(self) -> str:
-        path = self.source.hit.chunk.heading_path
-        return " > ".join(path[-2:])
+        """Return what names the passage: for a table its title and caption, then the headings."""
+        chunk = self.source.hit.chunk
+        names = (chunk.context, " > ".join(chunk.heading_path[-2:]))
+        return "\n".join(one for one in names if one)
 
     @cached_property
     def units(self) -> list[Unit]:

@@ -56,7 +56,8 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
         spans[0] = (start, one.end)
     written = format_spans(text, spans)
     if written.startswith("```"):
-        title = one.passage.heading or one.source.hit.chunk.document_name
+        chunk = one.source.hit.chunk
+        title = " > ".join(chunk.heading_path[-2:]) or chunk.document_name
         written = f"{escape_markers(title)}:\n\n{written}"
     return AnswerUnit(one.source.number, written, spans[0][0])
 
