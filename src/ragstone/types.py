@@ -204,8 +204,9 @@ class Query:
     model: str = ""
     """The model that writes; empty for the provider's default."""
     mode: QueryMode = "refined"
+    hold_markers: bool = False
+    """Stream a sentence only when its markers are right, for clients that cannot replace text."""
     outline: Outline | None = None
-    """The documents that the question is about as a whole, once they were found."""
 
     @property
     def wants_more(self) -> bool:
@@ -273,7 +274,6 @@ class Prompt:
     model: str = ""
     """The model that writes; empty for the provider's default."""
     outline: Outline | None = None
-    """The documents that the question is about as a whole, if it is."""
 
 
 @dataclass(frozen=True, slots=True)
