@@ -116,10 +116,10 @@ class Pipeline:
             async for piece in pieces:
                 if isinstance(piece, Draft):
                     draft = piece
-                elif ready := hold.feed(piece) if hold else piece:
+                elif ready := await hold.feed(piece) if hold else piece:
                     yield Token(ready, verified=hold is not None)
         assert draft is not None, "an answerer ends with its draft"
-        for token in self._finish_draft(understood.query, draft, notation, hold, run):
+        for token in await self._finish_draft(understood.query, draft, notation, hold, run):
             yield token
         checked = await self.checker.check(understood.query, evidence, draft, run)
         best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
@@ -168,15 +168,16 @@ class Pipeline:
                 if isinstance(piece, Draft):
                     draft = piece
                 elif hold is not None:
-                    hold.feed(piece)
+                    await hold.feed(piece)
         assert draft is not None, "an answerer ends with its draft"
-        self._finish_draft(query, draft, notation, hold, run)
+        await self._finish_draft(query, draft, notation, hold, run)
         return Attempt(evidence, draft, await self.checker.check(query, evidence, draft, run))
 
     def _build_hold(self, query: Query, notation: Notation) -> SentenceHold | None:
-        if not self.options.hold_unverified or query.mode == "plain":
+        drops = self.options.hold_unverified
+        if query.mode == "plain" or not (drops or query.hold_markers):
             return None
-        return SentenceHold(notation, self.embedder)
+        return SentenceHold(notation, self.embedder, drops)
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
@@ -189,8 +190,9 @@ class Pipeline:
         return Start(understood, await self._retrieve_or_nothing(understood.query, run))
 
     async def search(self, query: Query, run: QueryRun) -> RetrievedHits:
-        """Retrieve and refine. A summary reads its document in order instead."""
-        return await self._refine_retrieved(query, await self._retrieve(query, run), run)
+        """Retrieve and refine, whatever the text asks for."""
+        retrieved = await self.retriever.retrieve(query, run)
+        return await self._refine_retrieved(query, retrieved, run)
 
     async def _gather(
         self, query: Query, run: QueryRun, start: Start | None
@@ -384,7 +386,7 @@ class Pipeline:
         text = " ".join((query.text, *find_feedback_terms(query.text, best.sources)))
         return replace(query, expansions=(*query.expansions, Expansion("feedback", text)))
 
-    def _finish_draft(
+    async def _finish_draft(
         self,
         query: Query,
         draft: Draft,
@@ -396,10 +398,10 @@ class Pipeline:
         tokens: list[Token] = []
         if hold is not None and draft.is_fallback:
             # The provider broke off: what it wrote is not part of the answer.
-            hold = SentenceHold(notation, self.embedder)
-            hold.feed(draft.text)
+            hold = SentenceHold(notation, self.embedder, hold.drops_unsupported)
+            await hold.feed(draft.text)
         if hold is not None:
-            if rest := hold.close():
+            if rest := await hold.close():
                 tokens.append(Token(rest, verified=True))
             draft.text = hold.released
             if hold.withheld:

@@ -129,6 +129,12 @@ async def test_writing_needs_a_model_and_the_answer_says_so(sample_engine: Engin
     assert "LLM_PROVIDER" in answer.text
 
 
+async def test_a_search_ranks_passages_whatever_it_asks_for(sample_engine: Engine) -> None:
+    hits = await sample_engine.search("List all contracts", top_k=5)
+    assert len(hits) == 5
+    assert hits[0].score > hits[-1].score
+
+
 async def test_a_question_is_answered_as_before(sample_engine: Engine) -> None:
     answer = await sample_engine.ask("When does the lease begin?")
     assert "1 July 2009" in answer.text
