@@ -317,34 +317,40 @@ def fit_way(rows: list[Row], names: Sequence[str], cheap: Any) -> Fitted:
     # Every set weighs the same, and so do questions with their answer and those without.
     kinds = [(row.asked.set, bool(r)) for row, r in zip(rows, right, strict=True)]
     counts = {kind: sum(k == kind and u for k, u in zip(kinds, use, strict=True)) for kind in kinds}
-    importance = np.array([1.0 / max(counts[kind], 1) for kind in kinds])
+    # A handful of questions says nothing of its set.
+    importance = np.array([(counts[kind] >= 20) / max(counts[kind], 1) for kind in kinds])
     answer, bias = fit_answering(x[use], right[use].astype(float), importance[use])
     probability = 1 / (1 + np.exp(-(x @ answer + bias)))
     return Fitted(cheap, rank, answer, bias, rows, probability, right)
 
 
 def print_report(one: Fitted, threshold: float) -> None:
-    sets = list(dict.fromkeys(row.asked.set for row in one.rows))
-    print(
-        f"{'set':18}{'half':8}{'held':>6}{'top':>6}{'AUROC':>7}{'near':>6}{'kept90':>8}{'@bar':>12}"
-    )
-    for name in sets:
+    """Print for each set: the answer is held (`held`), the choice has it (`top`), AUROC of right
+    against wrong, of answerable against removed (`near`), the share of removed ones answered when
+    90 % of the answerable are (`kept90`), the shares answered at the threshold, and of the answers
+    given the calibration error and the AUROC."""
+    names = ("held", "top", "AUROC", "near", "kept90", "@bar", "@bar no", "ECE", "AUROC")
+    print(f"{'set':18}{'half':8}" + "".join(f"{name:>8}" for name in names))
+    for name in dict.fromkeys(row.asked.set for row in one.rows):
         for fits in (True, False):
             at = [i for i, r in enumerate(one.rows) if r.asked.set == name and r.asked.fits == fits]
-            if not at:
+            if len(at) < 20:
                 continue
             p, right = one.probability[at], one.right[at]
-            rows = [one.rows[i] for i in at]
-            can = np.array([r.right.any() for r in rows])
-            removed = np.array([r.asked.removed for r in rows])
+            can = np.array([one.rows[i].right.any() for i in at])
+            removed = np.array([one.rows[i].asked.removed for i in at])
             keep = np.quantile(p[can], 0.1) if can.any() else 0.0
-            print(
-                f"{name:18}{'fit' if fits else 'report':8}{can.sum():6}{right[can].mean():6.3f}"
-                f"{compute_auroc(p[right], p[~right]):7.3f}"
-                f"{compute_auroc(p[can], p[removed]):6.3f}"
-                f"{np.mean(p[removed] >= keep) if removed.any() else np.nan:8.3f}"
-                f"{np.mean(p[can] >= threshold):6.2f}{np.mean(p[~can] >= threshold):6.2f}"
+            given = p >= threshold
+            error, area = answers.measure_calibration(
+                list(zip(p[given], right[given], strict=True))
             )
+            figures = (
+                right[can].mean(), compute_auroc(p[right], p[~right]),
+                compute_auroc(p[can], p[removed]), np.mean(p[removed] >= keep),
+                np.mean(given[can]), np.mean(given[~can]), error, area,
+            )  # fmt: skip
+            print(f"{name:18}{'fit' if fits else 'report':8}{can.sum():8}"
+                  + "".join(f"{figure:8.3f}" for figure in figures))  # fmt: skip
 
 
 def format_table(title: str, names: Sequence[str], weights: Any, **more: float) -> str:

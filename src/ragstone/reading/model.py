@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -40,6 +41,7 @@ _MAX_SPAN_TOKENS = 40
 _MAX_QUESTION_TOKENS = 96
 # Pairs of similar length share a batch up to this many tokens, padding included.
 _BATCH_TOKENS = 512
+_MAX_KEPT = 64
 
 _Outputs = tuple[NDArray[np.float32], NDArray[np.float32], float]
 
@@ -112,6 +114,9 @@ class ReadingModel:
     )
     threads: int = 1
     opening: threading.RLock = field(default_factory=threading.RLock)
+    _kept: OrderedDict[tuple[str, str, tuple[tuple[int, int], ...]], PassageReading] = field(
+        default_factory=OrderedDict
+    )
 
     @property
     def is_installed(self) -> bool:
@@ -134,17 +139,28 @@ class ReadingModel:
     ) -> list[PassageReading]:
         """Find the best answer span inside each sentence of each passage.
 
-        A sentence outside every window, or without tokens, has the score minus infinity.
+        A sentence outside every window, or without tokens, has the score minus infinity. The last
+        readings are kept: a second search brings most of the passages of the first again.
         """
-        read = [PassageReading([_NO_SPAN] * len(spans), -np.inf) for spans in sentences]
-        windows = self._windows(question, passages)
+        keys = [
+            (question, text, tuple(spans)) for text, spans in zip(passages, sentences, strict=True)
+        ]
+        known = {key: kept for key in keys if (kept := self._kept.get(key)) is not None}
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        read = [PassageReading([_NO_SPAN] * len(spans), -np.inf) for _, _, spans in new]
+        windows = self._windows(question, [text for _, text, _ in new])
         for window, (logits, _, score) in zip(windows, self._run(windows), strict=True):
             one = read[window.passage]
             one.relevance = max(one.relevance, score)
-            for at, found in _best_spans_within(window, logits, sentences[window.passage]):
+            for at, found in _best_spans_within(window, logits, new[window.passage][2]):
                 if found.score > one.spans[at].score:
                     one.spans[at] = found
-        return read
+        known.update(zip(new, read, strict=True))
+        with self.opening:
+            self._kept.update(zip(new, read, strict=True))
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return [known[key] for key in keys]
 
     def verify(self, pairs: Sequence[tuple[str, str]]) -> list[VerifierScores]:
         """Judge each claim against its evidence: pairs of (claim, evidence)."""
