@@ -27,7 +27,12 @@ import numpy as np
 
 from claims import DATA, Pair, load_judged, load_pack
 from ragstone.query.check.facts import VALUES, find_disagreements
-from ragstone.query.check.support import SIGNALS, SUPPORTED_FROM, compute_signals
+from ragstone.query.check.support import (
+    SIGNALS,
+    SUPPORTED_FROM,
+    compute_signals,
+    says_support,
+)
 from ragstone.query.check.verifier import WorkLimit, load_verifier
 from ragstone.query.check.windows import find_windows, read_source
 from ragstone.reading.model import load_reading_model
@@ -47,7 +52,7 @@ def _log_odds(probability: float) -> float:
 
 
 def read_pair(pair: Pair) -> tuple[Any, float, bool] | None:
-    """Return the signals of the best window, its "contradicted", and whether a value differs."""
+    """Return the signals of the best window, its "contradicted", and whether it cannot pass."""
     verifier = load_verifier()
     assert verifier is not None, "the reading model is not installed"
     windows = find_windows(pair.claim, 1, read_source(pair.evidence))
@@ -59,7 +64,8 @@ def read_pair(pair: Pair) -> tuple[Any, float, bool] | None:
     window, scores = max(both, key=lambda one: one[1].supported)
     found = list(find_disagreements(pair.claim, window.text, pair.evidence))
     other = any(one.kind in VALUES and one.contradicts for one in found)
-    return compute_signals(scores, found), scores.contradicted, other
+    refused = other or not says_support(scores, window.coverage)
+    return compute_signals(scores, found), scores.contradicted, refused
 
 
 def fit_logistic(x: Any, y: Any, weight: Any) -> tuple[Any, float]:

@@ -64,6 +64,8 @@ class QueryOptions(TypedDict, total=False):
     """A message of a chat: 1 to 32,000 characters, with pasted text if it is long."""
     citation_style: CitationStyle
     """The form of the citations in the text: `source` or `chunk`."""
+    hold_markers: bool
+    """Stream a sentence only when its markers are right."""
     model: str | None
     """The model that writes."""
     session_id: str | None
@@ -103,6 +105,7 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         notes=notes,
         citation_style=options.get("citation_style") or "source",
         model=options.get("model") or "",
+        hold_markers=options.get("hold_markers") or False,
     )
 
 

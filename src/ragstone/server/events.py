@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, Protocol, TypeAlias
 
 from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
+from ragstone.reading.units import MARKER_BY_CHUNK, MARKER_BY_NUMBER
 from ragstone.server.links import annotate_citations, link_source
 from ragstone.server.schemas import (
     ChatData,
@@ -27,6 +28,18 @@ from ragstone.types import Answer, Comparison, Source
 
 Fields: TypeAlias = dict[str, Any]
 FieldsStream: TypeAlias = AsyncGenerator[Fields, None]
+
+
+REPLACED_NOTICE = "\n\n---\nThe text above is withdrawn: the check replaced it.\n\n"
+
+
+def _has_same_words(shown: str, final: str) -> bool:
+    """Return True when two texts differ at most in markers and white space."""
+
+    def strip(text: str) -> str:
+        return "".join(MARKER_BY_CHUNK.sub("", MARKER_BY_NUMBER.sub("", text)).split())
+
+    return strip(shown) == strip(final)
 
 
 class Skin(Protocol):
@@ -65,20 +78,31 @@ class _EventSkin:
     def shape_start(self) -> Iterable[Fields]:
         return ()
 
+    def __init__(self) -> None:
+        self._shown = ""
+
     def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
         return ({"type": "sources", "sources": _dump_sources(sources)},)
 
     def shape_token(self, token: Token) -> Iterable[Fields]:
+        self._shown += token.text
         return ({"type": "token", "content": token.text},)
+
+    def announce_replacement(self, answer: Answer) -> Iterable[Fields]:
+        """Say that the finished answer is another text than the tokens, if it is."""
+        if self._shown.strip() != answer.text.strip():
+            yield {"type": "replaced", "content": answer.text}
 
 
 class QuerySkin(_EventSkin):
     """Shape the stream of `POST /v1/query`: sources, tokens, claims, done."""
 
     def shape_token(self, token: Token) -> Iterable[Fields]:
-        return ({"type": "token", "content": token.text, "verified": token.verified},)
+        for fields in super().shape_token(token):
+            yield {**fields, "verified": token.verified}
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        yield from self.announce_replacement(answer)
         claims = [ClaimReply.model_validate(claim).model_dump() for claim in answer.claims]
         yield {
             "type": "claims",
@@ -93,22 +117,26 @@ class ChatSkin(_EventSkin):
     """Shape the stream of `POST /api/chat/stream`: sources, tokens, done with the whole reply."""
 
     def __init__(self, *, rag_enabled: bool = True) -> None:
+        super().__init__()
         self._rag_enabled = rag_enabled
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
-        return (_shape_chat_end(ChatData.of(answer, rag_enabled=self._rag_enabled)),)
+        yield from self.announce_replacement(answer)
+        yield _shape_chat_end(ChatData.of(answer, rag_enabled=self._rag_enabled))
 
 
 class ChatRoomSkin(_EventSkin):
     """Shape the stream of `POST /chat/{chat_id}/stream`: tokens, sources, done."""
 
     def __init__(self, session_id: str) -> None:
+        super().__init__()
         self._session_id = session_id
 
     def shape_sources(self, sources: tuple[Source, ...]) -> Iterable[Fields]:
         return ()  # sent after the last token
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        yield from self.announce_replacement(answer)
         yield {"type": "sources", "sources": _dump_sources(answer.sources)}
         yield {
             "type": "done",
@@ -155,6 +183,11 @@ class CompletionSkin:
         return (self._build_delta({"content": token.text}),)
 
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
+        if not _has_same_words(self._content, answer.text):
+            # What was received cannot be taken back; the answer that counts follows it.
+            notice = f"{REPLACED_NOTICE}{answer.text}" if self._content.strip() else answer.text
+            self._content += notice
+            yield self._build_delta({"content": notice})
         annotations = annotate_citations(answer, self._content, self._base_url)
         end = self._build_delta({"annotations": annotations}, finish_reason="stop")
         yield end | {"searched_as": answer.searched_as}
@@ -179,13 +212,15 @@ async def shape_comparison(
     events: AsyncGenerator[SideEvent, None], settings: Settings
 ) -> FieldsStream:
     """Shape two answers that are written side by side: each event names its side but the last."""
-    skin = ChatSkin()
+    skins = {"baseline": ChatSkin(), "enhanced": ChatSkin()}
     answers: dict[SideName, Answer] = {}
     async for one in events:
         if isinstance(one.event, Finished):
             answers[one.side] = one.event.answer
+            for fields in skins[one.side].announce_replacement(one.event.answer):
+                yield {**fields, "side": one.side}
             continue
-        for fields in _shape_event(one.event, skin):
+        for fields in _shape_event(one.event, skins[one.side]):
             yield {**fields, "side": one.side}
     yield _shape_chat_end(ComparedData.of(Comparison(**answers), settings))
 

@@ -24,12 +24,20 @@ def annotate_citations(answer: Answer, content: str, base_url: str) -> list[dict
     annotations = []
     rest = list(answer.citations)
     for claim in answer.claims:
+        if _shares_marker(claim, sentences):
+            continue
         for number in claim.citations:
             citation = _pop_citation(rest, number)
             span = _find_span(claim, number, sentences, markers)
             if citation is not None and span is not None:
                 annotations.append(_build_annotation(citation, span, base_url))
     return annotations
+
+
+def _shares_marker(claim: Claim, sentences: list[Statement]) -> bool:
+    """Return True for an item of a list whose marker stands after a later item."""
+    sentence = next((one for one in reversed(sentences) if one.text == claim.text), None)
+    return sentence is not None and not sentence.all_numbers and bool(sentence.shared_numbers)
 
 
 def _pop_citation(rest: list[Citation], number: int) -> Citation | None:

@@ -313,6 +313,12 @@ class CheckSettings(Section):
         "Stream only checked sentences, without those that no source supports.",
         "HOLD_UNVERIFIED",
     )
+    self_judging: bool = setting(
+        False,
+        "Let the model that wrote an answer judge the claims that stay doubtful. By default only "
+        "another model may.",
+        "SELF_JUDGING",
+    )
 
 
 class MemorySettings(Section):

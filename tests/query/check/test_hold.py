@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,16 @@ GOOD = ["The gate is green.", "Dogs are welcome here.", "It was painted in 2020.
 BAD = ["Bananas grow in Ecuador.", "The gate was painted in 2021."]
 
 
-def held(pieces: list[str]) -> SentenceHold:
+def held(pieces: list[str], *, drops: bool = True) -> SentenceHold:
     notation = Notation(SOURCES)
     stream = MarkerStream(notation)
     whole = [ready for piece in pieces if (ready := stream.feed(piece))] + [stream.close()]
-    hold = SentenceHold(notation, None)
-    out = "".join(hold.feed(piece) for piece in whole) + hold.close()
-    assert out == hold.released
+    hold = SentenceHold(notation, None, drops)
+
+    async def feed_all() -> str:
+        return "".join([await hold.feed(piece) for piece in whole]) + await hold.close()
+
+    assert asyncio.run(feed_all()) == hold.released
     return hold
 
 
@@ -57,6 +61,20 @@ def test_markers_are_put_right_before_a_sentence_goes_out() -> None:
     assert held(["Dogs are welcome ", "here [Source 1]. The gate is", " green."]).released == (
         "Dogs are welcome here. [Source 2] The gate is green. [Source 1]"
     )
+
+
+def test_markers_alone_can_be_held() -> None:
+    hold = held(["The gate is green [Source 2]. Bananas grow in Ecuador [Source 1]."], drops=False)
+    assert hold.released == "The gate is green. [Source 1] Bananas grow in Ecuador."
+    assert hold.withheld == []
+
+
+def test_a_list_waits_for_the_marker_at_its_end() -> None:
+    items = "- The gate is green.\n- It was painted in 2020. [Source 1]"
+    text = f"We know:\n{items}\n\nDogs are welcome here."
+    whole = held([text]).released
+    assert held(list(text)).released == whole
+    assert whole == f"{text} [Source 2]"
 
 
 def test_a_refusal_goes_out() -> None:

@@ -23,7 +23,7 @@ from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
-from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED
+from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED, OUT_OF_TIME
 from ragstone.query.check.review import Review, measure_groundedness, review_text
 from ragstone.query.ground.cite import Notation, find_text
 from ragstone.query.ground.generate import is_refusal
@@ -47,6 +47,8 @@ class ClaimChecker:
     chat: Chat | None
     fallbacks: Fallbacks
     verify_timeout_s: float = 30.0
+    self_judging: bool = False
+    """Let the model that wrote an answer judge its claims."""
 
     async def check(
         self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun
@@ -58,7 +60,8 @@ class ClaimChecker:
         notation = Notation(evidence.sources, query.citation_style)
         if is_refusal(text):
             return await self._check_refusal(draft, notation, run)
-        review = await self._review(text, notation, run)
+        judge = self._choose_judge(query, draft)
+        review = await self._review(text, notation, run, judge)
         score = measure_groundedness(review.claims)
         places = find_text(evidence.short_answer, review.text)
         return CheckedDraft(
@@ -81,11 +84,22 @@ class ClaimChecker:
             # Ragstone's own refusal may say which documents there are.
             own = draft.provider == "extractive" and draft.text.startswith(NO_ANSWER)
             return CheckedDraft(draft.text if own else NO_ANSWER, "abstained")
-        review = await self._review(nearest.strip(), notation, run)
+        review = await self._review(nearest.strip(), notation, run, None)
         text = f"{NO_ANSWER}\n\n{NEAREST}\n\n{review.text}"
         return CheckedDraft(text, "abstained", citations=review.citations)
 
-    async def _review(self, text: str, notation: Notation, run: QueryRun) -> Review:
+    def _choose_judge(self, query: Query, draft: Draft) -> Chat | None:
+        """Return the model that may judge: never the one that wrote, unless that is wanted."""
+        if self.chat is None or self.self_judging or draft.provider == "extractive":
+            return self.chat
+        own = getattr(self.chat, "model", "")
+        judge = getattr(self.chat, "fast_model", own)
+        writer = query.model or draft.model
+        return self.chat if judge and judge != writer else None
+
+    async def _review(
+        self, text: str, notation: Notation, run: QueryRun, judge: Chat | None
+    ) -> Review:
         with run.span("check.ground") as span:
             review = await span.run_in_background(review_text, text, notation, self.embedder)
             span.count(
@@ -95,15 +109,17 @@ class ClaimChecker:
                 repaired=review.repaired,
                 groundedness_score=round(measure_groundedness(review.claims), 4),
             )
-        doubtful = find_doubtful_claims(review.claims)
+            for note in review.notes:
+                span.note(note)
+        doubtful = find_doubtful_claims(review.claims, review.final)
         # A model that has just failed is not asked again.
-        if not doubtful or self.chat is None or MODEL_FAILED & set(run.degraded):
+        if not doubtful or judge is None or MODEL_FAILED & set(run.degraded):
             return review
         with run.span("check.verify") as span:
             span.count(claims=len(doubtful))
             try:
                 review = await verify_with_model(
-                    self.chat, review, notation.sources, timeout_s=self.verify_timeout_s
+                    judge, review, notation.sources, timeout_s=self.verify_timeout_s
                 )
             except Exception as error:  # noqa: BLE001  whatever a provider raises, the check stands
                 self.fallbacks.use("without_llm_steps", run, span, error)
@@ -117,6 +133,7 @@ def build(context: PartContext) -> ClaimChecker:
         context.chat,
         context.fallbacks,
         context.settings.provider.timeout_s,
+        context.settings.check.self_judging,
     )
 
 
@@ -147,11 +164,22 @@ def _load_constants() -> tuple[float, float]:
     return float(table["slope"]), float(table["offset"])
 
 
-def find_doubtful_claims(claims: Sequence[Claim]) -> list[int]:
-    """Return the places of the claims to ask about; none when the answer as a whole is clear."""
-    if not NOT_GROUNDED <= measure_groundedness(claims) <= GROUNDED:
-        return []
-    places = [at for at, claim in enumerate(claims) if NOT_GROUNDED <= claim.score <= GROUNDED]
+def find_doubtful_claims(claims: Sequence[Claim], final: frozenset[int] = frozenset()) -> list[int]:
+    """Return the places of the claims to ask about; none when the answer as a whole is clear.
+
+    `final` claims are left out: no model overrules an exact value, a quotation or a warning.
+    Claims in another language than their source are always asked about.
+    """
+    is_open = NOT_GROUNDED <= measure_groundedness(claims) <= GROUNDED
+    places = [
+        at
+        for at, claim in enumerate(claims)
+        if at not in final
+        and (
+            (claim.verdict == "unchecked" and OUT_OF_TIME not in claim.reasons)
+            or (is_open and NOT_GROUNDED <= claim.score <= GROUNDED)
+        )
+    ]
     return places[:MAX_CLAIMS]
 
 
@@ -168,7 +196,7 @@ async def verify_with_model(
     chat: Chat, review: Review, sources: Sequence[Source], *, timeout_s: float
 ) -> Review:
     """Ask a model once about all claims in doubt, and return the review with its verdicts."""
-    places = find_doubtful_claims(review.claims)
+    places = find_doubtful_claims(review.claims, review.final)
     if not places:
         return review
     cited = {number for at in places for number in review.claims[at].citations}
@@ -198,15 +226,18 @@ def _apply_verdicts(review: Review, verdicts: Mapping[int, str]) -> Review:
     """Change the claims that the model confirms or denies, and their citations."""
     claims = list(review.claims)
     for at, word in verdicts.items():
+        one = claims[at]
+        # Reasons stay, whatever the model says: they are facts about the source.
+        reasons = () if one.verdict == "unchecked" else one.reasons
         if word == "yes":
-            claims[at] = replace(claims[at], score=_CONFIRMED, verdict="supported", reasons=())
+            claims[at] = replace(one, score=_CONFIRMED, verdict="supported", reasons=reasons)
         elif word == "no":
-            reason = "A model that read the sources did not find it there."
-            claims[at] = replace(
-                claims[at], score=_DENIED, verdict="unsupported", reasons=(reason,)
-            )
+            reasons = (*reasons, "A model that read the sources did not find it there.")
+            claims[at] = replace(one, score=_DENIED, verdict="unsupported", reasons=reasons)
+        elif one.verdict == "unchecked":
+            claims[at] = replace(one, verdict="partial", reasons=reasons)
     citations = list(review.citations)
     for place, (at, citation) in enumerate(zip(review.claim_of_citation, citations, strict=True)):
-        if verdicts.get(at) in ("yes", "no"):
+        if at in verdicts:
             citations[place] = replace(citation, verdict=claims[at].verdict)
     return replace(review, claims=tuple(claims), citations=tuple(citations))

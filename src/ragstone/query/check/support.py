@@ -27,6 +27,10 @@ from ragstone.reading.model import VerifierScores
 
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
+# The verifier hesitates over free wording, but below this it says that there is no support. A claim
+# that shares no word with its window needs more: the verifier saw few texts about other things.
+_LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.3
+_SAME_SUBJECT = 0.15
 SIGNALS = ("supported", "contradicted", "values_missing", "names_missing")
 # A contradicted claim cannot score higher than this, which is below what counts as grounded.
 MAX_CONTRADICTED_SCORE = 0.25
@@ -95,7 +99,8 @@ def compute_signals(
     return np.array(
         [
             _compute_log_odds(scores.supported),
-            _compute_log_odds(scores.contradicted),
+            # Below one half it tells nothing: for a claim about something else it is near zero.
+            max(_compute_log_odds(scores.contradicted), 0.0),
             min(values, 3),
             min(names, 3),
         ]
@@ -105,6 +110,13 @@ def compute_signals(
 def _compute_log_odds(probability: float) -> float:
     bounded = min(max(probability, _LEAST_PROBABILITY), 1 - _LEAST_PROBABILITY)
     return math.log(bounded / (1 - bounded))
+
+
+def says_support(scores: VerifierScores, coverage: float) -> bool:
+    """Return True when the verifier gives support the probability that it must have at least."""
+    related = min(coverage / _SAME_SUBJECT, 1.0)
+    least = _LEAST_WITHOUT_WORDS + (_LEAST_SUPPORTED - _LEAST_WITHOUT_WORDS) * related
+    return scores.supported >= least
 
 
 def weigh_reading(
@@ -119,6 +131,8 @@ def weigh_reading(
     ]
     signal = float(compute_signals(scores, found) @ weights.weights) + weights.bias
     score = 1.0 / (1.0 + math.exp(-max(min(signal, 30.0), -30.0)))
+    if not says_support(scores, window.coverage):
+        score = min(score, SUPPORTED_FROM - 0.01)
     denied = scores.contradicted >= weights.denied_from
     support = Support(
         window.number, window.start, window.end, score, window.coverage, tuple(found), denied

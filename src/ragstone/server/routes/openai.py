@@ -159,6 +159,8 @@ async def complete_chat(
         top_k=engine.settings.refine.chat_top_k,
         temperature=body.temperature,
         is_chat=True,
+        # An OpenAI client cannot take back a marker that it has received.
+        hold_markers=True,
         owner=caller.owner,
         request_id=request.state.request_id,
     )
