@@ -1,6 +1,6 @@
 """Print figures on the hand-written rows kept for development; thresholds are fitted here.
 
-    PYTHONPATH=.:src python -m training.develop --model training/out/reading/model.onnx
+PYTHONPATH=.:src python -m training.develop --model training/out/reading/model.onnx
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def develop_claims(predictor: Predictor, refused: float = 0.08) -> list[str]:
     neutral = np.array(scores.pop("neutral"))
     changed = np.concatenate([np.array(v) for v in scores.values()])
     bar = float(np.quantile(true, refused))
-    lines = [
+    return [
         f"true {len(true)}, changed {len(changed)}: AUROC {area(true, changed):.3f}, neutral "
         f"{area(true, neutral):.3f}; threshold {bar:.4f}: true refused {(true < bar).mean():.3f}, "
         f"changed caught {(changed < bar).mean():.3f}, neutral {(neutral < bar).mean():.3f}; at "
@@ -46,7 +46,6 @@ def develop_claims(predictor: Predictor, refused: float = 0.08) -> list[str]:
             f"{kind} {len(v)}: {area(true, np.array(v)):.2f}" for kind, v in sorted(scores.items())
         ),
     ]
-    return lines
 
 
 def develop_reads(predictor: Predictor) -> list[str]:
@@ -57,8 +56,7 @@ def develop_reads(predictor: Predictor) -> list[str]:
     yes = predictor.predict([(q, text) for text, q, _ in asked])
     no = predictor.predict([(q, text) for text, q in none])
     f1 = [
-        overlap(text[one.start : one.end], a)
-        for (text, _, a), one in zip(asked, yes, strict=True)
+        overlap(text[one.start : one.end], a) for (text, _, a), one in zip(asked, yes, strict=True)
     ]
     pool = read_pool()
     ranked = search_pool(pool, [q for _, q, _ in asked], 5)

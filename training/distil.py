@@ -103,7 +103,9 @@ def main() -> None:
     teacher.load_state_dict(torch.load(arguments.teacher / "weights.pt", map_location="cpu"))
     scores = torch.load(arguments.teacher / "base-scores.pt").to(device)
     start = arguments.start
-    begin = load_int8(start, settings["layers"]) if start else cut_layers(teacher, settings["layers"])
+    begin = (
+        load_int8(start, settings["layers"]) if start else cut_layers(teacher, settings["layers"])
+    )
     student = cast(begin, device).train()
     teacher = cast(teacher, device).eval()
     compile_layers(student, settings["compile"])

@@ -285,9 +285,8 @@ def sample_batches(folder: Path, size: int) -> list[dict[str, Array]]:
     rng = np.random.default_rng(3)
     batches = []
     for path in sorted(folder.glob("*.xz")):
-        packed = Packed.load([path], 320)
-        for _ in range(10):
-            rows = rng.choice(len(packed.task), size, replace=False)
+        packed = Packed.load([path], 320, sample=10 * size)
+        for rows in rng.permutation(len(packed.task)).reshape(10, size):
             width = int(packed.length[rows].max())
             batch = {
                 name: np.zeros((size, width), np.int64)

@@ -25,6 +25,19 @@ BASE = {
     "tokenizer_sha256": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
     "licence": "Apache-2.0",
 }
+WRITTEN = ROOT / "training/written"
+_PASSAGES = (
+    "passages: BSD-3-Clause (Django, Scrapy), CC BY-SA 4.0 (Celery), PostgreSQL licence, "
+    "GPL-2.0 (Git, Debian policy); of t1 sets as stated there"
+)
+WRITTEN_FILES = {
+    "claims": ("claims written by hand for this model over passages of t1 sets and documentation",
+               f"claims Apache-2.0; {_PASSAGES}"),
+    "reads": ("questions written by hand for this model over documentation",
+              f"questions Apache-2.0; {_PASSAGES}"),
+    "pool": ("passages of the documentation of Django 5.1, Celery 5.7, Scrapy 2.19, PostgreSQL 15, "
+             "Git 2.39, Debian policy 4.6", _PASSAGES),
+}  # fmt: skip
 MEASURING = (
     "squad2-dev-half/corpus.jsonl",
     "squad2-dev-half/qa.jsonl",
@@ -72,6 +85,10 @@ def write_manifest(data: Path) -> None:
         source, licence = licences.get(name, ("", "not stated"))
         lines += ["", f'[train."{name}"]', f"sha256 = {quote(hash_file(path))}"]
         lines += [f"source = {quote(source)}", f"licence = {quote(licence)}"]
+    for name, (source, licence) in WRITTEN_FILES.items():
+        digest = hash_file(WRITTEN / f"{name}.jsonl.gz")
+        lines += ["", f"[written.{name}]", f"sha256 = {quote(digest)}"]
+        lines += [f"source = {quote(source)}", f"licence = {quote(licence)}"]
     lines += ["", "[measure]  # never trained on, but for the titles of squad2-dev-half that"]
     lines += ["# `training.rows.is_held_back` leaves free (CC BY-SA 4.0)"]
     lines += [f'"{name}" = {quote(hash_file(data / name))}' for name in MEASURING]
@@ -83,9 +100,11 @@ def check_manifest(data: Path) -> list[str]:
     manifest = tomllib.loads(MANIFEST.read_text("utf-8"))
     wanted = {f"train/{name}.jsonl.gz": one["sha256"] for name, one in manifest["train"].items()}
     wanted |= manifest["measure"]
+    files = {data / name: digest for name, digest in wanted.items()}
+    files |= {WRITTEN / f"{n}.jsonl.gz": one["sha256"] for n, one in manifest["written"].items()}
     faults = []
-    for name, digest in wanted.items():
-        path = data / name
+    for path, digest in files.items():
+        name = "/".join(path.parts[-3:])
         if not path.is_file():
             faults.append(f"{name} is missing")
         elif hash_file(path) != digest:

@@ -115,9 +115,9 @@ class Packed:
     label: Array
 
     @classmethod
-    def load(cls, paths: Sequence[Path], longest: int) -> Packed:
-        """Read packed files and lay every row out."""
-        parts = [cls._load_one(path, longest) for path in paths]
+    def load(cls, paths: Sequence[Path], longest: int, *, sample: int = 0) -> Packed:
+        """Read packed files and lay every row out, or `sample` rows of each file."""
+        parts = [cls._load_one(path, longest, sample) for path in paths]
         shift = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
         join = {
             name: np.concatenate([getattr(part, name) for part in parts])
@@ -127,10 +127,12 @@ class Packed:
         return cls(begin=begin, **join)
 
     @classmethod
-    def _load_one(cls, path: Path, longest: int) -> Packed:
+    def _load_one(cls, path: Path, longest: int, sample: int) -> Packed:
         archive = np.load(io.BytesIO(lzma.decompress(path.read_bytes())))
         tokens, lengths = archive["tokens"], archive["lengths"].astype(np.int64)
         rows, pieces = archive["rows"], archive["pieces"]
+        if sample:
+            rows = rows[np.random.default_rng(3).choice(len(rows), sample, replace=False)]
         at = np.concatenate([[0], np.cumsum(lengths)])
         ids: list[Array] = []
         length, first_length = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.int32)

@@ -125,9 +125,7 @@ def check_rows(
     }
 
 
-def get_scores(
-    arguments: argparse.Namespace, packed: Packed, rows: Rows, tokens: int
-) -> Tensor:
+def get_scores(arguments: argparse.Namespace, packed: Packed, rows: Rows, tokens: int) -> Tensor:
     """Compute the base model's relevance scores, or read them, and keep them beside the weights."""
     if arguments.scores:
         scores = torch.load(arguments.scores, map_location=rows.device)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,14 +103,13 @@ def add_written_claims(rows: Any, repeats: int) -> None:
     rng: random.Random = rows.rng
     texts = [WrittenClaims.from_row(row) for row in read_written("claims")]
     others = [one for text in texts for one in text.sentences if 25 < len(one) < 320]
-    counts: Counter[str] = Counter()
     for turn in range(repeats):
         for text in texts:
-            for claim, label, kind in text.claims:
-                evidence = text.sentences
+            for claim, known, kind in text.claims:
+                evidence, label = text.sentences, known
                 if turn and rng.random() < 0.5:
                     evidence = cut_evidence(claim, evidence)
-                    label = NOT_SUPPORTED if label != SUPPORTED else label
+                    label = NOT_SUPPORTED if known != SUPPORTED else known
                 if turn and rng.random() < 0.15:
                     evidence = format_sentences(evidence, rng)
                 rows.add(vary_claim(claim, rng), evidence, label, f"written {kind}", near=others)
@@ -119,7 +117,6 @@ def add_written_claims(rows: Any, repeats: int) -> None:
             stranger = rng.choice(rng.choice(texts).claims)[0]
             if stranger not in {claim for claim, _, _ in text.claims}:
                 rows.add(stranger, text.sentences, NEUTRAL, "written, another text", near=others)
-    rows.counts += counts
 
 
 def add_joined_and_changed(rows: Any, text: WrittenClaims, others: list[str]) -> None:
