@@ -10,6 +10,7 @@ from ragstone.reading.sections import (
     Section,
     Sentence,
     choose_central,
+    choose_on_topic,
     embed_sections,
     find_center,
     list_sentences,
@@ -129,3 +130,17 @@ def test_figures_are_kept_where_sentences_are_cut() -> None:
     sections = [Section(f"S{n}", [*plain, figure]) for n in range(20)]
     embed_sections(sections, HashEmbedder(), prefer_figures=True)
     assert all(figure in one.sentences for one in sections)
+
+
+def test_a_topic_is_quoted_once_from_the_sections_that_are_about_it() -> None:
+    dogs = "Dogs are welcome on the terrace."
+    sections = [
+        Section(
+            "Visits", [Sentence(1, "Tickets cost sixteen euros per adult."), Sentence(1, dogs)]
+        ),
+        Section("Copy", [Sentence(2, dogs)]),
+    ]
+    embedder = HashEmbedder()
+    embed_sections(sections, embedder)
+    chosen = choose_on_topic(sections, embedder.embed(["dogs on the terrace"])[0])
+    assert [[one.text for one in own] for own in chosen] in ([[dogs], []], [[], [dogs]])

@@ -274,7 +274,12 @@ def choose_on_topic(sections: Sequence[Section], topic: Vectors) -> list[list[Se
         ((float(own[at]), n, at) for n, own in enumerate(scores) for at in range(len(own))),
         reverse=True,
     )
-    taken = {(n, at) for score, n, at in ranked[:_MAX_ON_TOPIC] if score >= _ON_TOPIC * best}
+    taken: list[tuple[int, int]] = []
+    for score, n, at in ranked:
+        vector = sections[n].vectors[at]
+        is_new = all(float(vector @ sections[m].vectors[b]) <= _SAME for m, b in taken)
+        if score >= _ON_TOPIC * best and is_new and len(taken) < _MAX_ON_TOPIC:
+            taken.append((n, at))
     return [
         [sentence for at, sentence in enumerate(one.sentences) if (n, at) in taken]
         for n, one in enumerate(sections)

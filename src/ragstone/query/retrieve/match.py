@@ -78,7 +78,7 @@ def _mark_word(word: str) -> str:
 
 def match_documents(subject: Subject, entries: Sequence[DocumentEntry]) -> list[DocumentMatch]:
     """Return the documents that hold a word of the subject, best first."""
-    described = [_list_terms(f"{one.name}\n{one.title}\n{one.labels}") for one in entries]
+    described = [_list_entry_terms(one) for one in entries]
     weights = [
         math.log(1 + (len(entries) + 1) / (sum(bool(item & terms) for terms in described) + 0.5))
         for item in subject.items
@@ -128,6 +128,12 @@ def _measure_precision(subject: Subject, name: str) -> float:
 def _list_terms(text: str) -> frozenset[str]:
     words = dict.fromkeys(_WORD.findall(text))
     return frozenset().union(*(_list_word_terms(word) for word in words))
+
+
+# One request reads all entries up to three times, and the next one reads the same again.
+@lru_cache(maxsize=10_000)
+def _list_entry_terms(entry: DocumentEntry) -> frozenset[str]:
+    return _list_terms(f"{entry.name}\n{entry.title}\n{entry.labels}")
 
 
 @lru_cache(maxsize=65_536)
