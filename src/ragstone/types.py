@@ -160,10 +160,9 @@ class Expansion:
 
 
 ReadingKind: TypeAlias = Literal[
-    "typed", "subject", "answer", "exchange", "joined", "more", "model"
+    "typed", "subject", "answer", "exchange", "joined", "more", "other", "model"
 ]
-"""How a message was completed: not at all, with the subject of the last question or of its answer,
-by exchanging a part of the last question, by joining both, as a wish for more, or by a model."""
+"""How a message was completed: not at all, with a subject, by exchanging or joining parts, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +192,8 @@ class Query:
     """The question as it was typed, where `text` is a completed form of it."""
     history: tuple[Message, ...] = ()
     readings: tuple[Reading, ...] = ()
-    """What the question may mean in its conversation, where it does not stand on its own."""
+    """What the question may mean in its conversation; `as_typed` leaves them out."""
     as_typed: bool = False
-    """True to search the question as it is typed, whatever was said before it."""
     notes: tuple[str, ...] = ()
     """Remarks about the question itself, for the reader of the answer."""
     route: Route = "simple"
@@ -212,6 +210,11 @@ class Query:
     def wants_more(self) -> bool:
         """Return True for "tell me more": what comes after the last answer is wanted."""
         return bool(self.readings) and self.readings[0].kind == "more"
+
+    @property
+    def wants_other(self) -> bool:
+        """Return True for "the other contract": another document is to answer."""
+        return bool(self.readings) and self.readings[0].kind == "other"
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -347,8 +350,7 @@ class Answer:
     text: str
     """The answer, with its markers."""
     status: AnswerStatus
-    """`abstained`: the documents hold no answer. `conversational`: a reply to small talk, without
-    confidence and claims. `refused`: a moderator withheld it."""
+    """`abstained`: the documents hold no answer. `conversational`: a reply to small talk."""
     searched_as: str = ""
     """The whole question that was searched, where it is not the one that was typed."""
     citations: tuple[Citation, ...] = ()
@@ -431,7 +433,6 @@ class Turn:
     intent: Intent
     created_at: float
     searched_as: str = ""
-    """The whole question that was searched, where it is not the one that was typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,26 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert "No queries yet" in call("history", "-d", "data", cwd=folder).stdout
 
 
+def test_the_last_session_is_continued_renamed_and_exported(folder: Path) -> None:
+    assert_refused(talk(folder, "hi\n", "--continue"), "no session in the collection")
+    talk(folder, "What was the revenue in 2022?\n", "--session", "money")
+    again = talk(folder, "and in 2023?\n", "--continue")
+    assert "Searched as: What was the revenue in 2023?" in again.stdout
+    call("sessions", "rename", "money", "Our money", "-d", "data", cwd=folder)
+    assert "Our money" in call("sessions", "list", "-d", "data", cwd=folder).stdout
+    written = call("sessions", "export", "money", "-d", "data", cwd=folder).stdout
+    assert written.startswith("# Our money")
+    assert "## and in 2023?" in written
+    parsed = json.loads(
+        call("sessions", "export", "money", "--json", "-d", "data", cwd=folder).stdout
+    )
+    assert [turn["question"] for turn in parsed["turns"]][-1] == "and in 2023?"
+
+
 def test_a_question_that_is_refused_does_not_end_the_chat(folder: Path) -> None:
-    done = talk(folder, "?\nWhat was the revenue in 2022?\n")
+    done = talk(folder, "\x07\nWhat was the revenue in 2022?\n")
     assert done.returncode == 0
-    assert "at least 3" in done.stderr
+    assert "at least 1" in done.stderr
     assert "4 million" in done.stdout
 
 

@@ -80,6 +80,16 @@ async def test_more_shows_what_comes_next(engine: Engine) -> None:
     assert more.citations
 
 
+async def test_another_document_answers_the_same_question(engine: Engine) -> None:
+    first = await engine.ask("How much is the rent a month?", session_id="s")
+    other = await engine.ask("No, the other contract", session_id="s")
+    amounts = {"900", "300"}
+    said = {amount for amount in amounts if amount in first.text}
+    assert said
+    if len(said) == 1:
+        assert (amounts - said).pop() in other.text
+
+
 async def test_a_bad_rewrite_does_not_lose_a_good_question(
     tmp_path: Path, embedder: OnnxEmbedder
 ) -> None:

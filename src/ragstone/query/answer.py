@@ -45,6 +45,7 @@ from ragstone.query.check.judge import NOT_GROUNDED
 from ragstone.query.contest import (
     avoid_repetition,
     choose_reading,
+    leave_document,
     list_asked_units,
     quote_units,
 )
@@ -207,6 +208,8 @@ class Pipeline:
         query = replace(understood.query, mode=query.mode)
         evidence = await self._find_evidence(query, run, start)
         # The documents decide: what they answer was a question.
+        if evidence.query.wants_other:
+            evidence = await self._estimate(leave_document(evidence), run)
         return understood.settle(evidence), await self._avoid_repetition(evidence, run)
 
     async def _avoid_repetition(self, evidence: Evidence, run: QueryRun) -> Evidence:

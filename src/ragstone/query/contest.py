@@ -7,7 +7,6 @@ embedded in one batch and searched; the most promising are read.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -46,6 +45,7 @@ _CAUSE = re.compile(
 )
 _MIN_UNIT_WORDS = 4
 _MAX_UNITS = 3
+_NEAR_UNITS = 3
 
 
 async def choose_reading(
@@ -157,6 +157,18 @@ async def avoid_repetition(
     return other if changed else evidence
 
 
+def leave_document(evidence: Evidence) -> Evidence:
+    """Leave out the document of the last answer, where another one is asked for."""
+    words = set(split_words(find_last_answer(evidence.query.history)))
+    # Two contracts may say nearly the same: only what was said word for word counts.
+    counts = [_count_said_words(source, words, share=1.0) for source in evidence.sources]
+    if not any(counts):
+        return evidence
+    quoted = evidence.sources[counts.index(max(counts))].hit.chunk.document_id
+    others = [one for one in evidence.sources if one.hit.chunk.document_id != quoted]
+    return replace(evidence, sources=tuple(others))
+
+
 def hide_said(sources: Sequence[Source], earlier: str) -> tuple[Source, ...]:
     """Blank the sentences of an earlier answer out of the sources; every offset stays."""
     words = set(split_words(earlier))
@@ -170,9 +182,9 @@ def hide_said(sources: Sequence[Source], earlier: str) -> tuple[Source, ...]:
     return tuple(hidden)
 
 
-def _is_said(text: str, words: set[str]) -> bool:
+def _is_said(text: str, words: set[str], share: float = _SAID) -> bool:
     own = split_words(text)
-    return bool(own) and sum(word in words for word in own) >= _SAID * len(own)
+    return bool(own) and sum(word in words for word in own) >= share * len(own)
 
 
 def _split_clean(source: Source) -> list[Unit]:
@@ -180,8 +192,8 @@ def _split_clean(source: Source) -> list[Unit]:
     return split_units(clean_for_reading(source.text).text)
 
 
-def _count_said_words(source: Source, words: set[str]) -> int:
-    said = [unit.text for unit in _split_clean(source) if _is_said(unit.text, words)]
+def _count_said_words(source: Source, words: set[str], share: float = _SAID) -> int:
+    said = [unit.text for unit in _split_clean(source) if _is_said(unit.text, words, share)]
     lengths = [len(split_words(text)) for text in said]
     return sum(length for length in lengths if length >= _MIN_UNIT_WORDS)
 
@@ -224,15 +236,20 @@ def list_asked_units(query: Query, sources: Sequence[Source]) -> list[tuple[Sour
 
 
 def list_causes(sources: Sequence[Source], earlier: str) -> list[tuple[Source, str]]:
-    """Return the sentence that gives the reason, right after what an earlier answer said."""
+    """Return the sentence that gives the reason, near to what an earlier answer said."""
     words = set(split_words(earlier))
     for source in sources:
         units = _split_clean(source)
-        for before, after in itertools.pairwise(units):
-            is_long = len(split_words(before.text)) >= _MIN_UNIT_WORDS
-            is_next = is_long and _is_said(before.text, words) and not _is_said(after.text, words)
-            if is_next and _CAUSE.search(after.text):
-                return [(source, " ".join(after.sentence.split()))]
+        said = [
+            at
+            for at, unit in enumerate(units)
+            if len(split_words(unit.text)) >= _MIN_UNIT_WORDS and _is_said(unit.text, words)
+        ]
+        for at in said:
+            # The reason mostly follows; now and then it comes first.
+            for near in (*units[at + 1 : at + 1 + _NEAR_UNITS], *units[max(0, at - 1) : at]):
+                if _CAUSE.search(near.text) and not _is_said(near.text, words):
+                    return [(source, " ".join(near.sentence.split()))]
     return []
 
 

@@ -61,6 +61,7 @@ def names_little(query: Query) -> bool:
     is_definite = parsed.kind == "definition" and bool(_DEFINITE.search(query.text))
     return (
         (parsed.wants_short_answer or is_definite)
+        and not query.readings
         and not parsed.parts
         and not parsed.wants_latest
         and len(set(extract_terms(query.text))) <= _MAX_TERMS
@@ -82,9 +83,12 @@ async def find_choices(
 ) -> list[Choice]:
     """Read the best passages alone, and return those that give different values."""
     asked = set(split_words(query.text))
+    terms = set(extract_terms(query.text))
     found: list[Choice] = []
     for source in list_places(evidence.sources):
         sources = (source,)
+        if not terms <= set(extract_terms(source.hit.chunk.contextual_text)):
+            continue  # it speaks of something else: of the summer where the winter is asked for
         probability = await asyncio.to_thread(grader.estimate_probability, query.text, sources)
         if probability < CORRECT_FROM:
             continue

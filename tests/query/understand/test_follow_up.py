@@ -25,6 +25,8 @@ What is the price of the filter? | And who sells it? | Who sells the filter?
 What is the price of the pump? | And what is the warranty? | What is the warranty of the pump?
 When is the shop open in summer? | And in winter? | When is the shop open in winter?
 How heavy is the Falcon drill? | No, the Heron one. | How heavy is the Heron drill?
+When is the shop open in summer? | Not summer, winter | When is the shop open in winter?
+What does an adult pay? | a child, not an adult | What does a child pay?
 What is the torque? | I meant Heron | What is the torque of Heron?
 What happens if the lamp is red? | if the lamp is green | What happens if the lamp is green?
 How is the pump cleaned? | Back to the filter: how is it changed? | How is the filter changed?
@@ -64,6 +66,11 @@ def test_nothing_is_a_follow_up_without_a_conversation() -> None:
 def test_a_wish_for_more_keeps_the_question(text: str) -> None:
     (reading,) = list_readings(text, [ACME])
     assert (reading.kind, reading.text) == ("more", ACME.question)
+
+
+def test_the_other_document_is_asked_for() -> None:
+    (reading,) = list_readings("No, the other contract", [ACME])
+    assert (reading.kind, reading.text) == ("other", ACME.question)
 
 
 def test_the_second_one_is_taken_from_the_answer() -> None:

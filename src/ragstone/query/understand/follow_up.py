@@ -7,11 +7,11 @@ between them (`query/contest.py`); nothing here searches or asks a model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from ragstone.index.analyze import extract_terms
+from ragstone.query.understand.exchange import Rank, exchange_part, exchange_phrase
 from ragstone.query.understand.nouns import (
     AUXILIARIES,
     CLAUSE_STARTS,
@@ -20,21 +20,16 @@ from ragstone.query.understand.nouns import (
     PREPOSITIONS,
     PRONOUNS,
     QUESTION_WORDS,
-    Phrase,
     find_chains,
     find_phrases,
     find_subject,
     is_english,
-    is_name,
     list_items,
     list_names,
     load_words,
 )
-from ragstone.text import find_sentence_spans, normalize_words, split_words
+from ragstone.text import find_sentence_spans, normalize_words
 from ragstone.types import Message, Reading, ReadingKind
-
-Rank: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-"""Tells how near in meaning each of some phrases is to a text."""
 
 # Advantage, in logits, of a reading before anything is searched.
 STANDS_ALONE = 4.0
@@ -73,6 +68,12 @@ _MORE = re.compile(
 _WHY = re.compile(rf"(?:(?:{_join_phrases('continues')}) )?(?:{_join_phrases('why')})")
 _CORRECTS = re.compile(
     rf"^(?:(?:wrong \w+|{_join_phrases('corrects')})(?:\s*[,.:;!–-]+\s*|\s+|$))+", re.IGNORECASE
+)
+# "No, the other contract": the last question, but not from the same document.
+_OTHER = re.compile(
+    rf"(?:(?:{_join_phrases('continues', 'corrects')}) )*(?:(?:in|for|from) )?"
+    r"(?:the other|das andere|den anderen|die andere|der andere|el otro|la otra|lautre|laltro|"
+    r"o outro|a outra|de andere|het andere|другой|другая|drugi|druga) (?!one\b)\w+(?: please)?"
 )
 # "For the rent, I mean"
 _MEANT_LAST = re.compile(rf",\s*(?:{_join_phrases('corrects_last')})\s*[.!?]*$", re.IGNORECASE)
@@ -127,6 +128,8 @@ def list_readings(
     bare, corrects = _strip_correction(text)
     rest = _CONTINUES.sub("", bare).strip() or bare
     points_back = corrects or rest != bare
+    if contrast := _read_contrast(text, rest, before):
+        return contrast
     if ordinal := _read_ordinal(text, rest, before):
         return ordinal
     if is_whole_question(rest) or _is_other_language(rest, before.question):
@@ -140,6 +143,8 @@ def _read_special(text: str, exchanges: Sequence[Exchange]) -> tuple[Reading, ..
     plain = " ".join(normalize_words(text))
     if _MORE.fullmatch(plain):
         return (Reading(before.question, "more", STANDS_ALONE),)
+    if _OTHER.fullmatch(plain):
+        return (Reading(before.question, "other", STANDS_ALONE),)
     if is_bare_why(text):
         return _ask_why(text, before)
     if match := _RETURNS.match(text.strip()):
@@ -299,6 +304,44 @@ def _strip_correction(text: str) -> tuple[str, bool]:
     )
 
 
+# "not the summer, the winter", "the winter, not the summer": what is wrong is named as well.
+_CONTRASTS = (
+    re.compile(
+        r"^(?:i (?:did ?n[o'’]?t|do ?n[o'’]?t) (?:mean|ask (?:about|for)|want) |not |nicht )"
+        r"(?P<old>[^,;]+?)(?:[,;–]\s*(?:but |sondern |i meant? |rather )?| but | sondern )"
+        r"(?P<new>.+)$",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"^(?P<new>[^,;?]+?)(?:, (?:and )?not| instead of|, nicht| statt) (?P<old>[^?]+?)$",
+        re.IGNORECASE,
+    ),
+)
+
+
+def _read_contrast(text: str, rest: str, before: Exchange) -> tuple[Reading, ...]:
+    """Read "not X but Y": the last question with Y in the place of X."""
+    for pattern in _CONTRASTS:
+        match = pattern.match(rest.strip(" ?.!"))
+        if match is None:
+            continue
+        old, new = set(extract_terms(match["old"])), match["new"].strip()
+        phrases = [*find_phrases(before.question), *find_chains(before.question)]
+        named = [one for one in phrases if old and old <= set(extract_terms(one.text))]
+        if named:
+            place = min(named, key=lambda one: len(one.text))
+            if new.split()[0].casefold() in PREPOSITIONS and len(new.split()) > 1:
+                new = new.split(maxsplit=1)[1]
+            exchanged = exchange_phrase(before.question, place, new)
+            joined = f"{before.question.rstrip('?!. ')} ({new})?"
+            return (
+                Reading(text, prior=UNLIKELY),
+                Reading(exchanged, "exchange", LIKELY),
+                Reading(joined, "joined", UNLIKELY),
+            )
+    return ()
+
+
 def _replace_ordinal(text: str, before: Exchange) -> str | None:
     match = _ORDINAL.search(text)
     if match is None:
@@ -342,80 +385,6 @@ def _read_fragment(
     joined = Reading(f"{before.question.rstrip('?!. ')} ({part})?", "joined", POSSIBLE)
     readings = [Reading(one, "exchange", LIKELY - 0.4 * at) for at, one in enumerate(exchanged[:2])]
     return (typed, *readings, joined)
-
-
-def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[str]:
-    """Return a question with one of its parts exchanged for another, the likeliest first."""
-    lead = part.split(maxsplit=1)[0].casefold()
-    if lead in CLAUSE_STARTS and (match := re.search(rf"\b{lead}\b", question, re.IGNORECASE)):
-        return [f"{question[: match.start()]}{part}?"]
-    phrases = [*find_phrases(question), *find_chains(question)]
-    if lead in PREPOSITIONS:
-        rest = part[len(lead) :].strip()
-        same = [one for one in phrases if one.preposition == lead]
-        same.sort(key=lambda one: -_compare_form(one, rest, question))
-        if same:
-            return [_exchange(question, one, rest) for one in same[:2]]
-        added = f"{lead}{part[len(lead) :]}?"
-        joined = [f"{question.rstrip('?!. ')} {added}"]
-        # "…, and the tag is latest?" – "With a digest?": the last of several conditions changes.
-        clauses = re.split(r",?\s+(?:and|or|und|oder|y|et|e)\s+|,\s+", question)
-        if len(clauses) > 1 and set(split_words(question)) & CLAUSE_STARTS:
-            joined.insert(0, f"{question[: question.rindex(clauses[-1])].rstrip(' ,')} {added}")
-        return joined
-    if not phrases:
-        return []
-    lasting = [one for one in phrases if not one.is_time]
-    is_one_name = len(find_phrases(part)) == 1 and any(map(is_name, part.split()))
-    if len(lasting) == 1 and not lasting[0].is_name and is_one_name:
-        # "What is the resolving power?" – "I meant Shrike": it says of what.
-        return [f"{question.rstrip('?!. ')} of {part}?"]
-    near = rank(part, [one.text for one in phrases]) if rank else [0.0] * len(phrases)
-    scores = [
-        score + _compare_form(one, part, question) for score, one in zip(near, phrases, strict=True)
-    ]
-    order = sorted(range(len(phrases)), key=lambda at: -scores[at])
-    return [_exchange(question, phrases[at], part) for at in order]
-
-
-def _compare_form(phrase: Phrase, part: str, question: str) -> float:
-    """Score how alike a phrase and another part are in form: both names, both with an article."""
-    other = find_phrases(part)
-    if not other:
-        return 0.0
-    score = 0.25 if phrase.is_name == any(one.is_name for one in other) else 0.0
-    if phrase.head.casefold() == other[0].head.casefold():
-        score += 0.4
-    has_article = part.split(maxsplit=1)[0].casefold() in DETERMINERS
-    if has_article == (phrase.words[0].casefold() in DETERMINERS):
-        score += 0.05
-    is_chain = len(find_phrases(phrase.text)) > 1
-    score += 0.1 if is_chain == (len(other) > 1) else -0.1
-    if phrase.is_time != other[0].is_time:
-        score -= 0.3
-    if phrase.start < 12 and _ASKED_FOR.match(question) and not phrase.preposition:
-        score -= 0.1
-    return score
-
-
-_ASKED_FOR = re.compile(r"^(?:which|what|how many|how much)\s+\w+\s", re.IGNORECASE)
-
-
-def _exchange(question: str, phrase: Phrase, part: str) -> str:
-    """Put `part` in the place of a phrase; "the Morrow one" takes its noun from the phrase."""
-    head = next((one.head for one in find_phrases(phrase.text) if one.head), "")
-    new = re.sub(r"\bones?\b", head, part) if head else part
-    words = phrase.words
-    keeps_article = (
-        words[0].casefold() in DETERMINERS and new.split()[0].casefold() not in DETERMINERS
-    )
-    if keeps_article and not find_phrases(new)[:1]:
-        new = f"{words[0]} {new}"
-    elif keeps_article and len(words) > 2 and len(new.split()) == 1 and phrase.is_name:
-        # "the namespace kube-node-lease" → "the namespace kube-public"
-        kept = [word for word in words if word[:1].islower() and "-" not in word]
-        new = " ".join((*kept, new))
-    return f"{question[: phrase.start]}{new}{question[phrase.end :]}"
 
 
 def _capitalise(text: str) -> str:

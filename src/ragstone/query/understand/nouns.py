@@ -139,7 +139,8 @@ def find_chains(text: str) -> list[Phrase]:
 
 
 _ASKS_ATTRIBUTE = re.compile(
-    r"^(?:and |so |but )?(?:what|which|who|was|wer|welche[rs]?|cuál|qué|quel(?:le)?|qual[ei]?)\b",
+    r"^(?:and |so |but )?(?:what|which|who|how (?:much|many)|"
+    r"was|wer|welche[rs]?|cuál|qué|quel(?:le)?|qual[ei]?)\b",
     re.IGNORECASE,
 )
 
@@ -207,9 +208,9 @@ def list_items(answer: str, question: str) -> list[str]:
     bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
     if len(bullets) > 1:
         return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
-    for sentence in (answer[start:end] for start, end in find_sentence_spans(answer)):
-        if parts := _split_enumeration(sentence):
-            return parts
+    listed = [_split_enumeration(answer[start:end]) for start, end in find_sentence_spans(answer)]
+    if longest := max(listed, key=len, default=[]):
+        return longest
     names = list_names(answer, without=[question])
     return names if len(names) > 1 else _split_enumeration(question)
 
