@@ -159,7 +159,9 @@ async def test_a_model_gets_the_nearest_document_of_an_unknown_name(tmp_path: Pa
 async def test_every_document_of_a_comparison_gets_its_share(tmp_path: Path) -> None:
     (tmp_path / "long-report.md").write_text(
         "# Long report\n\n"
-        + "\n\n".join(f"## Part {n}\n\n{'The words of this part fill a page. ' * 40}" for n in range(60))
+        + "\n\n".join(
+            f"## Part {n}\n\n{'The words of this part fill a page. ' * 40}" for n in range(60)
+        )
     )
     (tmp_path / "short-report.md").write_text(
         "# Short report\n\n## Part 1\n\nOnly this part of the report is short.\n"
