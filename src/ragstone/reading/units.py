@@ -85,6 +85,7 @@ _INSTRUCTIONS = (
     r"\b(?:ignore|disregard|forget|override|bypass|discard|skip)\b[^.\n]{0,40}"
     r"\b(?:previous|prior|above|earlier|preceding|all|any|your|these|other|system|the (?:above|"
     rf"previous|prior|earlier|system))\b[^.\n]{{0,30}}\b{_RULES}\b",
+    rf"\b(?:ignore|disregard|forget)\b[^.\n]{{0,20}}\b{_RULES} (?:above|before this)\b",
     r"\b(?:ignoriere|vergiss|missachte)\b[^.\n]{0,60}\b(?:anweisung\w*|regeln|vorgaben|befehle|"
     r"alles|gesagt)\b",
     r"\b(?:ignore[zr]?|oublie[zr]?|(?:ne )?(?:tiens|tenez) (?:pas|aucun) compte)\b[^.\n]{0,60}"

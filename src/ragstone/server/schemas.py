@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.reading.units import has_instructions
 from ragstone.reports import IngestReport
 from ragstone.settings import Settings
 from ragstone.types import (
@@ -78,15 +79,24 @@ class CitationReply(BaseModel):
     verdict: str
 
 
+_SUSPICIOUS = "True when it holds text that reads like an instruction to a model."
+
+
 class UsedChunk(BaseModel):
     chunk_id: str
     relevance_score: float
     retrieval_method: str
+    suspicious: bool = Field(False, description=_SUSPICIOUS)
 
     @classmethod
     def of(cls, source: Source) -> Self:
         hit = source.hit
-        return cls(chunk_id=hit.chunk.id, relevance_score=hit.score, retrieval_method=hit.method)
+        return cls(
+            chunk_id=hit.chunk.id,
+            relevance_score=hit.score,
+            retrieval_method=hit.method,
+            suspicious=has_instructions(source.text),
+        )
 
 
 class SourceReply(BaseModel):
@@ -104,6 +114,7 @@ class SourceReply(BaseModel):
     snippet: str
     relevance_score: float
     retrieval_method: str
+    suspicious: bool = Field(False, description=_SUSPICIOUS)
 
     @classmethod
     def of(cls, source: Source) -> Self:
@@ -118,6 +129,7 @@ class SourceReply(BaseModel):
             "snippet": source.text,
             "relevance_score": hit.score,
             "retrieval_method": hit.method,
+            "suspicious": has_instructions(source.text),
         }
         return cls(**fields)
 
@@ -211,6 +223,7 @@ class CheckReply(BaseModel):
     support_score: float
     claims: list[CheckedClaim]
     cited_facts: list[int] = Field(description="Numbers of the facts that support a claim, from 1.")
+    notes: list[str] = Field([], description="Remarks on how the check was made.")
 
     @classmethod
     def of(cls, grounding: Grounding) -> Self:
@@ -218,6 +231,7 @@ class CheckReply(BaseModel):
             support_score=grounding.support_score,
             claims=[CheckedClaim.of(claim) for claim in grounding.claims],
             cited_facts=list(grounding.cited_facts),
+            notes=list(grounding.notes),
         )
 
 

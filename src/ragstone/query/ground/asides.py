@@ -21,7 +21,7 @@ _UNFINISHED = re.compile(
     r"as|than|their|its|his|her|this))$",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"#{1,6}\s|\*\*[^*\n]+\*\*:?$|.*[:：][*_\s]*$", re.DOTALL)
+_HEADING = re.compile(r"\(?\d{1,3}[.)]$|#{1,6}\s|\*\*[^*\n]+\*\*:?$|.*[:：][*_\s]*$", re.DOTALL)
 _LOOP_WORDS, _LOOP_TIMES = 6, 3
 
 

@@ -10,23 +10,28 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ragstone.reading.units import CODE_EDGE, update_open_code
-
 IMAGE_REMOVED, LINK_REMOVED = "(image removed)", "(link removed)"
 _HOST = re.compile(r"[a-z][a-z0-9+.-]*:|//|www\.", re.IGNORECASE)
-_LINK = re.compile(
-    r"(?P<image>!\[[^\]\n]*\](?:\([^)\n]*\)|\[[^\]\n]*\]))"
-    r"|\[(?P<label>[^\]\n]*)\]\(\s*<?(?P<url>[^)\s>]*)>?[^)\n]*\)"
+# Text in brackets, which may hold brackets itself.
+_INSIDE = r"(?:[^\[\]\n]|\[[^\[\]\n]*\])"
+_LINK = (
+    rf"(?P<image>!\[{_INSIDE}*\](?:\([^)\n]*\)|\[[^\]\n]*\]))"
+    rf"|\[(?P<label>{_INSIDE}*)\]\(\s*<?(?P<url>[^)\s>]*)>?[^)\n]*\)"
     r"|(?P<tag></?(?:img|a|iframe|script|link|video|audio|source|object|embed)\b[^>]*>)"
     r"|(?P<definition>(?m:^)[ \t]*\[[^\]\n]+\]:[ \t]*<?(?P<target>\S+?)>?(?:[ \t][^\n]*)?(?m:$))"
-    r"|(?P<bare>(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>()\[\]\"'`]*[^\s<>()\[\]\"'`.,;:!?])",
+    r"|(?P<bare>(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>()\[\]\"'`]*[^\s<>()\[\]\"'`.,;:!?])"
+)
+# A listing, code inside a line, or a link. A backtick that nothing closes is text.
+_EVENT = re.compile(
+    rf"(?P<fence>`{{3,}})|(?P<code>(?<!`)(?P<ticks>`{{1,2}})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`))|{_LINK}",
     re.IGNORECASE,
 )
-_EVENT = re.compile(rf"(?P<ticks>`+)|{_LINK.pattern}", re.IGNORECASE)
-# The end of a text that may become a link with the next piece.
+_FENCE_END = re.compile(r"`{3,}")
+# The end of a text that may become a link or code with the next piece.
 _OPEN = re.compile(
-    r"!?\[[^\]\n]{0,200}(?:\](?:[(\[][^)\]\n]{0,2000})?)?$|!$|<[a-z/][^>\n]{0,2000}$|<$"
-    r"|(?:\b(?:https?|ftp)://|\bwww\.)\S{0,2000}$"
+    rf"!?\[{_INSIDE}{{0,400}}(?:\[[^\[\]\n]{{0,200}})?(?:\](?:[(\[][^)\]\n]{{0,2000}})?)?$|!$"
+    r"|(?m:^)[ \t]*\[[^\]\n]{1,200}\]:[^\n]{0,2000}$|`[^\n]{0,2000}$|<[a-z/][^>\n]{0,2000}$|<$"
+    r"|(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>()\[\]\"'`]{0,2000}$"
     r"|\b(?:h|ht|htt|https?|https?:|https?:/|f|ft|ftp|ftp:|ftp:/|w|ww|www)$",
     re.IGNORECASE,
 )
@@ -40,7 +45,8 @@ class LinkFilter:
     removed: list[str] = field(default_factory=list)
     """The addresses that were taken out."""
     _buffer: str = ""
-    _open_code: int = 0
+    _fence: int = 0
+    """The length of the fence of an open listing."""
 
     def feed(self, piece: str) -> str:
         self._buffer += piece
@@ -52,46 +58,57 @@ class LinkFilter:
     def _drain(self, *, last: bool) -> str:
         text, at = self._buffer, 0
         out: list[str] = []
-        while match := (CODE_EDGE if self._open_code else _EVENT).search(text, at):
-            out.append(text[at : match.start()])
-            at = match.start()
-            if match.end() == len(text) and not last and _may_grow(match):
+        while at < len(text):
+            hold = len(text) if last else self._find_open(text, at)
+            match = (_FENCE_END if self._fence else _EVENT).search(text, at)
+            if match is None or match.start() > hold or (not last and _may_grow(match, hold)):
+                hold = min(hold, match.start()) if match else hold
+                out.append(text[at:hold])
+                at = hold
                 break
-            out.append(self._replace(match))
+            out.append(text[at : match.start()] + self._replace(match))
             at = match.end()
-        else:
-            rest = text[at:]
-            opening = None if last or self._open_code else _OPEN.search(rest)
-            keep = opening.start() if opening else len(rest)
-            out.append(rest[:keep])
-            at += keep
         self._buffer = text[at:]
         return "".join(out)
 
+    def _find_open(self, text: str, at: int) -> int:
+        """Return the place from which a text may still change with the next piece."""
+        opening = (_TICKS if self._fence else _OPEN).search(text, at)
+        return opening.start() if opening else len(text)
+
     def _replace(self, match: re.Match[str]) -> str:
-        if set(match[0]) <= {"`", "\n"}:
-            self._open_code = update_open_code(self._open_code, match[0])
+        if self._fence or match["fence"]:
+            size = len(match[0])
+            self._fence = size if not self._fence else 0 if size >= self._fence else self._fence
             return match[0]
         if match["image"] or match["tag"]:
             self.removed.append(match[0])
             return IMAGE_REMOVED if match["image"] or "<img" in match[0].casefold() else ""
         url = match["url"] or match["target"] or match["bare"] or ""
-        if url and self.is_known(url):
+        if match["code"] or (url and self.is_known(url)):
             return match[0]
-        label = match["label"]
-        if label is not None and not _HOST.match(url):
-            return f"[{label}]" if label.isdigit() else label
+        if match["label"] is not None:
+            return self._replace_labelled(match["label"], url)
         self.removed.append(url)
-        if label is None:
-            return LINK_REMOVED
-        return f"[{label}]" if label.isdigit() else f"{label} {LINK_REMOVED}"
+        return LINK_REMOVED
+
+    def _replace_labelled(self, text: str, url: str) -> str:
+        label = remove_foreign_links(text, self.is_known)
+        shown = f"[{label}]" if label.isdigit() else label
+        if not _HOST.match(url):
+            return shown
+        self.removed.append(url)
+        return shown if label.isdigit() else f"{shown} {LINK_REMOVED}"
 
 
-def _may_grow(match: re.Match[str]) -> bool:
+def _may_grow(match: re.Match[str], hold: int) -> bool:
     """Return True for backticks and addresses at the end of a text: more may follow."""
-    if match[0].startswith("`"):
-        return True
-    return match[0] != "\n" and bool(match["bare"] or match["definition"])
+    if match[0].endswith("`"):
+        return match.end() == len(match.string)
+    return match.start() == hold and bool(match["bare"] or match["definition"])
+
+
+_TICKS = re.compile(r"`+$")
 
 
 def remove_foreign_links(text: str, is_known: Callable[[str], bool]) -> str:

@@ -110,6 +110,8 @@ export function renderAppraisal(answer) {
       claimsSummary(answer.claims).map((one) => el("li", { class: `verdict verdict-${one.name}` },
         el("span", { class: "mark", "aria-hidden": "true" }, one.mark), `${one.count} ${one.label.toLowerCase()}`))),
     problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shorten(claim.text, 90)), ` ${reason}`))),
+    answer.claims.some((claim) => claim.verdict === "suspicious") && el("div", { class: "notice warn", role: "alert" },
+      el("p", {}, "A document holds text that reads like an instruction to a model. The marked sentences rest on it: do not rely on them.")),
     answer.degraded.length > 0 && el("div", { class: "notice warn degraded" }, answer.degraded.map((name) => el("p", {}, degraded(name)))));
 }
 

@@ -127,6 +127,7 @@ export function create(shared) {
     card.scrollIntoView({ block: "start", behavior: "smooth" });
     let written = "";
     let drawing = 0;
+    let replaced = false;
     let sources = [];
     const chipOf = (number) => {
       const source = sources.find((one) => one.number === number);
@@ -143,6 +144,8 @@ export function create(shared) {
           written += event.content;
           // Many tokens may arrive between two frames; draw once for all of them.
           drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, renderDraft(written, chipOf)); });
+        } else if (event.type === "replaced") {
+          replaced = written.trim() !== "";
         } else if (event.type === "claims") {
           cancelAnimationFrame(drawing);
           text.className = "answer";
@@ -150,6 +153,7 @@ export function create(shared) {
         } else if (event.type === "done") {
           cancelAnimationFrame(drawing);
           finish(card, question, event);
+          if (replaced) card.querySelector(".answer")?.after(el("p", { class: "muted replaced", role: "status" }, "The check changed the text that was shown while it was written."));
         } else if (event.type === "error") {
           throw new api.Problem(event.detail ?? event.message ?? "The answer could not be written.", { hint: event.hint ?? "" });
         }

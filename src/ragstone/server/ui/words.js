@@ -8,6 +8,8 @@ export const VERDICTS = {
   misattributed: { mark: "⇄", label: "Other source", text: "Another source supports this; the citation was corrected." },
   contradicted: { mark: "✕", label: "Contradicted", text: "The source disagrees with this." },
   unsupported: { mark: "?", label: "Unsupported", text: "No source supports this." },
+  unchecked: { mark: "–", label: "Not checked", text: "Nothing here could compare this with its source." },
+  suspicious: { mark: "!", label: "Suspicious", text: "This rests on text in a document that reads like an instruction to a model." },
 };
 
 export function verdictOf(name) {
