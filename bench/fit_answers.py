@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import json
 import pickle
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,6 +64,9 @@ CACHE = HERE / "cache" / "fit"
 # Sentences are added until their share of the ranking reaches this.
 ENOUGH = 0.6
 _SOURCES = 10
+# Half of its questions were written to mislead: its share of right answers is not that of life.
+MISLEADING = "squad2-dev-half"
+CHECK_WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 # How a sentence looks tells which one to quote, but not whether a document holds the answer: these
 # sets have few notes and tables, and "The gate code is 8812." is an answer.
 SAYS_NOTHING = ("length", "very_short", "no_sentence", "row", "first", "points_back", "fresh",
@@ -353,6 +357,36 @@ def print_report(one: Fitted, threshold: float) -> None:
                   + "".join(f"{figure:8.3f}" for figure in figures))  # fmt: skip
 
 
+def fit_confidence(fitted: Sequence[Fitted], threshold: float) -> tuple[float, float]:
+    """Fit Platt's two constants on the answers that are given, every set with the same weight.
+
+    `python bench/answers.py --half dev` has written the graded answers of the development half:
+    only there an answer must be complete to be right.
+    """
+    pairs: dict[str, list[tuple[float, bool]]] = {}
+    for one in fitted:
+        for row, p, right in zip(one.rows, one.probability, one.right, strict=True):
+            if row.asked.fits and p >= threshold and row.asked.set not in ("answers", MISLEADING):
+                pairs.setdefault(row.asked.set, []).append((float(p), bool(right)))
+    graded = answers.CACHE / "dev.jsonl"
+    if graded.exists():
+        pairs["answers"] = [
+            (row["probability"], row["grade"] == "right")
+            for row in read_lines(graded)
+            if row["status"] == "answered"
+        ]
+    some = [(p, right, 1.0 / len(many)) for many in pairs.values() for p, right in many]
+    p = np.clip([one[0] for one in some], 1e-6, 1 - 1e-6)
+    slope, offset = fit_answering(
+        np.log(p / (1 - p))[:, None],
+        np.array([float(one[1]) for one in some]),
+        np.array([one[2] for one in some]),
+        penalty=0.0,
+    )
+    print(f"\nconfidence: slope {slope[0]:.4g}, offset {offset:.4g}, from {len(some)} answers")
+    return float(slope[0]), offset
+
+
 def format_table(title: str, names: Sequence[str], weights: Any, **more: float) -> str:
     values = [f"{n} = {w:.5g}" for n, w in zip(names, weights, strict=True)]
     values += [f"{n} = {w:.5g}" for n, w in more.items()]
@@ -381,7 +415,7 @@ def main() -> None:
         print(f"searched {name}", flush=True)
     asked += asyncio.run(search_answers(options.data))
     rows = read_all(asked, fresh=options.fresh)
-    weights = []
+    weights, all_fitted = [], []
     for by, names in (("reading", READING), ("meaning", MEANING)):
         mine = [row for row in rows if row.by == by]
         good = [row for row in mine if row.asked.fits and row.cheap_right.any()]
@@ -389,6 +423,7 @@ def main() -> None:
         fitted = fit_way(mine, names, cheap)
         print(f"\n{by}: {len(mine)} questions")
         print_report(fitted, options.threshold)
+        all_fitted.append(fitted)
         weights += [
             format_table(f"{by}.cheap", CHEAP, cheap),
             format_table(f"{by}.rank", (*CHEAP, *names), fitted.rank),
@@ -396,7 +431,11 @@ def main() -> None:
                 f"{by}.answer", (*CHEAP, *names, *OVERALL, *KINDS), fitted.answer, bias=fitted.bias
             ),
         ]
+    slope, offset = fit_confidence(all_fitted, options.threshold)
     if options.write:
+        text = CHECK_WEIGHTS.read_text("utf-8")
+        text = re.sub(r"(?m)^slope = .*$", f"slope = {slope:.5g}", text)
+        CHECK_WEIGHTS.write_text(re.sub(r"(?m)^offset = .*$", f"offset = {offset:.5g}", text))
         head = "# Written by bench/fit_answers.py: do not edit.\n"
         bars = f"threshold = {options.threshold}\nnear = {options.near}\nenough = {ENOUGH}\n"
         WEIGHTS.write_text("\n".join([head + bars, *weights]), "utf-8")

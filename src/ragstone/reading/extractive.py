@@ -60,14 +60,16 @@ class ExtractiveProvider:
             return
         said: set[str] = set()
         pieces: list[str] = []
+        compares = parse_question(choice.parts[0].question).kind == "difference"
         for part in choice.parts:
             fresh = tuple(one for one in part.sentences if one.text not in said)
-            if parse_question(part.question).kind == "difference":
+            if compares and part is choice.parts[0]:
                 if fresh and names_both(part.question, fresh[0].text):
                     pieces.append(self._write_part(replace(part, sentences=fresh[:1])))
                     said.add(fresh[0].text)
             elif part.probability < weights.near or not fresh:
-                pieces.append(f"Not found in the documents: {part.question}")
+                if not compares:
+                    pieces.append(f"Not found in the documents: {part.question}")
             else:
                 pieces.append(self._write_part(replace(part, sentences=fresh)))
                 said |= {one.text for one in fresh}

@@ -224,7 +224,8 @@ CHEAP = (
     "coverage", "coverage_around", "coverage_source", "names", "names_source", "pairs", "offers",
     "offers_nothing", "fresh", "length", "very_short", "no_sentence", "row", "points_back",
     "first", "rank", "similarity", "fused_gap", "offers_in_context", "nothing_in_context",
-    "lead_in", "defines", "title", "numbers_missing", "instructs", "coverage_anywhere",
+    "lead_in", "defines", "title", "numbers_missing", "instructs", "refers",
+    "coverage_anywhere",
     "alignment", "alignment_least",
 )  # fmt: skip
 MEANING = ("cosine", "cosine_lead", "cosine_around", "offers_in_meaning")
@@ -285,7 +286,17 @@ def _compute_cheap_row(
         measure_coverage(question, one.passage.title_terms),
         1.0 - _measure_share(numbers, one.context_terms | one.passage.terms),
         float(question.question.kind == "how_to" and bool(_INSTRUCTS.search(one.text))),
+        float(bool(_REFERS.search(one.text))),
     ]
+
+
+# Says where the answer is, and not what it is.
+_REFERS = re.compile(
+    r"^(?:please )?(?:see|refer to|consult|visit|read) |\b(?:please )?refer to (?:the|our|this)\b"
+    r"|\bfor (?:more|further|additional|details|instructions|information)\b.{0,60}"
+    r"\b(?:see|refer|visit|read)\b|\b(?:see|learn more|read more) (?:about|in|at|here)\b",
+    re.IGNORECASE,
+)
 
 
 # A step, a command or a lead-in to one.
@@ -372,10 +383,29 @@ def read_sentences(
                 math.exp(-max(span.end - span.start, 0) / 40),
                 min(max(near, default=_NOT_READ), _MAX_READ),
             ]
-            found[candidate] = row, ShortAnswer(text[span.start : span.end], span.score)
+            region = candidate.passage.readable.units[candidate.order]
+            short = _complete_date(
+                text[slice(*region)], span.start - region[0], span.end - region[0]
+            )
+            found[candidate] = row, ShortAnswer(short, span.score)
     rows = [found[one] for one in sentences]
     features = np.array([row for row, _ in rows], dtype=np.float32)
     return ReadSentences(features, [short for _, short in rows])
+
+
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_DATE = re.compile(
+    rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?)?{_MONTH} (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?\d{{4}}"
+    r"|\d{4}-\d{2}-\d{2}"
+)
+
+
+def _complete_date(sentence: str, start: int, end: int) -> str:
+    """Return a span of a sentence; part of a date becomes the whole date."""
+    for match in _DATE.finditer(sentence):
+        if match.start() <= start and end <= match.end():
+            return match[0]
+    return sentence[max(start, 0) : end]
 
 
 def compute_meaning_features(

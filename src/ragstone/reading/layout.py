@@ -156,7 +156,10 @@ def widen_sentence(text: str, sentence: Span, *, whole_list: bool = False) -> Wi
     if block.kind in ("item", "code"):
         lead = _find_lead_in(text, blocks, at)
         return Widened((*lead, *_widen_block(text, blocks, at, whole_list)))
-    if not LEAD_IN.search(text[sentence[0] : sentence[1]]):
+    leads = LEAD_IN.search(text[sentence[0] : sentence[1]]) or (
+        whole_list and at + 1 < len(blocks) and blocks[at + 1].kind == "code"
+    )
+    if not leads:
         return Widened((sentence,))
     if sentence[1] < block.end and text[sentence[1] : block.end].strip():
         # The colon stands inside a paragraph: its next sentence is what it leads to.

@@ -21,6 +21,8 @@ _ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \
 # A short answer is a name, a date, an amount: not a sentence.
 _MAX_SHORT_WORDS = 9
 _MIN_SHORT_SCORE = 0.0
+# A shorter piece, such as a date under a heading, is shown with its heading.
+_MIN_WORDS_ALONE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,11 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     if spans[0] == (one.start, one.end):
         spans[0] = (start, one.end)
     written = format_spans(text, spans)
-    if written.startswith("```"):
+    if written.startswith("```") or len(written.split()) < _MIN_WORDS_ALONE:
         chunk = one.source.hit.chunk
         title = " > ".join(chunk.heading_path[-2:]) or chunk.document_name
-        written = f"{escape_markers(title)}:\n\n{written}"
+        gap = "\n\n" if written.startswith("```") else " "
+        written = f"{escape_markers(title)}:{gap}{written}"
     return AnswerUnit(one.source.number, written, spans[0][0])
 
 
