@@ -150,7 +150,8 @@ async def ask_all(rows: Sequence[dict[str, Any]], data: Path, cache: Path) -> li
 
 def _grade(row: dict[str, Any], answer: Answer, cpu_ms: float) -> Graded:
     short = getattr(answer, "short_answer", "") or ""
-    plain = _MARKER.sub("", answer.text).strip()
+    # What stands in a listing is no lead-in to it.
+    plain = _MARKER.sub("", answer.text.rpartition("```")[2] or "code.").strip()
     return Graded(
         row["id"], row["kind"], row["collection"], row["question"], row["answerable"],
         row["near_topic"], grade_answer(row, answer),

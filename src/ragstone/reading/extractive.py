@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -101,12 +101,7 @@ def build_units(part: PartChoice) -> list[AnswerUnit]:
             continue
         units = [other for other in units if other.text not in unit.text]
         units.append(unit)
-    return _join_neighbours(units)
-
-
-def _join_neighbours(units: Sequence[AnswerUnit]) -> list[AnswerUnit]:
-    """Join plain sentences of one source into one paragraph with one marker each."""
-    return list(units)
+    return [unit for unit in units if unit.is_complete] or units
 
 
 def build(context: PartContext) -> ExtractiveProvider:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from ragstone.index.analyze import extract_terms
 from ragstone.reading.features import Candidate, ShortAnswer
-from ragstone.reading.layout import Span, find_blocks, find_lead_in, widen_sentence
+from ragstone.reading.layout import (
+    Span,
+    clean_for_reading,
+    find_blocks,
+    find_lead_in,
+    widen_sentence,
+)
 from ragstone.reading.question import Question
 from ragstone.reading.units import describe_row, escape_markers
 
@@ -34,6 +40,8 @@ class AnswerUnit:
     text: str
     start: int
     """Where it begins in the clean text of its passage."""
+    is_complete: bool = True
+    """False for a lead-in without what it leads to."""
 
     def format(self) -> str:
         """Return the text with its marker: after the text, but before a listing."""
@@ -59,10 +67,10 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     written = format_spans(text, spans)
     if written.startswith("```") or len(written.split()) < _MIN_WORDS_ALONE:
         chunk = one.source.hit.chunk
-        title = " > ".join(chunk.heading_path[-2:]) or chunk.document_name
+        title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
         gap = "\n\n" if written.startswith("```") else " "
         written = f"{escape_markers(title)}:{gap}{written}"
-    return AnswerUnit(one.source.number, written, spans[0][0])
+    return AnswerUnit(one.source.number, written, spans[0][0], widened.is_complete)
 
 
 def is_about_the_list(question: Question, one: Candidate) -> bool:
