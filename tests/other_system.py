@@ -8,6 +8,8 @@ the other platform's name; libraries see the truth, but for the modules and func
 from __future__ import annotations
 
 # Those that `ragstone.system` imports come first: they must see the true name of the platform.
+# asyncio too: its import on Linux asks functions that are gone afterwards.
+import asyncio  # noqa: F401
 import ctypes  # noqa: F401
 import importlib.abc
 import importlib.machinery
@@ -92,4 +94,6 @@ if SYSTEM:
     for gone in FUNCTIONS[SYSTEM]:
         if hasattr(os, gone):
             delattr(os, gone)
+    if hasattr(os, "process_cpu_count"):  # since Python 3.13; on Linux it asks sched_getaffinity
+        os.process_cpu_count = os.cpu_count
     sys.meta_path.insert(0, pretender)

@@ -71,7 +71,9 @@ def settings(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def library(folder: Path) -> Reply:
-    answer: Answer = Engine(settings(folder)).ask_sync(QUESTION, collection=COLLECTION)
+    engine = Engine(settings(folder))
+    answer: Answer = engine.ask_sync(QUESTION, collection=COLLECTION)
+    engine.close()
     assert answer.status == "answered"
     return Reply(
         without_markers(answer.text),
