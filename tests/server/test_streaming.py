@@ -53,6 +53,25 @@ def test_the_events_are_sources_tokens_claims_done(written: httpx.Client) -> Non
     assert found[-1]["answer"] == whole["answer"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/query", QUESTION),
+        ("/api/chat/stream", {"messages": [{"role": "user", "content": QUESTION["query"]}]}),
+    ],
+)
+def test_a_text_that_the_check_changed_is_announced(
+    written: httpx.Client, model: StandIn, path: str, body: dict[str, Any]
+) -> None:
+    model.words = ["The gate is green."]
+    found = events(written, path, body)
+    replaced = [event for event in found if event["type"] == "replaced"]
+    assert len(replaced) == 1
+    assert replaced[0]["content"].startswith("The gate is green. [")
+    model.words = [replaced[0]["content"]]
+    assert "replaced" not in [event["type"] for event in events(written, path, body)]
+
+
 def test_events_arrive_while_the_model_still_writes(written: httpx.Client, model: StandIn) -> None:
     model.behaviours = ["held"]
     seen = []

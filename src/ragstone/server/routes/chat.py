@@ -31,7 +31,8 @@ _PROBLEMS: Replies = {
 }
 _STREAM: Replies = {
     200: {
-        "description": "`sources`, then `token` as they are written, then `done` with the same "
+        "description": "`sources`, then `token` as they are written, `replaced` with the "
+        "whole text if the check changed it, then `done` with the same "
         "`data` as the reply without a stream. Of two answers each event but the last names its "
         "`side`: `baseline` or `enhanced`.",
         "content": {
@@ -194,7 +195,8 @@ room_router = APIRouter(tags=["chat"])
 
 _ROOM_STREAM: Replies = {
     200: {
-        "description": "`token` as they are written, then `sources`, then `done`.",
+        "description": "`token` as they are written, `replaced` with the whole text if the check "
+        "changed it, then `sources`, then `done`.",
         "content": {
             EVENT_STREAM: {
                 "schema": {"type": "string"},

@@ -83,8 +83,7 @@ async def explain_query(
     }
 
 
-# Every sentence is compared with every fact, and this cannot be cancelled half way: 47 s of one
-# core for 8e10 (100,000 characters against 800,000).
+# A check ends by itself after a time; beyond this size most of it would be left unchecked.
 _MAX_COMPARISONS = 2e10
 
 
