@@ -25,7 +25,7 @@ TARGET = ROOT / "docs" / "guides" / "images"
 SAMPLES = ROOT / "src" / "ragstone" / "samples" / "documents"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUESTIONS = (
-    "How much notice do we have to give if we want to end the café contract?",
+    "When does the lease end?",
     "What does a glass of wine cost in the café?",
     "How long do the batteries keep the telescope running in a power cut?",
     "When does the dome open?",

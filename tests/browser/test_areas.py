@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from .conftest import ask, go
 
 DOME = "When does the dome open?"
-NOTICE = "How much notice do we have to give if we want to end the café contract?"
+NOTICE = "How can we terminate the catering agreement?"
 
 
 def test_two_presets_stand_side_by_side_with_their_differences(page: Page) -> None:

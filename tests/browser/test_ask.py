@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from .conftest import ask
 
 REMOVAL = "How long do we get to take the telescopes away once the lease is over?"
-NOTICE = "How much notice do we have to give if we want to end the café contract?"
+NOTICE = "How can we terminate the catering agreement?"
 
 
 def test_every_claim_carries_its_verdict_and_its_citation(page: Page) -> None:

@@ -58,7 +58,7 @@ def test_an_empty_collection_offers_the_samples_and_they_can_be_asked(page: Page
     expect(row(page, "lease-of-the-ridge.pdf")).to_contain_text("PDF")
     expect(row(page, "lease-of-the-ridge.pdf")).to_contain_text("sample")
     go(page, "Ask")
-    ask(page, "How much notice do we have to give if we want to end the café contract?")
+    ask(page, "How can we terminate the catering agreement?")
     expect(page.locator(".answer")).to_contain_text("three months' written notice")
 
 

@@ -12,7 +12,7 @@ from .conftest import ask, go
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
 AREAS = ("Ask", "Documents", "Compare", "Why", "Insight", "Settings")
-NOTICE = "How much notice do we have to give if we want to end the café contract?"
+NOTICE = "How can we terminate the catering agreement?"
 REMOVAL = "How long do we get to take the telescopes away once the lease is over?"
 
 

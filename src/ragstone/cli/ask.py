@@ -62,7 +62,7 @@ def ask(
 
 _DEMO_COLLECTION = "demo"
 _DEMO_QUESTIONS = (
-    "How much notice do we have to give if we want to end the café contract?",
+    "When does the lease end?",
     "How long do the batteries keep the telescope running in a power cut?",
     "What does a glass of wine cost in the café?",
 )

@@ -27,9 +27,8 @@ _MAX_TERMS = 3
 # Each of so many passages is read alone.
 _MAX_CHOICES = 4
 # Two answers compete when their probabilities are this near.
-_NEAR = 0.25
+_NEAR = 0.15
 _DEFINITE = re.compile(r"\bthe\b", re.IGNORECASE)
-_MARKER = re.compile(r"\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 
 
 _VALUE = re.compile(r"\d[\d.,:]*\d|\d")
@@ -94,7 +93,9 @@ async def find_choices(
             continue
         text = await _quote(query, sources, run, answerer)
         short = grader.find_short_answer(query.text, sources)
-        values = _VALUE.findall(_MARKER.sub("", short or text)) or split_words(short)
+        if not short:
+            continue  # a passage on the subject that gives no value is no choice
+        values = _VALUE.findall(short) or split_words(short)
         if text and NO_ANSWER not in text and not set(values) <= asked:
             found.append(Choice(source, text, frozenset(values), probability))
     best = max((one.probability for one in found), default=0.0)

@@ -41,6 +41,10 @@ _POINTS_BACK = re.compile(
 )
 
 
+# The number of a clause answers nothing, but looks like an amount.
+_NUMBERING = re.compile(r"^(?:§\s*)?\d{1,3}(?:\.\d{1,3})+\.?\s+")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadableText:
     """Hold a passage as the reading model reads it, and where each of its units stands in it."""
@@ -87,7 +91,7 @@ class Passage:
         position = 0
         for unit in self.units:
             between = "\n" if unit.header else self.clean.text[position : unit.start]
-            said = unit.sentence
+            said = _NUMBERING.sub("", unit.sentence)
             pieces += [between, said]
             places.append((size + len(between), size + len(between) + len(said)))
             size = places[-1][1]

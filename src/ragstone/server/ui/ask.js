@@ -9,7 +9,7 @@ import { attachSuggestions } from "./suggest.js";
 import { claimsSummary, isSmallTalk } from "./words.js";
 
 const EXAMPLES = [
-  "How much notice do we have to give if we want to end the café contract?",
+  "When does the lease end?",
   "How long do the batteries keep the telescope running in a power cut?",
   "What interest is charged on rent that arrives late?",
 ];
