@@ -46,15 +46,14 @@ from ragstone.reading.choose import (  # noqa: E402
 from ragstone.reading.features import (  # noqa: E402
     CHEAP,
     MEANING,
-    READING,
     compute_cheap_features,
     compute_meaning_features,
     list_candidates,
-    read_sentences,
     weigh_terms,
 )
 from ragstone.reading.model import load_reading_model  # noqa: E402
 from ragstone.reading.question import parse_question  # noqa: E402
+from ragstone.reading.read import READING, read_sentences  # noqa: E402
 from ragstone.settings import load_settings  # noqa: E402
 from ragstone.types import Hits, Source  # noqa: E402
 
@@ -69,8 +68,11 @@ MISLEADING = "squad2-dev-half"
 CHECK_WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 # How a sentence looks tells which one to quote, but not whether a document holds the answer: these
 # sets have few notes and tables, and "The gate code is 8812." is an answer.
-SAYS_NOTHING = ("length", "very_short", "no_sentence", "row", "first", "points_back", "fresh",
-                "lead_in")  # fmt: skip
+# Nor do ratios between hits, which mean something else in a small collection.
+SAYS_NOTHING = (
+    "length", "very_short", "no_sentence", "row", "first", "points_back", "fresh", "lead_in",
+    "fused_gap", "rank", "pairs", "offers", "offers_nothing", "nothing_in_context", "names",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,21 @@ def split_by_answer(one: Asked, hits: Hits) -> Iterator[Asked]:
     if one.answers:
         left = tuple(hit for hit in hits if not one.holds_answer(hit.chunk.text))
         yield replace(one, hits=left[:_SOURCES], removed=True)
+
+
+async def search_off_subject(name: str, questions: Sequence[str]) -> list[Asked]:
+    """Ask a collection, as it lies in the cache, what belongs to others: nothing answers that."""
+    folder = CACHE / name.replace("/", "-")
+    loaded = load_settings(flags={"data.directory": folder / "data"}, environ={})
+    async with Engine(loaded.settings) as engine:
+        kept = folder / f"off-{engine.embedder.name}-{len(questions)}.pickle"
+        if not kept.exists():
+            found = [
+                Asked(name, text, (), text, await engine.search(text, top_k=_SOURCES))
+                for text in questions
+            ]
+            kept.write_bytes(pickle.dumps(found))
+        return list(pickle.loads(kept.read_bytes()))
 
 
 async def search_answers(data: Path) -> list[Asked]:
@@ -414,7 +431,12 @@ def main() -> None:
         asked += asyncio.run(search_set(name, texts, questions))
         print(f"searched {name}", flush=True)
     asked += asyncio.run(search_answers(options.data))
-    rows = read_all(asked, fresh=options.fresh)
+    rows = read_all(asked, "rows", fresh=options.fresh)
+    off: list[Asked] = []
+    for at, (name, _) in enumerate(sets):
+        other = sets[(at + 1) % len(sets)][1][1]
+        off += asyncio.run(search_off_subject(name, [one.question for one in other[:80]]))
+    rows += read_all(off, "rows-off", fresh=options.fresh)
     weights, all_fitted = [], []
     for by, names in (("reading", READING), ("meaning", MEANING)):
         mine = [row for row in rows if row.by == by]
@@ -441,11 +463,11 @@ def main() -> None:
         WEIGHTS.write_text("\n".join([head + bars, *weights]), "utf-8")
 
 
-def read_all(asked: Sequence[Asked], *, fresh: bool) -> list[Row]:
+def read_all(asked: Sequence[Asked], name: str, *, fresh: bool) -> list[Row]:
     """Read every question with the cheap weights as they are; keep the result."""
     from ragstone.reading.choose import load_weights
 
-    kept = CACHE / "rows.pickle"
+    kept = CACHE / f"{name}.pickle"
     if kept.exists() and not fresh:
         rows: list[Row] = pickle.loads(kept.read_bytes())
         return rows

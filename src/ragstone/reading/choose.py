@@ -23,19 +23,17 @@ from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.features import (
     CHEAP,
     MEANING,
-    READING,
     SOURCES_READ,
     Candidate,
     QuestionTerms,
-    ShortAnswer,
     compute_cheap_features,
     compute_meaning_features,
     list_candidates,
-    read_sentences,
     weigh_terms,
 )
 from ragstone.reading.model import ReadingModel, load_reading_model
 from ragstone.reading.question import Question, QuestionKind, parse_question
+from ragstone.reading.read import READING, ShortAnswer, read_sentences
 from ragstone.reading.write import find_short_answer
 from ragstone.types import Source
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.features import Candidate, ShortAnswer
+from ragstone.reading.features import Candidate
 from ragstone.reading.layout import (
     Span,
     clean_for_reading,
@@ -21,6 +21,7 @@ from ragstone.reading.layout import (
     widen_sentence,
 )
 from ragstone.reading.question import Question
+from ragstone.reading.read import ShortAnswer
 from ragstone.reading.units import describe_row, escape_markers
 
 _ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+")
