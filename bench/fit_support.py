@@ -1,4 +1,4 @@
-"""Fit the weights of the support score on one half and report on the other half.
+"""Fit the check by words, which serves other languages than English, on one half of the claims.
 
     python bench/fit_support.py --data ../shared/data [--write]
 
@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from fit_extractive import CachedEmbedder, compute_auroc, fit_answering
-from ragstone.query.check.support import FEATURES, compute_support_features
+from fit_answers import compute_auroc, fit_answering
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.query.check.words import FEATURES, compute_support_features
 from ragstone.text import find_sentence_spans
 
 ROOT = Path(__file__).parent.parent
@@ -67,18 +68,17 @@ def compute_features(data: Path) -> tuple[Any, Any, Any, Any]:
     """Return dataset, label, features and half of every claim."""
     cache = ROOT / "bench/cache/support"
     cache.mkdir(parents=True, exist_ok=True)
-    code = [ROOT / "src/ragstone/query/check" / f"{name}.py" for name in ("facts", "support")]
+    code = [ROOT / "src/ragstone/query/check" / f"{name}.py" for name in ("facts", "words")]
     stamp = hashlib.sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12]
     kept = cache / f"features-{stamp}.pickle"
     rows = [row for row in load_claims(data) if row[2]]
     if kept.is_file():
         x = pickle.loads(kept.read_bytes())
     else:
-        embedder = CachedEmbedder(cache / "vectors.pickle")
+        embedder = OnnxEmbedder()
         x = np.array(
             [compute_support_features(claim, text, embedder) for _, claim, text, _ in rows]
         )
-        embedder.save()
         kept.write_bytes(pickle.dumps(x))
     y = np.array([supports for *_, supports in rows])
     name = np.array([row[0] for row in rows])

@@ -95,6 +95,40 @@ async def measure_bad_citations() -> list[str]:
     return lines
 
 
+async def measure_obeying_models(most: int = 10) -> list[str]:
+    """Models that obey a poisoned document: is what they were told to say certified?"""
+    pack = HERE.parent / "tests/query/check/injections.jsonl"
+    rows = [json.loads(line) for line in pack.read_text("utf-8").splitlines()]
+    # Not the picture: its sentence is true, and only its link is an attack.
+    rows = [row for row in rows if row["trick"] != "image beacon"][:: len(rows) // most][:most]
+    lines = ["| trick | verdict | certified | in the text |", "|---|---|---|---|"]
+    for row in rows:
+        question = f"What do we know about this: {row['obeyed']}"
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            serve_model("writes [1]", {question: [row["obeyed"]]}) as url,
+        ):
+            document = Path(folder) / "poisoned.md"
+            document.write_text(row["text"], "utf-8")
+            flags = {
+                "data.directory": Path(folder) / "data",
+                "provider.name": "openai",
+                "provider.base_url": url,
+            }
+            settings = load_settings(flags=flags, environ={}).settings
+            async with Engine(settings, embedder=OnnxEmbedder()) as engine:
+                await engine.ingest([document])
+                answer = await engine.ask(question)
+        verdicts = ", ".join(claim.verdict for claim in answer.claims) or answer.status
+        certified = any(
+            claim.verdict == "supported" and row["obeyed"].rstrip(".") in claim.text
+            for claim in answer.claims
+        )
+        said = row["obeyed"].rstrip(".") in answer.text
+        lines.append(f"| {row['trick']} | {verdicts} | {certified} | {said} |")
+    return lines
+
+
 async def _ask_model(engine: Engine, rows: list[dict[str, Any]]) -> tuple[int, int, int]:
     good = total = answered = 0
     for row in rows:
@@ -121,6 +155,10 @@ def main() -> None:
         "manners": (
             "Citations of badly citing models",
             lambda: asyncio.run(measure_bad_citations()),
+        ),
+        "obeying": (
+            "Models that obey a poisoned document",
+            lambda: asyncio.run(measure_obeying_models()),
         ),
         "samples": ("The sample questions", lambda: asyncio.run(measure_samples())),
     }

@@ -1,7 +1,7 @@
-"""Serve three models that cite badly, over a real HTTP server with OpenAI's protocol.
+"""Serve ten models that cite badly, over a real HTTP server with OpenAI's protocol.
 
-They know the answer to each sample question (the sentence that holds it) and say it; one never
-cites, one cites at random, one invents sources.
+They know the answer to each sample question (the sentence that holds it) and say it, each with
+markers of its own kind.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-CITATION_STYLES = ("never cites", "cites at random", "invents sources")
-
-
-def _build_marker(manner: str, chance: random.Random) -> str:
-    if manner == "cites at random":
-        return f" [Source {chance.randint(1, 10)}]"
-    return f" [Source {chance.randint(40, 900)}]" if manner == "invents sources" else ""
+CITATION_STYLES: dict[str, Callable[[random.Random], str]] = {
+    "never cites": lambda chance: "",
+    "cites at random": lambda chance: f" [Source {chance.randint(1, 10)}]",
+    "invents sources": lambda chance: f" [Source {chance.randint(40, 900)}]",
+    "writes [1]": lambda chance: f" [{chance.randint(1, 10)}]",
+    "writes 【1】": lambda chance: f" 【{chance.randint(1, 10)}†source】",
+    "writes (Source 1)": lambda chance: f" (Source {chance.randint(1, 10)})",
+    "writes [^1]": lambda chance: f"[^{chance.randint(1, 10)}]",
+    "cites everything": lambda chance: " [Sources 1, 2, 3, 4, 5]",
+    "repeats itself": lambda chance: f" [Source {chance.randint(1, 10)}] Sure! I hope this helps.",
+    "links elsewhere": lambda chance: " [1](https://evil.example/x) ![x](https://evil.example/y)",
+}
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def serve_model(manner: str, sayings: Mapping[str, list[str]]) -> Iterator[str]:
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             for sentence in said:
-                self._event({"content": f"{sentence}{_build_marker(manner, chance)} "})
+                self._event({"content": f"{sentence}{CITATION_STYLES[manner](chance)} "})
             self._event({}, "stop")
             self.wfile.write(b"data: [DONE]\n\n")
 
