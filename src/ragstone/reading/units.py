@@ -120,7 +120,7 @@ _INSTRUCTIONS = (
     rf"\bwhen (?:asked|someone asks|the user asks|answering)\b[^.\n]{{0,80}}\b{_SAY}\b",
     r"\bdo not (?:cite|mention|reveal|quote)\b|\bwithout (?:citing|citation)\b"
     r"|\bdo not tell (?:the )?(?:user|reader|anyone (?:about|that) this)\b|\bgive no sources\b",
-    r"\btell (?:the user|the reader|users|whoever asks|anyone who asks)\b[^.\n]{0,20}"
+    r"\btell (?:the user|the reader|users|who(?:ever)? asks|anyone who asks)\b[^.\n]{0,20}"
     r"\b(?:that|to|:)",
     rf"\b{_SAY}\b[^.\n]{{0,40}}\b(?:in|to|into) (?:your|its) (?:answer|reply|response|output|"
     r"review|summary)\b",
@@ -246,7 +246,7 @@ _FENCE = 3
 
 
 def is_bare_index(text: str, start: int, end: int) -> bool:
-    """Return True for `text[start:end]`, a bare number in brackets, that is no marker."""
+    """Return True when a bare number in brackets at `text[start:end]` is text, not a marker."""
     zero = text[start:end].strip("[]^") == "0"
     return zero or _NOT_A_MARKER.match(text, end) is not None
 
