@@ -74,6 +74,14 @@ def test_steps_keep_the_listing_between_them() -> None:
     assert steps[-1] == "3. Call the warden."
 
 
+def test_a_second_lead_in_brings_the_listing_as_well() -> None:
+    text = "Use the flag. For example:\n\n```\nrun --flag\n```\n"
+    found = widen_sentence(text, (0, len("Use the flag.")), whole_list=True)
+    assert [text[start:end] for start, end in found.spans] == [
+        "Use the flag. For example:", "```\nrun --flag\n```",
+    ]  # fmt: skip
+
+
 def test_a_plain_sentence_stands_alone() -> None:
     assert widen("The end.") == ["The end."]
 

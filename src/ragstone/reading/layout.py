@@ -163,7 +163,10 @@ def widen_sentence(text: str, sentence: Span, *, whole_list: bool = False) -> Wi
         return Widened((sentence,))
     if sentence[1] < block.end and text[sentence[1] : block.end].strip():
         # The colon stands inside a paragraph: its next sentence is what it leads to.
-        return Widened(((sentence[0], _end_of_next_sentence(text, sentence[1], block.end)),))
+        end = _end_of_next_sentence(text, sentence[1], block.end)
+        if not LEAD_IN.search(text[sentence[1] : end]) or text[end : block.end].strip():
+            return Widened(((sentence[0], end),))
+        sentence = (sentence[0], end)
     following = _take_following(blocks, at)
     if not following:
         return Widened((sentence,), is_complete=False)
