@@ -156,6 +156,8 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
     send("GET", "/v1/suggestions", params={"prefix": "how", "collection": "default", "limit": 3})
     send("GET", "/v1/sessions", params=page)
     send("GET", "/v1/sessions/{session_id}", params=session)
+    send("PATCH", "/v1/sessions/{session_id}", params=session, json={"title": "The lease"})
+    send("GET", "/v1/sessions/{session_id}/export", params={**session, "format": "markdown"})
     send("DELETE", "/v1/queries/{query_id}", params=one)
     send("DELETE", "/v1/queries", params=session)
     send("DELETE", "/v1/sessions/{session_id}", params=session)

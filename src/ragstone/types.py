@@ -162,7 +162,6 @@ class Expansion:
 ReadingKind: TypeAlias = Literal[
     "typed", "subject", "answer", "exchange", "joined", "more", "other", "model"
 ]
-"""How a message was completed: not at all, with a subject, by exchanging or joining parts, …"""
 
 
 @dataclass(frozen=True, slots=True)

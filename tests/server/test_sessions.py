@@ -134,3 +134,58 @@ def key(engine: Engine, owner: str) -> dict[str, str]:
         owner, role="writer", collections=["*"], expires_in_s=None
     )
     return {"Authorization": f"Bearer {made[0]}"}
+
+
+def test_a_session_is_renamed_and_exported(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "one")
+    follow_up = ask(client, "and in 2023?", "one")
+    assert follow_up["searched_as"] == "What was the revenue in 2023?"
+    renamed = client.patch("/v1/sessions/one", json={"title": "  Our \n money "})
+    assert renamed.json()["title"] == "Our money"
+    assert client.get("/v1/sessions").json()[0]["title"] == "Our money"
+    text = client.get("/v1/sessions/one/export").text
+    assert text.startswith("# Our money\n")
+    assert "*Searched as: What was the revenue in 2023?*" in text
+    whole = client.get("/v1/sessions/one/export", params={"format": "json"}).json()
+    assert whole["turns"][1]["searched_as"] == "What was the revenue in 2023?"
+    assert client.patch("/v1/sessions/one", json={"title": ""}).json()["title"].startswith("What")
+    problem(client.patch("/v1/sessions/none", json={"title": "x"}), 404)
+    problem(client.get("/v1/sessions/none/export"), 404)
+
+
+def test_a_follow_up_can_be_searched_as_it_is_typed(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "talk")
+    body = {"query": "and in 2023?", "session_id": "talk", "as_typed": True}
+    reply = client.post("/v1/query", json=body).json()
+    assert (reply["searched_as"], reply["detected_intent"]) == ("", "question")
+
+
+@pytest.mark.parametrize("message", ["hi", "ok", "你好", "x", "Why " * 7000 + "?"])
+def test_a_chat_takes_short_and_long_messages(client: httpx.Client, message: str) -> None:
+    messages = [{"role": "user", "content": message}]
+    for path, more in (("/api/chat", {}), ("/v1/chat/completions", {"model": "ragstone"})):
+        reply = client.post(path, json={"messages": messages, **more})
+        assert reply.status_code == 200, reply.text
+    problem(client.post("/v1/query", json={"query": message}), 422) if len(message) < 3 else None
+
+
+def test_the_question_is_found_in_a_long_message(client: httpx.Client) -> None:
+    pasted = "Something else was written down here on a long page. " * 40
+    message = f"{pasted}\n\nWhat was the revenue in 2022?\n\n"
+    data = client.post(
+        "/api/chat", json={"messages": [{"role": "user", "content": message}]}
+    ).json()["data"]
+    assert "4 million" in data["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("log", ["off", "metadata"])
+def test_without_a_log_no_text_of_a_session_is_stored(
+    tmp_path: Path, embedder: OnnxEmbedder, log: str
+) -> None:
+    engine = Engine(settings_in(tmp_path / "data", **{"journal.query_log": log}), embedder=embedder)
+    for address in serve(engine):
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
+            client.post("/v1/documents", files={"files": ("report.txt", REPORT.encode())})
+            ask(client, "What was the revenue in 2022?", "talk")
+            assert "5 million" in ask(client, "and in 2023?", "talk")["answer"]
+            assert client.get("/v1/sessions").json() == []

@@ -149,9 +149,7 @@ class EvidenceCache:
                     span.note(note)
             # Of several readings the same one was chosen.
             chosen = known.evidence.query
-            resolved = replace(
-                query, text=chosen.text, route=chosen.route, outline=chosen.outline
-            )
+            resolved = replace(query, text=chosen.text, route=chosen.route, outline=chosen.outline)
             return replace(known.evidence, query=resolved)
         earlier = len(run.notes)
         evidence = await search(query, run)

@@ -6,7 +6,7 @@ understood query, checked draft, evidence and run → `Answer`.
 from __future__ import annotations
 
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
-from ragstone.text import split_words
+from ragstone.index.analyze import extract_query_terms
 from ragstone.trace import QueryRun
 from ragstone.types import Answer, Query
 
@@ -64,5 +64,6 @@ def _name_model(query: Query, draft: Draft | None) -> str:
 def find_searched_as(query: Query) -> str:
     """Return what was searched in place of the message; empty if that was the message itself."""
     typed = query.original_text
-    is_same = not typed or split_words(query.text) == split_words(typed)
+    # "And who is the landlord?" and "Who is the landlord?" are the same search.
+    is_same = not typed or extract_query_terms(query.text) == extract_query_terms(typed)
     return "" if is_same else query.text

@@ -86,7 +86,7 @@ _ASKED_FOR = re.compile(r"^(?:which|what|how many|how much)\s+\w+\s", re.IGNOREC
 def exchange_phrase(question: str, phrase: Phrase, part: str) -> str:
     """Put `part` in the place of a phrase; "the Morrow one" takes its noun from the phrase."""
     head = next((one.head for one in find_phrases(phrase.text) if one.head), "")
-    new = re.sub(r"\bones?\b", head, part) if head else part
+    new = re.sub(r"\bones?\b", lambda _: head, part) if head else part
     words = phrase.words
     keeps_article = (
         words[0].casefold() in DETERMINERS and new.split()[0].casefold() not in DETERMINERS

@@ -74,8 +74,12 @@ _NAMES = {
     "pt": "portuguese", "nl": "dutch", "ru": "russian", "zh": "chinese", "pl": "polish",
     "other": "english",
 }  # fmt: skip
-# Words that layer 1 does not know, as a share of all words.
+# Words that layer 1 does not know, as a share of all words. Half of them would take "good night
+# storage temperature" for a farewell.
 _MAX_STRANGE = 0.25
+_LAUGHS = re.compile(
+    r"a?(?:ha|he|hi|ja|je|ah|ха|хе|хи)(?:h?a?(?:ha|he|hi|ja|je|ah|ха|хе|хи))+h?|k{3,}|l+o+l+|哈+|呵+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,9 @@ def _tile(
         longest = min(_find_longest_phrase(), len(words) - at)
         parts = [tuple(words[at : at + n]) for n in range(longest, 0, -1)]
         part = next((one for one in parts if one in phrases or one in known), None)
-        if part is None:
+        if part is None and _LAUGHS.fullmatch(words[at]):
+            kinds.add("chitchat")
+        elif part is None:
             strange += 1
         elif phrases.get(part, "filler") != "filler":
             kinds.add(phrases[part])

@@ -35,7 +35,9 @@ class TurnReply(BaseModel):
 
 
 class SessionTitle(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"title": "Lease of the ridge"}]}
+    )
 
     title: Text = Field(description="The new title; empty for the first question.")
 
@@ -124,7 +126,7 @@ async def rename_session(
 
 @router.get(
     "/{session_id}/export",
-    responses={**_NOT_FOUND, 200: {"content": {"text/markdown": {}, "application/json": {}}}},
+    responses={**_NOT_FOUND, 200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
     response_class=Response,
 )
 async def export_session(
