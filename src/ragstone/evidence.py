@@ -11,7 +11,7 @@ Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
 
 CORRECT_FROM = 0.6
 INCORRECT_BELOW = 0.3
-ANSWER_FROM = 0.4
+ANSWER_FROM = 0.35
 """Below this nothing is quoted as an answer, and what looks like small talk is small talk."""
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
+from ragstone.evidence import ANSWER_FROM
 from ragstone.models.cache import CachedEmbedder
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.reading.choose import AnswerChooser
+from ragstone.reading.choose import AnswerChooser, load_weights
 from ragstone.reading.extractive import ExtractiveProvider
 from ragstone.reading.features import list_candidates
 from ragstone.reading.write import format_row, sort_in_reading_order
@@ -162,3 +163,8 @@ async def test_the_sample_documents_answer(
     sample_engine: Engine, question: str, answer: str
 ) -> None:
     assert answer in (await sample_engine.ask(question)).text
+
+
+def test_answers_are_given_from_one_bar_on() -> None:
+    """What is small talk and what is an answer is decided at the same probability."""
+    assert load_weights().threshold == ANSWER_FROM
