@@ -46,6 +46,8 @@ ATTRIBUTED_FROM = 0.45
 UNKNOWN_SCORE = 0.5
 _SOURCES_FIRST, _SOURCES_SEARCHED = 2, 4
 _MAX_CITED = 3
+# Of several cited sources those stay that hold nearly as much of a claim as the best one.
+_AS_GOOD = 0.8
 # The share of a claim's terms in an instruction from which the claim may rest on it.
 _RESTS_ON = 0.6
 _VERIFIED_LANGUAGE = "English"
@@ -339,8 +341,9 @@ class StatementJudge:
         good = [n for n in named if self._is_enough(supports[n])]
         partial = [n for n in named if give_verdict(supports[n]) == "partial"]
         if good:
-            kept = tuple(n for n in named if n in good or n in partial)
-            score = max(supports[n].score for n in good)
+            held = max(supports[n].overlap for n in good)
+            kept = tuple(n for n in good if supports[n].overlap >= _AS_GOOD * held)
+            score = max(supports[n].score for n in kept)
             return Judgement(statement, "supported", score, kept[:_MAX_CITED], supports)
         ranked = sorted(supports, key=lambda n: (-supports[n].score, n))
         others = [n for n in ranked if self._is_enough(supports[n])]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ragstone.index.analyze import extract_terms
+from ragstone.query.ground.links import IMAGE_REMOVED, LINK_REMOVED
 
 _MIN_TERMS = 2
 # Phrases around an answer of a chat model; nothing in them could be cited.
@@ -46,5 +47,6 @@ def _has_loop(words: Sequence[str]) -> bool:
 
 def says_something(text: str) -> bool:
     """Return True for a sentence that a document could support: no question, no small talk."""
+    text = text.replace(IMAGE_REMOVED, "").replace(LINK_REMOVED, "").strip()
     enough = len(extract_terms(text)) >= _MIN_TERMS or any(c.isdigit() for c in text)
     return enough and not text.endswith("?") and not _SMALL_TALK.match(text)
