@@ -28,7 +28,7 @@ from ragstone.cli.main import app
 from ragstone.settings import PRESETS, allowed_values, load_settings, preset_values
 
 ROOT = Path(__file__).parents[1]
-QUESTION = "What interest is charged on rent that arrives late?"
+QUESTION = "When does the lease end?"
 BEGIN, END = "<!-- answer: written by make reference -->", "<!-- end of answer -->"
 
 
