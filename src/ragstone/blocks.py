@@ -16,7 +16,7 @@ from ragstone.types import Chunk
 class Heading:
     """Locate a heading: its level from 1, its title, and the start of its line.
 
-    Level 0 is the title of the document, above all others; its start is -1 if it is not in the text.
+    Level 0 is the title of the document, above all others; its start is -1 if the text lacks it.
     """
 
     level: int
