@@ -50,7 +50,10 @@ async def measure_samples() -> list[str]:
             answers = [await engine.ask(row["question"]) for row in rows]
             spent = (time.process_time() - begun) * 1000 / len(rows)
     pairs = list(zip(rows, answers, strict=True))
-    held = [normalize_text(row["answer"]) in normalize_text(answer.text) for row, answer in pairs]
+    held = [
+        answer.status == "answered" and normalize_text(row["answer"]) in normalize_text(answer.text)
+        for row, answer in pairs
+    ]
     can = [row["answerable"] for row in rows]
     right = sum(h for h, c in zip(held, can, strict=True) if c)
     refused = sum(a.status == "abstained" for a, c in zip(answers, can, strict=True) if not c)
