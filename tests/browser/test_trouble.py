@@ -130,8 +130,8 @@ def is_unharmed(page: Page) -> bool:
 def test_a_hostile_answer_is_shown_as_text(page: Page) -> None:
     ask(page, "What is the code of the gate?")
     answer = page.locator(".answer")
-    expect(answer).to_contain_text("<script>window.hacked='model'</script><b onmouseover=")
-    expect(answer).to_contain_text("[Click](javascript:window.hacked='model-link')")
+    expect(answer).to_contain_text("window.hacked='model'<b onmouseover=")
+    expect(answer).to_contain_text("Click (link removed)")
     answer.hover()
     assert is_unharmed(page)
 
