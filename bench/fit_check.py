@@ -5,11 +5,11 @@
 
 A logistic model over `SIGNALS` is fitted, the pack and each judged set with its own weight. Signals
 whose weight has the wrong sign are left out: a missing value must not speak for a claim. The bar
-is the score with the best weighted balanced accuracy, moved to 0.6, the bar of the check; the
-scores are stretched so that the middle one of the supported claims of the pack above the bar gets
-0.9, which is grounded. `denied_from` is the probability of "contradicted" that at most one
-supported claim in fifty reaches. Run it again after every change of the reading model; a CPU
-minute, most of it reading. What was read is kept in bench/cache until the model changes.
+is the score with the best rates, a false green mark weighing 1.25 refusals, moved to 0.6, the bar
+of the check; the scores are stretched so that the middle one of the supported claims of the pack
+above the bar gets 0.9, which is grounded. `denied_from` is the probability of "contradicted" that
+at most one supported claim in fifty reaches. Run it again after every change of the model; a
+CPU minute, most of it reading. What was read is kept in bench/cache until the model changes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ JUDGED = ("wice", "scifact", "climate-fever")
 SET_WEIGHTS = {"pack": 3.0, **dict.fromkeys(JUDGED, 1.0)}
 MAX_DENIED = 0.02
 PENALTY = 1e-3
+FALSE_MARK = 1.25
 TYPICAL = 0.9
 
 
@@ -141,10 +142,12 @@ def main() -> None:
     score = np.where(vetoed, -99.0, x @ weights + bias)
 
     def rate(bar: float) -> float:
-        return sum(
-            share * compute_balanced_accuracy(score[group == name] >= bar, y[group == name])
-            for name, share in SET_WEIGHTS.items()
-        )
+        """Weigh a green mark on a false claim heavier than a refused true one."""
+        total = 0.0
+        for name, share in SET_WEIGHTS.items():
+            passed, true = score[group == name] >= bar, y[group == name]
+            total += share * (passed[true].mean() + FALSE_MARK * (~passed[~true]).mean())
+        return total
 
     bar = max(np.quantile(score[score > -50], np.linspace(0.02, 0.98, 193)), key=rate)
     for name in SET_WEIGHTS:

@@ -53,6 +53,7 @@ def test_nothing_is_found_the_second_time(pieces: list[str]) -> None:
     once = remove_foreign_links(" ".join(pieces), is_known)
     links = LinkFilter(is_known)
     assert links.feed(once) + links.close() == once
+    assert links.removed == []
 
 
 def test_only_addresses_of_trusted_text_are_known() -> None:

@@ -45,6 +45,8 @@ GROUNDED, NOT_GROUNDED = 0.8, 0.3
 ATTRIBUTED_FROM = 0.45
 UNKNOWN_SCORE = 0.5
 _SOURCES_FIRST, _SOURCES_SEARCHED = 2, 4
+# A source that a claim does not name is read only if it holds this share of the claim's terms.
+_WORTH_READING = 0.3
 _MAX_CITED = 3
 # Of several cited sources those stay that hold nearly as much of a claim as the best one.
 _AS_GOOD = 0.8
@@ -171,13 +173,16 @@ class StatementJudge:
                 continue
             others = likely.get(id(case), [])[: min(_SOURCES_SEARCHED, per_case)]
             second += [(case, case.statement.text, n) for n in others if n not in case.supports]
-        self._read_requests(second, by_case)
+        self._read_requests(second, by_case, least=_WORTH_READING)
 
     def _read_requests(
-        self, requests: Sequence[Request], languages: Mapping[int, str | None]
+        self,
+        requests: Sequence[Request],
+        languages: Mapping[int, str | None],
+        least: float = 0.0,
     ) -> None:
         for (case, _, number), support in zip(
-            requests, self._find_supports(requests, languages), strict=True
+            requests, self._find_supports(requests, languages, least), strict=True
         ):
             if support is None:
                 case.is_out_of_time = True
@@ -185,13 +190,20 @@ class StatementJudge:
                 case.supports[number] = support
 
     def _find_supports(
-        self, requests: Sequence[Request], languages: Mapping[int, str | None]
+        self,
+        requests: Sequence[Request],
+        languages: Mapping[int, str | None],
+        least: float = 0.0,
     ) -> list[Support | None]:
-        """Return the support of each claim by each source; None where the time was over."""
+        """Return the support of each claim by each source; None where the time was over.
+
+        Windows that hold less than `least` of a claim's terms are not read.
+        """
         found: list[list[Support] | None] = []
         windows: list[tuple[int, str, Window]] = []
         for at, (case, claim, number) in enumerate(requests):
             here = find_windows(claim, number, self._read[number - 1])
+            here = [window for window in here if window.coverage >= least]
             if self._can_verify(languages.get(id(case))):
                 windows += [(at, claim, window) for window in here]
                 found.append([])

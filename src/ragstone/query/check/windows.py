@@ -24,6 +24,7 @@ from ragstone.text import find_sentence_spans
 WINDOW_SENTENCES = 4
 _SCATTERED_SENTENCES = 3
 _CENTRES = 3
+_NAMES_BOTH = 0.25
 _MAX_WINDOW_CHARS = 1_400
 # The snippet of a citation may leave out sentences that add less than this to the coverage.
 _SNIPPET_SHARE = 0.85
@@ -179,7 +180,7 @@ def find_windows(claim: str, number: int, source: ReadSource) -> list[Window]:
     coverage = [_measure(weights, unit.terms) for unit in units]
     order = sorted(range(len(units)), key=lambda place: (-coverage[place], place))
     runs = [_find_best_run(weights, units, order)]
-    if len(units) > WINDOW_SENTENCES:
+    if len(units) > WINDOW_SENTENCES and not units[order[0]].is_row:
         runs.append(_find_scattered(weights, units, order))
     return [
         _build_window(number, weights, units, places)
@@ -202,8 +203,14 @@ def _find_best_run(
 ) -> list[int]:
     best = order[0]
     if units[best].is_row:
-        # Other rows of a table say nothing about this one.
-        rows = [place for place in order[1:2] if units[place].is_row]
+        # Another row says nothing about this one, and its values must not confirm a claim; two rows
+        # are read together only where a claim names both.
+        rows = [
+            place
+            for place in order[1:2]
+            if units[place].is_row
+            and _measure(weights, units[place].terms - units[best].terms) >= _NAMES_BOTH
+        ]
         return sorted([best, *rows])
     found: tuple[float, int, list[int]] | None = None
     for centre in order[:_CENTRES]:

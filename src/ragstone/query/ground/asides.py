@@ -19,7 +19,7 @@ _SMALL_TALK = re.compile(
 # A sentence that ends with one of these was cut off.
 _UNFINISHED = re.compile(
     r"(?:[,(–—-]|\b(?:a|an|the|of|and|or|to|in|on|at|by|for|from|with|is|are|was|were|be|that|which|"
-    r"as|than|their|its|his|her|this))$",
+    r"as|than|their|its|his|her|this|when|where|if|because|while|after|before))$",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"\(?\d{1,3}[.)]$|#{1,6}\s|\*\*[^*\n]+\*\*:?$|.*[:：][*_\s]*$", re.DOTALL)
@@ -45,8 +45,18 @@ def _has_loop(words: Sequence[str]) -> bool:
     return False
 
 
+# What a model says about its sources, and not about what they say.
+_ABOUT_SOURCES = re.compile(
+    r"^(?:however,? |unfortunately,? )?(?:the|this|these) (?:provided |given )?"
+    r"(?:passage|document|text|source|context|excerpt|information)s? "
+    r"(?:does|do|did) ?(?:not|n['’]t)\b",
+    re.IGNORECASE,
+)
+
+
 def says_something(text: str) -> bool:
     """Return True for a sentence that a document could support: no question, no small talk."""
     text = text.replace(IMAGE_REMOVED, "").replace(LINK_REMOVED, "").strip()
     enough = len(extract_terms(text)) >= _MIN_TERMS or any(c.isdigit() for c in text)
-    return enough and not text.endswith("?") and not _SMALL_TALK.match(text)
+    talk = _SMALL_TALK.match(text) or _ABOUT_SOURCES.match(text)
+    return enough and not text.endswith("?") and not talk

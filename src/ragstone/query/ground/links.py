@@ -18,7 +18,8 @@ _LINK = (
     rf"(?P<image>!\[{_INSIDE}*\](?:\([^)\n]*\)|\[[^\]\n]*\]))"
     rf"|\[(?P<label>{_INSIDE}*)\]\(\s*<?(?P<url>[^)\s>]*)>?[^)\n]*\)"
     r"|(?P<tag></?(?:img|a|iframe|script|link|video|audio|source|object|embed)\b[^>]*>)"
-    r"|(?P<definition>(?m:^)[ \t]*\[[^\]\n]+\]:[ \t]*<?(?P<target>\S+?)>?(?:[ \t][^\n]*)?(?m:$))"
+    r"|(?P<definition>(?m:^)[ \t]*\[[^\[\]\n]+\]:[ \t]*"
+    r"<?(?P<target>(?:[a-z][a-z0-9+.-]*:|//|www\.)\S+?)>?(?:[ \t][^\n]*)?(?m:$))"
     r"|(?P<bare>(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>()\[\]\"'`]*[^\s<>()\[\]\"'`.,;:!?])"
 )
 # A listing, code inside a line, or a link. A backtick that nothing closes is text.
