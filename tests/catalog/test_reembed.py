@@ -126,11 +126,24 @@ def test_two_runs_at_once_are_refused(folder: Path, monkeypatch: pytest.MonkeyPa
     begun: list[int] = []
 
     def start_a_second_run(texts: Sequence[str]) -> Vectors:
-        if not begun:
-            begun.append(1)
+        begun.append(len(texts))
+        if len(begun) == 2:  # the first call only sees whether the embedder answers
             embed_again(engine)
         return engine.embedder.embed(texts)
 
     with pytest.raises(StoreBusyError, match="another process"):
         embed_again(engine, start_a_second_run)
     engine.close()
+
+
+def test_an_embedder_that_does_not_answer_costs_nothing(folder: Path) -> None:
+    def fail(texts: Sequence[str]) -> Vectors:
+        raise ConnectionError("nobody listens")
+
+    other = open_engine(folder, OtherEmbedder())
+    with pytest.raises(ConnectionError):
+        embed_again(other, fail)
+    stored = other.catalog.embedder_of("default")
+    assert stored is not None
+    assert "up to chunk" not in stored
+    other.close()

@@ -284,8 +284,8 @@ def _check_embedder(collection: str, stored: str | None, embedder: str) -> None:
     if stored is not None and stored != embedder:
         raise StoreError(
             f"The collection '{collection}' was embedded with '{stored}', not with '{embedder}'.",
-            hint="Embed its chunks again with: ragstone reindex --embed --collection "
-            f"{shlex.quote(collection)}",
+            hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again with: "
+            f"ragstone reindex --embed --collection {shlex.quote(collection)}",
         )
 
 

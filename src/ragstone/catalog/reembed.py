@@ -36,6 +36,8 @@ def embed_collection_again(
 
     `embedder` is the name of the new one. `report` gets the number of chunks done so far.
     """
+    # An embedder that cannot be reached must not cost the collection the vectors it has.
+    embed(["A first text, to see that the embedder answers."])
     mark = _begin(catalog, collection, embedder)
     done = 0
     while batch := _read_batch(catalog, collection, after=_read_position(mark)):
@@ -59,7 +61,8 @@ def _begin(catalog: Catalog, collection: str, embedder: str) -> str:
         mark = f"{embedder}{_UNFINISHED}{_NO_KEY}"
         _set_name(connection, collection, stored, mark)
         # Files whose chunks are here need not be read again because of the new name.
-        name = func.replace(files.c.fingerprint, f":{stored}:", f":{embedder}:")
+        before = stored.partition(_UNFINISHED)[0]
+        name = func.replace(files.c.fingerprint, f":{before}:", f":{embedder}:")
         here = files.c.collection == collection
         connection.execute(files.update().where(here).values(fingerprint=name))
     return mark
