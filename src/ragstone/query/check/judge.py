@@ -164,7 +164,8 @@ class StatementJudge:
             ranked = [n + 1 for n in rank_sources(case.statement.text, self._read)]
             likely[id(case)] = [n for n in ranked if n in numbers]
             named = [n for n in case.statement.numbers if n in numbers][:_MAX_CITED]
-            wanted = named or likely[id(case)][:_SOURCES_FIRST]
+            # A claim that shares no word with any source may still paraphrase the first.
+            wanted = named or likely[id(case)][:_SOURCES_FIRST] or list(numbers[:1])
             first += [(case, case.statement.text, n) for n in wanted[:per_case]]
         self._read_requests(first, by_case)
         second: list[Request] = []
