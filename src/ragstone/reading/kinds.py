@@ -37,10 +37,10 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
         (
             "number",
             r"\bhow (?:many|much|far|tall|high|low|deep|heavy|large|big|fast|strong|wide|hot|cold|"
-            r"warm|thick|bright|reflective)\b|\bwhat (?:is the )?(?:number|temperature|weight|mass|"
+            r"warm|thick|bright)\b|\bwhat (?:is the )?(?:number|temperature|weight|mass|"
             r"height|width|depth|length|distance|speed|size|population|diameter|limit|amount|"
-            r"level|rate|score|area|elevation|volume)\b|\b(?:focal length|resolving power|"
-            r"population|density)\b|\bat what (?:\w+ )?(?:wind|level|temperature|speed)\b"
+            r"level|rate|score|area|elevation|volume)\b|\b(?:"
+            r"population|density)\b|\bat what (?:\w+ )?(?:level|temperature|speed)\b"
             r"|\bto what temperature\b|\bwie ?viele?\b|\bcombien\b|\bcuánt[oa]s?\b|\bсколько\b",
         ),
         ("who", r"\bwho(?:m|se)?\b|\bwhich (?:person|company|firm|team|king|queen|president|author|"

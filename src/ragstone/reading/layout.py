@@ -216,7 +216,7 @@ def _take_following(blocks: Sequence[TextBlock], at: int) -> list[Span]:
 
 
 def _list_group(blocks: Sequence[TextBlock], at: int) -> list[Span]:
-    """Return all items or rows of a group, with the listings between them."""
+    """Return all items or rows of a group, with the listings between them; a listing is its own."""
     same = [place for place, block in enumerate(blocks) if block.group == blocks[at].group]
     last = same[-1]
     # A listing after the last item is part of it when it is a step ("3. Start it with:").
@@ -264,22 +264,15 @@ def complete_span(text: str, start: int, end: int) -> Span:
         return start, end
     first, last = inside[0], inside[-1]
     if blocks[first].kind in ("item", "row", "code"):
-        begin = min(blocks[first].start, *(span[0] for span in _list_whole(blocks, first)))
+        begin = _list_group(blocks, first)[0][0]
         lead = _find_lead_in(text, blocks, first)
         start = min(start, lead[0][0] if lead else begin)
     closing = blocks[last]
     if closing.kind in ("item", "row", "code"):
-        end = max(end, *(span[1] for span in _list_whole(blocks, last)))
+        end = max(end, _list_group(blocks, last)[-1][1])
     elif LEAD_IN.search(text[closing.start : closing.end].rstrip()):
         end = max([end, *(span[1] for span in _take_following(blocks, last))])
     return start, end
-
-
-def _list_whole(blocks: Sequence[TextBlock], at: int) -> list[Span]:
-    if blocks[at].kind == "code":
-        return [(blocks[at].start, blocks[at].end)] * 2
-    spans = _list_group(blocks, at)
-    return [*spans, spans[-1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ class AnswerUnit:
     number: int
     """The number of its source."""
     text: str
-    start: int
-    """Where it begins in the clean text of its passage."""
     is_complete: bool = True
     """False for a lead-in without what it leads to."""
 
@@ -54,7 +52,7 @@ class AnswerUnit:
 def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     """Widen a sentence to a unit, and write it for reading."""
     if one.header:
-        return AnswerUnit(one.source.number, format_row(one), one.start)
+        return AnswerUnit(one.source.number, format_row(one))
     text = one.passage.clean.text
     start = one.start
     if one.points_back and one.before:
@@ -71,7 +69,7 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
         title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
         gap = "\n\n" if written.startswith("```") else " "
         written = f"{escape_markers(title)}:{gap}{written}"
-    return AnswerUnit(one.source.number, written, spans[0][0], widened.is_complete)
+    return AnswerUnit(one.source.number, written, widened.is_complete)
 
 
 def is_about_the_list(question: Question, one: Candidate) -> bool:

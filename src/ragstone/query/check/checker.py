@@ -147,10 +147,10 @@ def compute_confidence(probability: float, groundedness: float) -> float:
 
 
 def calibrate_probability(probability: float) -> float:
-    """Turn the sentence chooser's probability into a share of right answers (Platt's method).
+    """Turn the chooser's probability into a share of right answers (Platt's method).
 
-    `bench/fit_confidence.py` fits the two constants on one half of the question sets, and
-    `bench/grounding.py` prints the reliability on the other half.
+    `bench/fit_answers.py` fits the two constants on one half of the question sets, and
+    `bench/answers.py` prints the reliability on questions that nothing was fitted on.
     """
     slope, offset = _load_constants()
     bounded = min(max(probability, 1e-6), 1 - 1e-6)

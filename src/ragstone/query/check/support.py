@@ -27,7 +27,7 @@ from ragstone.reading.model import VerifierScores
 
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
-# The verifier hesitates over free wording, but below this it says that there is no support. A claim
+# The verifier gives free wording a low score, but below this it sees no support at all. A claim
 # that shares no word with its window needs more: the verifier saw few texts about other things.
 _LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.3
 _SAME_SUBJECT = 0.15

@@ -68,8 +68,14 @@ class Date:
         )
 
 
-_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: E501, SIM905
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+_SMALL = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen",
+)  # fmt: skip
+_TENS = (
+    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
+)  # fmt: skip
 _ORDINALS = (
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
     "eleventh", "twelfth",
@@ -87,7 +93,6 @@ _FRACTIONS = {
     "half": 0.5, "third": 1 / 3, "thirds": 1 / 3, "quarter": 0.25, "quarters": 0.25,
     "fifth": 0.2, "fifths": 0.2, "tenth": 0.1, "tenths": 0.1,
 }  # fmt: skip
-_MONEY = frozenset({"EUR", "USD", "GBP", "CHF", "JPY"})
 # unit as written → (common unit, factor), one or two readings
 _UNITS: dict[str, tuple[tuple[str, float], ...]] = {}
 for _common, _spellings in {
@@ -354,7 +359,13 @@ def _convert(value: float, unit: str) -> Iterator[Reading]:
 _CAPITALISED = re.compile(r"(?<![\w’'])[^\W\d_]*[A-ZÀ-ÖØ-Þ][\w’'&-]*")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;]\s+|[\"“„(\n•*-]\s*)$")
 _NOT_NAMES = frozenset(
-    "the a an this that these those it its he she they we i in on at by for from to of and or but if as with when where who what which how why after before during while since until although however there here all some many most no not each every both one two first see also note his her their our your mr mrs ms dr according under between because so then neither nor though unlike once only just even every nobody everyone someone anyone such if".split()  # noqa: E501, SIM905
+    """
+    the a an this that these those it its he she they we i in on at by for from to of and or
+    but if as with when where who what which how why after before during while since until
+    although however there here all some many most no not each every both one two first see
+    also note his her their our your mr mrs ms dr according under between because so then
+    neither nor though unlike once only just even every nobody everyone someone anyone such if
+    """.split()  # noqa: SIM905  a list of words reads better as text
 )
 
 
