@@ -152,6 +152,9 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
     chunk = asked["used_chunks"][0]["chunk_id"]
     send("GET", "/v1/queries/{query_id}/explain", params={**one, "chunk_id": chunk})
     send("GET", "/v1/queries/{query_id}/chunks", params=one)
+    shared = send("PUT", "/v1/queries/{query_id}/share", params=one)
+    send("GET", "/v1/shared/{token}", params={"token": shared["token"]})
+    send("DELETE", "/v1/queries/{query_id}/share", params=one)
     send("GET", "/v1/analytics", params={"collection": "default", "days": 30})
     send("GET", "/v1/suggestions", params={"prefix": "how", "collection": "default", "limit": 3})
     send("GET", "/v1/sessions", params=page)

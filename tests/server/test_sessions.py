@@ -189,3 +189,37 @@ def test_without_a_log_no_text_of_a_session_is_stored(
             ask(client, "What was the revenue in 2022?", "talk")
             assert "5 million" in ask(client, "and in 2023?", "talk")["answer"]
             assert client.get("/v1/sessions").json() == []
+
+
+def test_sessions_are_found_by_title_question_and_answer(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "one")
+    ask(client, "Hello", "two", chat=True)  # type: ignore[arg-type]
+    client.patch("/v1/sessions/two", json={"title": "100 % Small Talk"})
+
+    def found(text: str) -> list[str]:
+        reply = client.get("/v1/sessions", params={"text": text})
+        assert reply.headers["X-Total-Count"] == str(len(reply.json()))
+        return [one["session_id"] for one in reply.json()]
+
+    assert found("REVENUE in") == ["one"]
+    assert found("4 million") == ["one"]
+    assert found("small talk") == ["two"]
+    assert found("0 %") == ["two"]
+    assert found("_") == []
+
+
+def test_the_export_lists_the_sources_in_the_order_of_the_text(client: httpx.Client) -> None:
+    ask(client, "What was the revenue in 2022?", "talk")
+    text = client.get("/v1/sessions/talk/export").text
+    assert "The revenue in 2022 was 4 million euros. [1]" in text
+    assert "Sources:\n\n- [1] report.txt: The revenue in 2022 was 4 million euros." in text
+    assert "[Source" not in text
+
+
+def test_the_answers_of_a_session_come_with_their_claims(client: httpx.Client) -> None:
+    asked = ask(client, "What was the revenue in 2022?", "talk")
+    listed = client.get("/v1/queries", params={"session_id": "talk"}).json()
+    assert listed[0]["query_id"] == asked["query_id"]
+    assert listed[0]["claims"] == asked["claims"]
+    assert listed[0]["highlights"] == asked["highlights"]
+    assert listed[0]["short_answer"] == asked["short_answer"]

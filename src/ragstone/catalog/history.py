@@ -229,11 +229,23 @@ class History:
         skip: int = 0,
         limit: int = 100,
         collections: Sequence[str] | None = None,
+        text: str = "",
     ) -> list[Session]:
-        return self.sessions.list_sessions(owner, skip=skip, limit=limit, collections=collections)
+        """List an owner's sessions, the one used last first; with `text` those that hold it."""
+        return self.sessions.list_sessions(
+            owner, skip=skip, limit=limit, collections=collections, text=text
+        )
 
-    def count_sessions(self, owner: str, collections: Sequence[str] | None = None) -> int:
-        return self.sessions.count(owner, collections)
+    def count_sessions(
+        self, owner: str, collections: Sequence[str] | None = None, text: str = ""
+    ) -> int:
+        return self.sessions.count(owner, collections, text)
+
+    def session_citations(self, owner: str, session_id: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the citations of each query of a session, by the query's id."""
+        wanted = HistoryFilter(owner=owner, session_id=session_id)
+        found = self.queries(limit=_MAX_QUERIES_TO_SUGGEST, wanted=wanted)
+        return {one["query_id"]: one["citations"] for one in found}
 
     def session(self, owner: str, session_id: str) -> Session:
         """Return one session with its turns."""

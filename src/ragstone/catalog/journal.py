@@ -83,6 +83,11 @@ def pack_evidence(answer: Answer, *, query_log: str) -> PackedEvidence:
                 }
                 for source in answer.sources
             ],
+            # Claims are sentences of the answer: without texts there are none.
+            "claims": [dataclasses.asdict(claim) for claim in answer.claims] if full else [],
+            "short_answer": answer.short_answer if full else "",
+            "highlights": [list(span) for span in answer.highlights],
+            "detected_intent": answer.detected_intent,
             "confidence": answer.confidence,
             "is_grounded": answer.is_grounded,
             "groundedness_score": answer.groundedness_score,

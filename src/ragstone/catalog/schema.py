@@ -210,6 +210,15 @@ turns = Table(
     Column("searched_as", Text, nullable=False, server_default=""),
 )
 
+# Links that show one answer to others; a link ends with its query.
+shares = Table(
+    "shares",
+    tables,
+    Column("token", String, primary_key=True),
+    Column("query_id", String, nullable=False, index=True),
+    Column("created_at", Float, nullable=False),
+)
+
 # Who may come in. A key itself is never stored, only its SHA-256.
 keys = Table(
     "keys",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, exists, func, or_, select
 
 from ragstone.catalog.journal import delete_unused_evidence
 from ragstone.catalog.schema import queries, sessions, turns
@@ -17,6 +18,8 @@ from ragstone.protocols import Catalog
 from ragstone.types import Session, Turn
 
 _TITLE_CHARS = 80
+_MARKER = re.compile(r"\[Source (\d+)\]")
+NO_CITATIONS: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
 _own_turns = (turns.c.owner == sessions.c.owner, turns.c.session_id == sessions.c.id)
 _turn_count = (
@@ -62,17 +65,27 @@ class SqlSessions:
         return found
 
     def list_sessions(
-        self, owner: str, *, skip: int = 0, limit: int = 100, collections: Sequence[str] | None
+        self,
+        owner: str,
+        *,
+        skip: int = 0,
+        limit: int = 100,
+        collections: Sequence[str] | None,
+        text: str = "",
     ) -> list[Session]:
-        """List an owner's sessions without their turns, the one used last first."""
+        """List an owner's sessions without their turns, the one used last first.
+
+        With `text` only those that have it in their title, a question or an answer.
+        """
         query = select(sessions, _turn_count, _first_question)
         latest = sessions.c.updated_at.desc(), sessions.c.id
-        page = query.where(*_is_owned(owner, collections)).order_by(*latest)
+        page = query.where(*_is_owned(owner, collections, text)).order_by(*latest)
         with self._catalog.read_transaction() as connection:
             return [_to_session(row) for row in connection.execute(page.offset(skip).limit(limit))]
 
-    def count(self, owner: str, collections: Sequence[str] | None) -> int:
-        query = select(func.count()).select_from(sessions).where(*_is_owned(owner, collections))
+    def count(self, owner: str, collections: Sequence[str] | None, text: str = "") -> int:
+        wanted = _is_owned(owner, collections, text)
+        query = select(func.count()).select_from(sessions).where(*wanted)
         with self._catalog.read_transaction() as connection:
             return connection.scalar(query) or 0
 
@@ -162,16 +175,36 @@ def delete_collection_sessions(connection: Connection, collection: str) -> None:
     connection.execute(sessions.delete().where(sessions.c.collection == collection))
 
 
-def format_as_markdown(session: Session) -> str:
-    """Write a conversation as Markdown: a heading for each question, then its answer."""
+def format_as_markdown(
+    session: Session, citations: Mapping[str, Sequence[Mapping[str, Any]]] = NO_CITATIONS
+) -> str:
+    """Write a conversation as Markdown: for each question a heading, its answer and its sources.
+
+    `citations` holds those of each query by its id; their numbers follow the text.
+    """
     when = datetime.fromtimestamp(session.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     lines = [f"# {session.title or session.id}", "", f"Collection: {session.collection}. {when}."]
     for turn in session.turns:
         lines += ["", f"## {turn.question}", ""]
         if turn.searched_as:
             lines += [f"*Searched as: {turn.searched_as}*", ""]
-        lines.append(turn.answer)
+        lines += _format_answer(turn.answer, citations.get(turn.query_id, ()))
     return "\n".join(lines) + "\n"
+
+
+def _format_answer(text: str, citations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Number the sources in the order in which the text cites them, and list them below it."""
+    order = dict.fromkeys(int(found[1]) for found in _MARKER.finditer(text))
+    places = {number: place for place, number in enumerate(order, start=1)}
+    shown = _MARKER.sub(lambda found: f"[{places[int(found[1])]}]", text)
+    sources: dict[str, None] = {}
+    for one in sorted(citations, key=lambda one: places.get(one["number"], len(places))):
+        if one["number"] in places:
+            page = f", page {one['page']}" if one["page"] else ""
+            quoted = " ".join(one.get("snippet", "").split())
+            name = one["document_name"]
+            sources[f"- [{places[one['number']]}] {name}{page}: {quoted}".rstrip(": ")] = None
+    return [shown, *(("", "Sources:", "", *sources) if sources else ())]
 
 
 def session_not_found(session_id: str) -> NotFoundError:
@@ -181,11 +214,21 @@ def session_not_found(session_id: str) -> NotFoundError:
     )
 
 
-def _is_owned(owner: str, collections: Sequence[str] | None) -> list[ColumnElement[bool]]:
+def _is_owned(
+    owner: str, collections: Sequence[str] | None, text: str = ""
+) -> list[ColumnElement[bool]]:
     conditions = [sessions.c.owner == owner]
     if collections is not None:
         conditions.append(sessions.c.collection.in_(collections))
+    if text:
+        columns = (turns.c.question, turns.c.answer)
+        in_turn = exists().where(*_own_turns, or_(*(_has_text(one, text) for one in columns)))
+        conditions.append(or_(_has_text(sessions.c.title, text), in_turn))
     return conditions
+
+
+def _has_text(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
+    return func.lower(column).contains(text.lower(), autoescape=True)
 
 
 def _is_session(owner: str, session_id: str) -> tuple[ColumnElement[bool], ...]:

@@ -184,10 +184,11 @@ def export_session(
     """
     with options.open_engine(options.load_settings(data, config)) as engine:
         session = engine.history.session(owner, session_id)
+        cited = engine.history.session_citations(owner, session_id)
     if json:
         print_json(dataclasses.asdict(session))
     else:
-        sys.stdout.write(format_as_markdown(session))
+        sys.stdout.write(format_as_markdown(session, cited))
 
 
 @sessions_app.command("delete")

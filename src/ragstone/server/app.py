@@ -42,6 +42,7 @@ from ragstone.server.routes import (
     query,
     sessions,
     settings,
+    shares,
 )
 from ragstone.settings import Setting
 
@@ -59,6 +60,7 @@ CALLER_ROUTERS = (
     explore.router,
     document_parts.router,
     settings.router,
+    shares.router,
     health.metrics_router,
     chunkenizer.router,
 )

@@ -79,15 +79,24 @@ async def list_sessions(
     caller: CallerDep,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    text: Annotated[
+        str, Query(max_length=200, description="Only those with it in title, question or answer.")
+    ] = "",
 ) -> list[SessionSummary]:
     """List the caller's sessions, the last used first."""
     history = engine.history
     names = await asyncio.to_thread(history.sessions.collections, caller.owner)
     readable = [name for name in names if caller.can_read(name)]
+    wanted = " ".join(text.split())
     found = await asyncio.to_thread(
-        history.list_sessions, caller.owner, skip=skip, limit=limit, collections=readable
+        history.list_sessions,
+        caller.owner,
+        skip=skip,
+        limit=limit,
+        collections=readable,
+        text=wanted,
     )
-    total = await asyncio.to_thread(history.count_sessions, caller.owner, readable)
+    total = await asyncio.to_thread(history.count_sessions, caller.owner, readable, wanted)
     response.headers[TOTAL_HEADER] = str(total)
     return [SessionSummary.of(session) for session in found]
 
@@ -137,7 +146,12 @@ async def export_session(
 ) -> Response:
     """Return a whole conversation as a file: Markdown, or JSON like `GET /v1/sessions/{id}`."""
     session = await _find_session(engine, caller, session_id)
-    text, media_type, ending = format_as_markdown(session), "text/markdown; charset=utf-8", "md"
+    cited = await asyncio.to_thread(engine.history.session_citations, caller.owner, session_id)
+    text, media_type, ending = (
+        format_as_markdown(session, cited),
+        "text/markdown; charset=utf-8",
+        "md",
+    )
     if format == "json":
         text, media_type, ending = (
             SessionReply.with_turns(session).model_dump_json(indent=2),
