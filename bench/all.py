@@ -79,7 +79,7 @@ STEPS = (
     Step("ingest", "Reading a folder",
          ("ingest.py", "--folder", "{folder}", "--files", "60"), "", ("docs-k8s.tar.gz",)),
     Step("load", "Many at once",
-         ("load.py", "{cache}/store-50k", "--seconds", "20", "--connections", "200"),
+         ("load.py", "{cache}/store-50k", "--seconds", "8", "--connections", "1", "200"),
          "Where `python bench/load_store.py bench/cache/store-50k` has been run (20 CPU minutes)."),
 )  # fmt: skip
 

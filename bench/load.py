@@ -2,11 +2,15 @@
 
     python bench/load_store.py bench/cache/store-50k                     once
     python bench/load.py bench/cache/store-50k --seconds 300 --parts hello own new model streams
+    python bench/load.py bench/cache/store-50k --connections 1 2 8 64 256 1000 \\
+        --parts hello health own new --seconds 10 --each 1
 
 Every part runs `ragstone serve --workers N` as a person would, and clients in processes of their
 own that keep their connections open and ask one question after the other. All of them together
 have two cores.
   hello    a bare FastAPI application, the yardstick
+  health   /healthz of Ragstone: what a request costs before any work; with one kept connection it
+           shows a reply that waits for the client's acknowledgement (40 ms without TCP_NODELAY)
   own      answers quoted from the documents; every connection has its own `--each` questions, which
            nobody else asks, and asks them again and again
   new      the same, but no question is asked twice
@@ -35,7 +39,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 MODEL_SECONDS = 2.0
 TOKENS, TOKEN_SECONDS = 40, 0.1
-PARTS = ["hello", "own", "new", "model", "streams"]
+PARTS = ["hello", "health", "own", "new", "model", "streams"]
 
 
 # ---- clients -------------------------------------------------------------------------------
@@ -51,7 +55,8 @@ async def _build_request(reader: Any, writer: Any, head: bytes, body: bytes) -> 
 
 
 async def _ask(port: int, path: str, questions: list[str], until: float, out: dict) -> None:
-    method = "GET" if path == "/" else "POST"
+    is_get = path != "/v1/query"
+    method = "GET" if is_get else "POST"
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
     ).encode()
@@ -62,9 +67,7 @@ async def _ask(port: int, path: str, questions: list[str], until: float, out: di
         out["errors"].append(repr(error))
         return
     while time.time() < until:
-        body = (
-            b"" if path == "/" else json.dumps({"query": questions[at % len(questions)]}).encode()
-        )
+        body = b"" if is_get else json.dumps({"query": questions[at % len(questions)]}).encode()
         took = out["seconds" if at >= len(questions) else "first_seconds"]
         at += 1
         begun = time.perf_counter()
@@ -75,7 +78,7 @@ async def _ask(port: int, path: str, questions: list[str], until: float, out: di
             return
         if status != 200:
             out["errors"].append(f"{status} {content[:200]!r}")
-        elif path != "/" and b'"degraded":[]' not in content:
+        elif not is_get and b'"degraded":[]' not in content:
             out["degraded"] += json.loads(content)["degraded"]
         took.append(time.perf_counter() - begun)
     writer.close()
@@ -116,7 +119,7 @@ def run_client(kind: str, port: int, questions: list[list[str]], until: float, p
         if kind == "streams":
             jobs = [_ask_streaming(port, own[0], out) for own in questions]
         else:
-            path = "/" if kind == "hello" else "/v1/query"
+            path = {"hello": "/", "health": "/healthz"}.get(kind, "/v1/query")
             jobs = [_ask(port, path, own, until, out) for own in questions]
         results = await asyncio.gather(*jobs, return_exceptions=True)
         out["errors"] += [repr(r) for r in results if isinstance(r, BaseException)]
@@ -152,7 +155,7 @@ def share_questions(questions: list[str], connections: int, each: int) -> list[l
 # ---- servers -------------------------------------------------------------------------------
 
 
-def measure_hello() -> Any:
+def hello() -> Any:
     from fastapi import FastAPI
 
     app = FastAPI()
@@ -264,18 +267,24 @@ def summarise(out: dict, seconds: float, *, less: float = 0.0) -> dict[str, Any]
     first, again = sorted(out["first_seconds"]), sorted(out["seconds"])
 
     def share(took: list[float], q: float) -> float | None:
-        return round(took[min(len(took) - 1, int(q * len(took)))] - less, 3) if took else None
+        return round(took[min(len(took) - 1, int(q * len(took)))] - less, 4) if took else None
 
     whole = sorted([*first, *again])
     return {
         "requests": len(whole),
         "asked_first": len(first),
         "per_second": round(len(whole) / seconds, 1),
+        "mean_s": round(sum(whole) / len(whole) - less, 4) if whole else None,
         "p50_s": share(whole, 0.5),
         "p95_s": share(whole, 0.95),
         "p99_s": share(whole, 0.99),
         "first_p95_s": share(first, 0.95),
         "again_p95_s": share(again, 0.95),
+        "again": {
+            "mean_s": round(sum(again) / len(again) - less, 4) if again else None,
+            "p50_s": share(again, 0.5),
+            "p99_s": share(again, 0.99),
+        },
         "errors": len(out["errors"]),
         "first_error": out["errors"][:1],
         "degraded": Counter(out["degraded"]),
@@ -296,7 +305,9 @@ def ragstone_command(store: Path, port: int, workers: int, *flags: str) -> list[
     return [sys.executable, "-m", "ragstone", "serve", *common, *flags]
 
 
-def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> dict[str, Any]:
+def run_part(
+    kind: str, connections: int, arguments: argparse.Namespace, questions: list[str]
+) -> dict[str, Any]:
     port, folder = find_free_port(), Path(tempfile.mkdtemp(prefix="ragstone-load-"))
     log = folder / "server.log"
     if kind == "hello":
@@ -318,7 +329,7 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
         ]
         with start_server(command, port, "/", log):
             seconds = min(arguments.seconds, 30)
-            out = run_clients("hello", port, [["x"]] * arguments.connections, time.time() + seconds)
+            out = run_clients("hello", port, [["x"]] * connections, time.time() + seconds)
             return summarise(out, seconds)
     flags: list[str] = list(arguments.flags)
     if kind in ("model", "streams"):
@@ -352,7 +363,7 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
                 "delay_max_ms": round(1000 * delays[-1], 1) if delays else None,
             }
         each = len(questions) if kind == "new" else arguments.each
-        asked = share_questions(questions, arguments.connections, each)
+        asked = share_questions(questions, connections, each)
         memory = multiprocessing.Manager().list()
         watcher = multiprocessing.Process(target=_watch, args=(running.pid, memory), daemon=True)
         watcher.start()
@@ -363,6 +374,19 @@ def run_part(kind: str, arguments: argparse.Namespace, questions: list[str]) -> 
         found = summarise(out, time.time() - (end - arguments.seconds), less=less)
         found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 20)]]
         return found
+
+
+def print_table(results: dict[str, Any]) -> None:
+    """Print the latencies as Markdown; `own` without the first time of each question."""
+    print("\n| part | connections | requests/s | mean ms | p50 ms | p99 ms | errors |")
+    print("|---|---|---|---|---|---|---|")
+    for kind in [kind for kind in results if kind != "streams"]:
+        for connections, found in results[kind].items():
+            times = found["again"] if kind in ("own", "model") else found
+            shown = [times[name] for name in ("mean_s", "p50_s", "p99_s")]
+            cells = " | ".join("–" if one is None else f"{1000 * one:.1f}" for one in shown)
+            rate = found["per_second"]
+            print(f"| {kind} | {connections:,} | {rate:,} | {cells} | {found['errors']} |")
 
 
 def _watch(pid: int, memory: Any) -> None:
@@ -376,7 +400,7 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--connections", type=int, nargs="+", default=[1000])
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--each", type=int, default=5, help="questions of each connection")
@@ -387,12 +411,11 @@ def main() -> None:
     questions = json.loads((arguments.store / "questions.json").read_text("utf-8"))
     results: dict[str, Any] = {}
     for kind in arguments.parts:
-        results[kind] = run_part(kind, arguments, questions)
-        print(kind, json.dumps(results[kind]), flush=True)
-    if "hello" in results:
-        for kind in [kind for kind in results if kind in ("own", "new")]:
-            share = results[kind]["per_second"] / results["hello"]["per_second"]
-            print(f"{kind}: {share:.1%} of hello", flush=True)
+        for connections in [arguments.streams] if kind == "streams" else arguments.connections:
+            found = run_part(kind, connections, arguments, questions)
+            results.setdefault(kind, {})[connections] = found
+            print(kind, connections, json.dumps(found), flush=True)
+    print_table(results)
     (HERE / "out").mkdir(exist_ok=True)
     (HERE / "out" / "load.json").write_text(json.dumps(results, indent=2))
 

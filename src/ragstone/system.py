@@ -135,6 +135,23 @@ def limit_address_space(more_bytes: int) -> None:
     _resource.setrlimit(_resource.RLIMIT_AS, (now + more_bytes, hard))
 
 
+def raise_file_limit(wanted: int) -> int:
+    """Allow this process up to `wanted` open files; return how many it may have now.
+
+    A shell often allows 1,024 although the system would allow many more. Windows has no such limit.
+    """
+    if _resource is None:
+        return wanted
+    soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
+    is_unlimited = hard == _resource.RLIM_INFINITY
+    raised = max(soft, wanted if is_unlimited else min(wanted, hard))
+    try:
+        _resource.setrlimit(_resource.RLIMIT_NOFILE, (raised, hard))
+    except (OSError, ValueError):  # macOS refuses more than the kernel's own limit
+        return int(soft)
+    return int(raised)
+
+
 def lower_process_priority(niceness: int) -> None:
     """Run after the other processes of the machine; without effect on Windows."""
     if hasattr(os, "nice"):

@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ragstone.server.run import AppFactory, build_config, open_listener
+from ragstone.server.connections import open_listener
+from ragstone.server.run import AppFactory, build_config
 from ragstone.settings import load_settings
 
 from ..cli.run import assert_refused, run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -11,10 +12,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from ragstone.server import run as wire
-from ragstone.server.run import GuardedProtocol
+from ragstone.server import connections as wire
+from ragstone.server.connections import GuardedProtocol, open_listener
 
-from ..patience import LONG_S
+from ..patience import LONG_S, wait_until
 from .conftest import serve_application
 
 
@@ -93,3 +94,58 @@ def test_a_body_may_take_longer_than_a_head(
         connection.settimeout(LONG_S)
         connection.sendall(b"b")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_connection_that_says_nothing_is_closed_sooner_than_a_slow_head(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SILENT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", LONG_S)
+    with socket.create_connection(address, timeout=LONG_S) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHo")
+        problem(spoken(address), 408)
+        slow.sendall(b"st: a\r\n\r\n")
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_silent_connections_make_room_for_new_ones(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GuardedProtocol, "max_connections", 5)
+    silent = [socket.create_connection(address, timeout=LONG_S) for _ in range(40)]
+    with socket.create_connection(address, timeout=LONG_S) as busy:
+        busy.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert busy.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+    assert silent[0].recv(1) == b""  # closed without a word, long before its time
+    for one in silent:
+        one.close()
+
+
+def test_a_connection_beyond_those_in_use_is_refused(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_connection(address, timeout=LONG_S) as busy:
+        busy.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
+        wait_until(lambda: GuardedProtocol._open == 1 and not GuardedProtocol._idle)
+        monkeypatch.setattr(GuardedProtocol, "max_connections", 1)
+        assert "all are in use" in str(problem(spoken(address), 503)["detail"])
+        busy.sendall(b"b")
+        assert busy.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_every_accepted_connection_sends_without_delay() -> None:
+    delays: list[int] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            own = transport.get_extra_info("socket")
+            delays.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    loop = asyncio.get_running_loop()
+    with open_listener("127.0.0.1", 0) as listener:
+        async with await loop.create_server(Noting, sock=listener):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            await reader.read()
+            writer.close()
+    assert delays == [1]

@@ -114,7 +114,8 @@ def _refuse_mixed_options(
 
 
 def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = False) -> None:
-    from ragstone.server.run import list_keyless_hosts, open_listener, run_server
+    from ragstone.server.connections import open_listener
+    from ragstone.server.run import list_keyless_hosts, run_server
 
     server = loaded.settings.server
     listener = open_listener(server.host, server.port)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
 import traceback
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -22,10 +25,62 @@ from ragstone.settings.services import ObserveSettings
 from ragstone.trace import QueryRun, Span, Trace, Watcher
 from ragstone.types import Answer
 
+# Of the same failure so many lines are written each second; a flood must not fill the disk.
+_MAX_FAILURES_PER_S = 20
+_MAX_KINDS = 1_000
+
+
+class FloodFilter(logging.Filter):
+    """Sample lines about failures: a few of each kind per second, the next one with the count."""
+
+    def __init__(self, max_per_s: int = _MAX_FAILURES_PER_S) -> None:
+        super().__init__()
+        self._max_per_s = max_per_s
+        self._second = 0
+        self._written: dict[object, int] = {}
+        self._left_out: dict[object, int] = {}
+        self._lock = threading.Lock()
+
+    def count(self, kind: object) -> int | None:
+        """Return how many lines of a kind were left out before this one; None: leave it out."""
+        with self._lock:
+            second = int(time.monotonic())
+            if second != self._second:
+                self._second, self._written = second, {}
+            if len(self._left_out) > _MAX_KINDS:
+                self._left_out.clear()
+            self._written[kind] = self._written.get(kind, 0) + 1
+            if self._written[kind] > self._max_per_s:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                return None
+            return self._left_out.pop(kind, 0)
+
+    def __call__(self, _: WrappedLogger, level: str, event: EventDict) -> EventDict:
+        """Filter the lines of structlog. A request that was refused is a failure, too."""
+        status = event.get("status")
+        is_refused = isinstance(status, int) and status >= HTTPStatus.BAD_REQUEST
+        if level not in ("info", "debug") or is_refused:
+            left_out = self.count((level, event.get("event"), status, event.get("endpoint")))
+            if left_out is None:
+                raise structlog.DropEvent
+            if left_out:
+                event["left_out"] = left_out
+        return event
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Filter the lines of the standard library's loggers."""
+        if record.levelno < logging.WARNING:
+            return True
+        left_out = self.count((record.levelno, record.name, record.lineno))
+        if left_out:
+            record.left_out = left_out
+        return left_out is not None
+
 
 def configure_logging(options: ObserveSettings) -> None:
     """Write all logs, also those of libraries, in one format."""
     level = logging.getLevelNamesMapping()[options.log_level.upper()]
+    flood = FloodFilter()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -36,7 +91,7 @@ def configure_logging(options: ObserveSettings) -> None:
     if options.log_format == "text":
         last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
-        processors=[*shared, last],
+        processors=[flood, *shared, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
@@ -48,6 +103,7 @@ def configure_logging(options: ObserveSettings) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
         )
     )
+    handler.addFilter(flood)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # Libraries log each HTTP call with its address, which may be private.

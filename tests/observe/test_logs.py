@@ -1,0 +1,62 @@
+"""A flood of failures is sampled; what works is always logged."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import structlog
+
+from ragstone.observe.logs import FloodFilter
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("ragstone.observe.logs.time.monotonic", lambda: now[0])
+    return now
+
+
+def feed(flood: FloodFilter, times: int, **event: object) -> list[dict[str, object]]:
+    written: list[dict[str, object]] = []
+    for _ in range(times):
+        try:
+            written.append(dict(flood(None, "info", {"event": "request", **event})))
+        except structlog.DropEvent:
+            continue
+    return written
+
+
+def test_refused_requests_are_sampled_and_counted(clock: list[float]) -> None:
+    flood = FloodFilter(5)
+    assert len(feed(flood, 1000, status=429)) == 5
+    clock[0] += 1
+    assert feed(flood, 2, status=429) == [
+        {"event": "request", "status": 429, "left_out": 995},
+        {"event": "request", "status": 429},
+    ]
+
+
+def test_requests_that_succeed_are_all_logged(clock: list[float]) -> None:
+    assert len(feed(FloodFilter(5), 1000, status=200)) == 1000
+
+
+def test_another_failure_is_not_hidden_by_a_flood(clock: list[float]) -> None:
+    flood = FloodFilter(5)
+    feed(flood, 1000, status=429)
+    assert len(feed(flood, 1, status=500)) == 1
+
+
+def test_lines_of_libraries_are_sampled_by_place(clock: list[float]) -> None:
+    flood = FloodFilter(5)
+
+    def record(level: int, line: int) -> logging.LogRecord:
+        return logging.LogRecord("asyncio", level, "x.py", line, "out of files", (), None)
+
+    assert sum(flood.filter(record(logging.ERROR, 1)) for _ in range(50)) == 5
+    assert flood.filter(record(logging.ERROR, 2))
+    assert all(flood.filter(record(logging.INFO, 1)) for _ in range(50))
+    clock[0] += 1
+    last = record(logging.ERROR, 1)
+    assert flood.filter(last)
+    assert vars(last)["left_out"] == 45
