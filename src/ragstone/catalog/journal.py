@@ -59,6 +59,7 @@ def build_entry(
             "figures": collect_figures(answer),
             "record": {
                 "degraded": list(answer.degraded),
+                "notes": list(answer.notes) if full else [],
                 "trace": own if full else _remove_texts(own),
             },
             "evidence": shared.id,

@@ -187,6 +187,7 @@ class QueryReply(BaseModel):
     highlights: list[tuple[int, int]]
     status: str
     degraded: list[str]
+    notes: list[str] = Field([], description="Remarks for the reader, such as what was left out.")
     detected_intent: str
     intent_confidence: float
     route: str

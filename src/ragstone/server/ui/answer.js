@@ -1,99 +1,110 @@
 // Render an answer: claims with their marks, citations as chips, figures as sentences.
 
-import { Points, baseName, el } from "./dom.js";
+import { el, pageOf } from "./dom.js";
+import { cutRuns, renderMarkdown, wrapStyles } from "./markdown.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
 // Keeps a mark on the same line as the word before it.
 const JOINER = "\u2060";
 
+/** Number the citations in the order in which the text names them; `rank` keeps the source's number. */
+export function numberCitations(answer) {
+  const order = [...new Set([...answer.answer.matchAll(MARKER)].map((found) => Number(found[1])))];
+  const numberOf = (rank) => { const at = order.indexOf(rank); return at < 0 ? order.push(rank) : at + 1; };
+  return answer.citations.map((citation) => ({ ...citation, rank: citation.number, number: numberOf(citation.number) }));
+}
+
 /** Render the text while it is written: markers become chips, nothing is checked yet. */
 export function renderDraft(text, chipOf) {
   const shown = text.replace(/\s*\[(?:S(?:o(?:u(?:r(?:c(?:e(?: \d*)?)?)?)?)?)?)?$/, "");
-  const nodes = [];
-  let last = 0;
-  for (const found of shown.matchAll(MARKER)) {
-    nodes.push(shown.slice(last, found.index).trimEnd());
-    const chip = chipOf(Number(found[1]));
-    if (chip) nodes.push(chip);
-    last = found.index + found[0].length;
-  }
-  nodes.push(shown.slice(last));
-  return nodes;
+  const markers = [...shown.matchAll(MARKER)].map((found) => ({ start: found.index, end: found.index + found[0].length, rank: Number(found[1]) }));
+  return renderMarked(shown, { markers, chip: (marker) => chipOf(marker.rank) });
 }
 
-/** Find each marker of a finished text, in code points, with its citation. */
-function markersOf(text, citations) {
-  const left = [...citations];
-  const found = [];
-  for (const match of text.matchAll(MARKER)) {
-    const number = Number(match[1]);
-    const at = left.findIndex((citation) => citation.number === number);
-    const citation = at >= 0 ? left.splice(at, 1)[0] : citations.find((one) => one.number === number);
-    const start = Array.from(text.slice(0, match.index)).length;
-    found.push({ start, end: start + Array.from(match[0]).length, citation });
-  }
-  return found;
+/** Convert offsets in code points, as the server counts, to those of JavaScript. */
+function offsetsIn(text) {
+  if (!/[\ud800-\udbff]/.test(text)) return (point) => point;
+  const at = [0];
+  for (const char of text) at.push(at.at(-1) + char.length);
+  return (point) => at[Math.min(point, at.length - 1)];
 }
 
 /** Render the finished text. `chip(citation)` builds the button of a citation. */
 export function renderAnswer(answer, { chip, onlyHere = null } = {}) {
-  const points = new Points(answer.answer);
-  const markers = markersOf(answer.answer, answer.citations);
-  const marks = isSmallTalk(answer) ? [] : answer.claims;
-  const cuts = new Set([0, points.length]);
-  for (const span of [...markers, ...marks]) cuts.add(span.start).add(span.end);
-  for (const [start, end] of answer.highlights ?? []) cuts.add(start).add(end);
-  const edges = [...cuts].sort((a, b) => a - b);
-  const nodes = [];
-  let claim = null;
-  let holder = null;
-  let tail = null;
-  for (let index = 0; index + 1 < edges.length; index += 1) {
-    const [start, end] = [edges[index], edges[index + 1]];
-    const marker = markers.find((one) => one.start === start);
-    const here = marks.find((one) => one.start <= start && end <= one.end) ?? null;
-    if (here !== claim) {
-      claim = here;
-      holder = here && claimNode(here, onlyHere?.(here));
-      if (holder) { nodes.push(holder); tail = null; }
-    }
-    let leaf;
-    if (marker) leaf = marker.citation ? chip(marker.citation) : null;
-    else {
-      const before = markers.some((one) => one.start === end);
-      const text = before ? points.slice(start, end).trimEnd() : points.slice(start, end);
-      const short = (answer.highlights ?? []).some(([from, to]) => from <= start && end <= to);
-      leaf = short ? el("strong", { class: "short-answer" }, text) : text;
-    }
-    if (leaf === null || leaf === "") continue;
-    if (marker && tail) tail.append(leaf); // beside the mark of the claim that it backs
-    else if (holder) holder.lastChild.before(leaf);
-    else { nodes.push(leaf); tail = null; }
-    if (claim && end === claim.end) {
-      tail = holder.lastChild;
-      tail.before(JOINER);
-      claim = holder = null;
-    }
-  }
-  return nodes;
+  const text = answer.answer;
+  const offset = offsetsIn(text);
+  const cited = numberCitations(answer);
+  const left = [...cited];
+  const markers = [...text.matchAll(MARKER)].map((found) => {
+    const rank = Number(found[1]);
+    const at = left.findIndex((citation) => citation.rank === rank);
+    const citation = at >= 0 ? left.splice(at, 1)[0] : cited.find((one) => one.rank === rank);
+    return { start: found.index, end: found.index + found[0].length, citation };
+  });
+  const claims = isSmallTalk(answer) ? [] : answer.claims.map((claim) => ({ ...claim, start: offset(claim.start), end: offset(claim.end), isOnlyHere: onlyHere?.(claim) }));
+  const highlights = (answer.highlights ?? []).map(([start, end]) => ({ start: offset(start), end: offset(end) }));
+  return renderMarked(text, { markers, claims, highlights, chip: (marker) => marker.citation && chip(marker.citation) });
 }
 
-function claimNode(claim, isOnlyHere) {
+/** Render Markdown with marked claims, highlights, and a chip in the place of each marker. */
+function renderMarked(text, { markers, claims = [], highlights = [], chip }) {
+  const edges = [...new Set([...markers, ...claims, ...highlights].flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+  const leaf = (piece) => {
+    if (piece.marker) return chip(piece.marker) ?? null;
+    const short = highlights.some(({ start, end }) => start <= piece.start && piece.end <= end);
+    return short ? el("strong", { class: "short-answer" }, piece.text) : piece.text;
+  };
+  const inline = (runs) => {
+    const pieces = findPieces(runs, edges, markers);
+    const nodes = [];
+    let tail = null;
+    for (let index = 0; index < pieces.length;) {
+      const claim = claims.find(({ start, end }) => start <= pieces[index].start && pieces[index].end <= end) ?? null;
+      let next = index + 1;
+      while (next < pieces.length && pieces[next].marker === undefined === (pieces[index].marker === undefined) && (claims.find(({ start, end }) => start <= pieces[next].start && pieces[next].end <= end) ?? null) === claim) next += 1;
+      const part = pieces.slice(index, next);
+      index = next;
+      if (part[0].marker && tail) { tail.append(...wrapStyles(part, leaf)); continue; } // beside the mark of the claim that it backs
+      if (!claim) { if (part.some((piece) => piece.text.trim() || piece.marker)) tail = null; nodes.push(...wrapStyles(part, leaf)); continue; }
+      const ends = !/[\p{L}\p{N}]/u.test(text.slice(part.at(-1).end, claim.end).replace(MARKER, ""));
+      const holder = claimNode(claim, ends);
+      const inner = wrapStyles(part, leaf);
+      if (ends) { holder.lastChild.before(...inner, JOINER); tail = holder.lastChild; } else holder.append(...inner);
+      nodes.push(holder);
+    }
+    return nodes;
+  };
+  return renderMarkdown(text, { inline, breaks: true });
+}
+
+/** Cut runs into pieces, and mark those that are a marker; the space before one goes. */
+function findPieces(runs, edges, markers) {
+  const pieces = [];
+  for (const piece of cutRuns(runs, edges)) {
+    const marker = markers.find((one) => one.start <= piece.start && piece.end <= one.end);
+    if (marker && pieces.at(-1)?.marker === marker) continue;
+    const text = !marker && markers.some((one) => one.start === piece.end) ? piece.text.trimEnd() : piece.text;
+    if (text || marker) pieces.push({ ...piece, text, marker });
+  }
+  return pieces;
+}
+
+function claimNode(claim, ends) {
   const verdict = verdictOf(claim.verdict);
   const says = [verdict.label, ...claim.reasons, claim.repaired ? "The citation was corrected." : ""].filter(Boolean).join(". ");
-  const kinds = ["claim", `claim-${claim.verdict}`, isOnlyHere ? "only-here" : ""].join(" ");
+  const kinds = ["claim", `claim-${claim.verdict}`, claim.isOnlyHere ? "only-here" : ""].join(" ");
+  if (!ends) return el("span", { class: kinds, "data-verdict": claim.verdict });
   const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
   return el("span", { class: kinds, "data-verdict": claim.verdict }, el("span", { class: "tail" }, mark));
 }
 
 export function chip(citation, open) {
   const verdict = verdictOf(citation.verdict);
-  const place = citation.page ? `, page ${citation.page}` : "";
   return el("button", {
     type: "button",
     class: `chip chip-${citation.verdict ?? "open"}`,
-    "aria-label": `Source ${citation.number}: ${baseName(citation.document_name)}${place}${citation.verdict ? `, ${verdict.label.toLowerCase()}` : ""}`,
+    "aria-label": `Source ${citation.number}: ${citation.document_name}${pageOf(citation)}${citation.verdict ? `, ${verdict.label.toLowerCase()}` : ""}`,
     onclick: (event) => open(citation, event.currentTarget),
   }, String(citation.number));
 }
@@ -128,13 +139,9 @@ export function shorten(text, length) {
 
 /** Format the answer with its sources as plain text, for the clipboard. */
 export function formatAsText(question, answer) {
-  const text = answer.answer.replace(MARKER, "[$1]");
-  const seen = new Set();
-  const lines = [];
-  for (const citation of answer.citations) {
-    const line = `[${citation.number}] ${citation.document_name}${citation.page ? `, page ${citation.page}` : ""}: “${citation.snippet.replace(/\s+/g, " ")}”`;
-    if (!seen.has(line)) lines.push(line);
-    seen.add(line);
-  }
-  return [question, "", text, ...(lines.length ? ["", "Sources", ...lines] : [])].join("\n");
+  const cited = numberCitations(answer);
+  const numbers = new Map(cited.map((one) => [String(one.rank), one.number]));
+  const text = answer.answer.replace(MARKER, (marker, rank) => (numbers.has(rank) ? `[${numbers.get(rank)}]` : marker));
+  const lines = cited.toSorted((a, b) => a.number - b.number).map((one) => `[${one.number}] ${one.document_name}${pageOf(one)}: “${(one.snippet ?? "").replace(/\s+/g, " ")}”`);
+  return [question, "", text, ...(lines.length ? ["", "Sources", ...new Set(lines)] : [])].join("\n");
 }

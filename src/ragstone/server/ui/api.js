@@ -71,6 +71,14 @@ export async function post(path, body, options = {}) {
   return (await send("POST", path, { body, ...options })).json();
 }
 
+export async function put(path, body) {
+  return (await send("PUT", path, { body })).json();
+}
+
+export async function patch(path, body) {
+  return (await send("PATCH", path, { body })).json();
+}
+
 export async function remove(path, options = {}) {
   await send("DELETE", path, options);
 }

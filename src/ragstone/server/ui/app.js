@@ -6,12 +6,17 @@ import { closeSource, openSource } from "./source.js";
 
 const AREAS = {
   ask: () => import("./ask.js"),
+  shared: () => import("./shared.js"),
   documents: () => import("./documents.js"),
   compare: () => import("./compare.js"),
   why: () => import("./why.js"),
   insight: () => import("./insight.js"),
   settings: () => import("./settings.js"),
 };
+// A conversation is opened in the area where one asks.
+const ALIASES = { chat: "ask" };
+// The stylesheet of the areas that are not needed to ask a question.
+const PLAIN = new Set(["ask", "shared"]);
 const main = document.getElementById("main");
 const picker = document.getElementById("collection");
 const banner = document.getElementById("banner");
@@ -60,6 +65,16 @@ async function refreshCollections() {
   picker.value = isKnown || names.length === 0 ? wanted : names[0];
 }
 
+let style = null;
+
+function loadStyle() {
+  style ??= new Promise((resolve) => {
+    const link = el("link", { rel: "stylesheet", href: "/ui/areas.css", onload: resolve, onerror: resolve });
+    document.head.append(link);
+  });
+  return style;
+}
+
 function decodePart(part) {
   try {
     return decodeURIComponent(part);
@@ -71,8 +86,9 @@ function decodePart(part) {
 async function route() {
   const [, name = "ask", ...rest] = location.hash.split("/");
   if (name === "source") { await showPlace(rest.map(decodePart)); return; }
-  const isKnown = Object.hasOwn(AREAS, name);
-  const area = isKnown ? name : "ask";
+  const wanted = Object.hasOwn(ALIASES, name) ? ALIASES[name] : name;
+  const isKnown = Object.hasOwn(AREAS, wanted);
+  const area = isKnown ? wanted : "ask";
   const moved = area !== shown;
   shown = area;
   for (const link of document.querySelectorAll("[data-area]")) {
@@ -81,8 +97,9 @@ async function route() {
   }
   if (moved) closeSource();
   if (!built.has(area)) {
-    const module = await AREAS[area]();
-    built.set(area, module.create(shared));
+    const [module] = await Promise.all([AREAS[area](), PLAIN.has(area) || loadStyle()]);
+    // Two addresses may have come one after the other.
+    if (!built.has(area)) built.set(area, module.create(shared));
   }
   if (shown !== area) return;
   const { root, title, enter } = built.get(area);
@@ -90,7 +107,7 @@ async function route() {
   if (!root.isConnected) main.append(root);
   root.hidden = false;
   document.title = `${title} · Ragstone`;
-  await enter?.(isKnown ? rest.map(decodePart) : []);
+  await enter?.(isKnown ? rest.map(decodePart) : [], name);
   if (moved && document.activeElement !== document.body && document.activeElement?.closest(".rail")) root.querySelector("h1")?.focus();
 }
 

@@ -90,3 +90,35 @@ export const percent = (value) => `${Math.round(value * 100)} %`;
 export const when = (seconds) => new Date(seconds * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(new Date(seconds * 1000).getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" }) });
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`;
 export const baseName = (name) => name.split("/").pop();
+
+/** Name a document with its folders: many files are called `_index.md`. */
+export function pathName(name) {
+  const base = baseName(name);
+  const folder = name.slice(0, name.length - base.length);
+  return el("span", { class: "path" }, folder && el("span", { class: "folder" }, folder), base);
+}
+
+export const pageOf = (place) => (place.page ? `, page ${place.page}` : "");
+
+/** Copy by a selection: without HTTPS a browser has no clipboard for scripts. */
+function copyBySelection(text) {
+  const area = el("textarea", { class: "unseen", "aria-hidden": "true" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+export async function copyText(text, says) {
+  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false) ?? copyBySelection(text);
+  toast(done ? says : "The browser did not allow copying.", { kind: done ? "" : "bad" });
+}
+
+/** Offer bytes as a file; a link alone could not send the key. */
+export function saveFile(name, ...parts) {
+  const url = URL.createObjectURL(new Blob(parts));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

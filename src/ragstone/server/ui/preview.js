@@ -1,6 +1,6 @@
 // Show the snippet of a citation on hover, on focus, or on a first tap (a second one opens it).
 
-import { baseName, el, replace } from "./dom.js";
+import { el, pageOf, pathName, replace } from "./dom.js";
 import { verdictOf } from "./words.js";
 
 const card = el("div", { id: "preview", class: "preview", role: "tooltip", hidden: true });
@@ -19,7 +19,7 @@ function show(node, citation, byTap = false) {
   hide();
   const verdict = citation.verdict && verdictOf(citation.verdict);
   replace(card,
-    el("p", { class: "preview-name" }, baseName(citation.document_name), citation.page ? `, page ${citation.page}` : ""),
+    el("p", { class: "preview-name" }, pathName(citation.document_name), pageOf(citation)),
     el("p", { class: "preview-text" }, (citation.snippet ?? "").replace(/\s+/g, " ").slice(0, 480)),
     verdict && el("p", { class: `preview-verdict verdict-${citation.verdict}` }, `${verdict.mark} ${verdict.label}. ${verdict.text}`),
     byTap && el("button", { type: "button", class: "quiet", onclick: () => node.click() }, "Open the source"));
@@ -51,6 +51,7 @@ export function attachPreview(node, citation) {
 
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 document.addEventListener("scroll", hide, true);
+window.addEventListener("hashchange", hide);
 document.addEventListener("pointerdown", (event) => { if (owner && !card.contains(event.target) && event.target !== owner) hide(); });
 card.addEventListener("pointerenter", () => clearTimeout(hiding));
 card.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });

@@ -1,7 +1,8 @@
 // Show the source beside the answer: a page of a PDF with its lines marked, or the text with its span.
 
 import * as api from "./api.js";
-import { Points, announce, baseName, el, failure, replace } from "./dom.js";
+import { Points, announce, baseName, el, failure, replace, saveFile } from "./dom.js";
+import { cutRuns, renderMarkdown, wrapStyles } from "./markdown.js";
 import { verdictOf } from "./words.js";
 
 const AROUND = 2500;
@@ -42,17 +43,20 @@ export async function openSource(place, opener, { view = "" } = {}) {
     if (mine !== latest) return;
     const isPdf = passage.media_type === "application/pdf";
     const asPage = isPdf && view !== "text";
+    const isPlain = isLiteral(passage.media_type);
+    const literal = isPlain || view === "text";
     replace(tabs,
       isPdf && tab("Page", asPage, () => go("page")),
-      tab("Text", !asPage, () => go("text")),
+      !isPlain && tab("Formatted", !literal, () => go("")),
+      tab("Text", !asPage && literal, () => go("text")),
       el("button", { type: "button", class: "link push", onclick: () => download(place) }, "Download original"));
     if (asPage) {
       await showPdf(place, body, () => mine === latest).catch((error) => {
         if (mine !== latest) return;
-        showText(passage, place, body);
+        showText(passage, place, body, true);
         body.prepend(failure(Object.assign(error, { hint: "The text is shown instead." })));
       });
-    } else showText(passage, place, body);
+    } else showText(passage, place, body, literal);
     announce(`${baseName(place.document_name)} is open beside the answer.`);
   } catch (error) {
     if (mine === latest) replace(body, failure(error, () => go(view)));
@@ -63,20 +67,36 @@ function tab(label, on, go) {
   return el("button", { type: "button", class: "tab", "aria-pressed": String(on), onclick: go }, label);
 }
 
-function showText(passage, place, body) {
+// In these the line ends and signs mean themselves; all others are kept as Markdown.
+const isLiteral = (type) => type === "application/pdf" || (type.startsWith("text/") && !["text/markdown", "text/html", "text/csv", "text/tab-separated-values"].includes(type)) || /json|xml$|script|yaml|toml/.test(type) && !/officedocument|opendocument|epub/.test(type);
+
+function showText(passage, place, body, literal) {
   const points = new Points(passage.text);
   const [from, to] = [place.start - passage.start, place.end - passage.start];
-  const mark = el("mark", { class: "span" }, points.slice(from, to));
   const more = passage.start > 0 || passage.end < passage.length;
-  replace(body,
-    el("div", { class: "text" }, passage.start > 0 && "… ", points.slice(0, from), mark, points.slice(to, points.length), passage.end < passage.length && " …"),
-    more && el("button", { type: "button", class: "quiet", onclick: () => whole(place, body) }, "Show the whole document"));
-  mark.scrollIntoView({ block: "center" });
+  const text = literal
+    ? el("div", { class: "text" }, passage.start > 0 && "… ", points.slice(0, from), el("mark", { class: "span" }, points.slice(from, to)), points.slice(to, points.length), passage.end < passage.length && " …")
+    : el("div", { class: "text markdown" }, renderMarkdown(passage.text, { inline: markBetween(points.slice(0, from).length, points.slice(0, to).length) }));
+  replace(body, text, more && el("button", { type: "button", class: "quiet", onclick: () => whole(place, body, literal) }, "Show the whole document"));
+  body.querySelector("mark")?.scrollIntoView({ block: "center" });
 }
 
-async function whole(place, body) {
+/** Mark what stands between two offsets of the source. */
+function markBetween(from, to) {
+  return (runs) => {
+    const pieces = cutRuns(runs, [from, to]);
+    const isInside = (piece) => from <= piece.start && piece.end <= to && to > from;
+    const first = pieces.findIndex(isInside);
+    if (first < 0) return wrapStyles(pieces, (piece) => piece.text);
+    const last = pieces.findLastIndex(isInside) + 1;
+    const parts = [pieces.slice(0, first), pieces.slice(first, last), pieces.slice(last)].map((part) => wrapStyles(part, (piece) => piece.text));
+    return [...parts[0], el("mark", { class: "span" }, parts[1]), ...parts[2]];
+  };
+}
+
+async function whole(place, body, literal) {
   try {
-    showText(await api.get(`/v1/documents/${encodeURIComponent(place.document_id)}/text`), place, body);
+    showText(await api.get(`/v1/documents/${encodeURIComponent(place.document_id)}/text`), place, body, literal);
   } catch (error) {
     body.prepend(failure(error));
   }
@@ -107,10 +127,7 @@ async function showPdf(place, body, isCurrent) {
 
 async function download(place) {
   try {
-    const url = URL.createObjectURL(new Blob([await api.bytes(`/v1/documents/${encodeURIComponent(place.document_id)}/original`)]));
-    const link = el("a", { href: url, download: baseName(place.document_name) });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    saveFile(baseName(place.document_name), await api.bytes(`/v1/documents/${encodeURIComponent(place.document_id)}/original`));
   } catch (error) {
     panel.querySelector(".source-body").prepend(failure(error));
   }

@@ -1,0 +1,122 @@
+// List the conversations: search, open, rename, export and delete them. They are kept by the server,
+// so that another device goes on where this one stopped.
+
+import * as api from "./api.js";
+import { confirmFirst, el, failure, plural, replace, saveFile, toast, when } from "./dom.js";
+
+const PAGE = 40;
+const panel = document.getElementById("conversations");
+
+export function closeConversations() {
+  document.body.classList.remove("with-conversations");
+}
+
+export function toggleConversations(opener) {
+  const open = document.body.classList.toggle("with-conversations");
+  opener?.setAttribute("aria-expanded", String(open));
+  if (open) panel.querySelector("input").focus();
+}
+
+/** Build the list. `current()` is the open session; `leave()` starts a new one. */
+export function createConversations({ current, leave }) {
+  const list = el("ul", { class: "conversation-list" });
+  const more = el("button", { type: "button", class: "link", hidden: true, onclick: () => load(list.childElementCount) }, "Show more");
+  const find = el("input", { id: "find-conversation", type: "search", placeholder: "Search", oninput: () => { clearTimeout(waiting); waiting = setTimeout(load, 200); } });
+  const note = el("p", { class: "small muted", role: "status" });
+  let waiting = 0;
+  let latest = 0;
+  replace(panel,
+    el("div", { class: "row" }, el("h2", {}, "Conversations"),
+      el("button", { type: "button", class: "icon push close-conversations", "aria-label": "Close the conversations", onclick: closeConversations }, "×")),
+    el("label", { for: "find-conversation", class: "unseen" }, "Search conversations"), find, note, list, more);
+  panel.hidden = false;
+
+  async function load(skip = 0) {
+    const mine = ++latest;
+    const text = find.value.trim();
+    let found;
+    try {
+      found = await api.get("/v1/sessions", { skip, limit: PAGE + 1, text });
+    } catch (error) {
+      if (mine === latest) replace(list, error.status === 401 ? null : el("li", {}, failure(error, () => load())));
+      return;
+    }
+    if (mine !== latest) return;
+    more.hidden = found.length <= PAGE;
+    const rows = found.slice(0, PAGE).map(row);
+    if (skip) list.append(...rows);
+    else replace(list, rows);
+    note.textContent = text ? `${found.length > PAGE ? `More than ${PAGE} conversations` : plural(found.length, "conversation")} with “${text}”` : found.length ? "" : "Your conversations appear here.";
+    mark();
+  }
+
+  function row(one) {
+    const link = el("a", { href: `#/chat/${encodeURIComponent(one.session_id)}`, title: `${one.title}\n${plural(one.turn_count, "question")}, ${when(one.updated_at)}`, onclick: closeConversations }, one.title || "Without a title");
+    const tools = el("div", { class: "row tools", hidden: true },
+      el("button", { type: "button", class: "link", onclick: () => rename(one, node, link) }, "Rename"),
+      el("button", { type: "button", class: "link", onclick: () => exportOne(one) }, "Export"),
+      el("button", { type: "button", class: "link bad", onclick: () => deleteOne(one) }, "Delete"));
+    const menu = el("button", { type: "button", class: "icon", "aria-label": `Actions for ${one.title}`, "aria-expanded": "false", onclick: () => {
+      tools.hidden = !tools.hidden;
+      menu.setAttribute("aria-expanded", String(!tools.hidden));
+    } }, "⋯");
+    const node = el("li", { "data-session": one.session_id }, el("div", { class: "conversation" }, link, menu), tools);
+    return node;
+  }
+
+  function rename(one, node, link) {
+    const field = el("input", { type: "text", value: one.title, "aria-label": "Title of the conversation", maxlength: "80" });
+    const done = async (save) => {
+      field.replaceWith(link);
+      const title = field.value.trim();
+      if (save && title !== one.title) {
+        try {
+          await api.patch(`/v1/sessions/${encodeURIComponent(one.session_id)}`, { title });
+        } catch (error) {
+          toast(error.message, { kind: "bad" });
+        }
+        await load();
+      }
+      list.querySelector(`[data-session="${CSS.escape(one.session_id)}"] a`)?.focus();
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") done(true);
+      if (event.key === "Escape") { event.stopPropagation(); done(false); }
+    });
+    link.replaceWith(field);
+    field.select();
+  }
+
+  async function exportOne(one) {
+    try {
+      const name = (one.title || one.session_id).replace(/[^\p{L}\p{N} _-]/gu, "").trim().slice(0, 60) || "conversation";
+      saveFile(`${name}.md`, await api.bytes(`/v1/sessions/${encodeURIComponent(one.session_id)}/export`));
+    } catch (error) {
+      toast(error.message, { kind: "bad" });
+    }
+  }
+
+  async function deleteOne(one) {
+    if (!await confirmFirst("Delete this conversation?", `“${one.title}” is deleted with ${plural(one.turn_count, "question")} and their answers.`, "Delete")) return;
+    try {
+      await api.remove(`/v1/sessions/${encodeURIComponent(one.session_id)}`);
+      if (current() === one.session_id) leave();
+    } catch (error) {
+      toast(error.message, { kind: "bad" });
+    }
+    await load();
+  }
+
+  /** Mark the open conversation. */
+  function mark() {
+    for (const node of list.children) {
+      const link = node.querySelector("a");
+      if (node.dataset.session === current()) link?.setAttribute("aria-current", "true");
+      else link?.removeAttribute("aria-current");
+    }
+  }
+
+  document.addEventListener("ragstone:key", () => load());
+  load();
+  return { load: () => load(), mark };
+}

@@ -1,0 +1,97 @@
+// Render one question with its checked answer: the short answer, the text with its verdicts, the
+// sources, and what can be done with it.
+
+import * as api from "./api.js";
+import { chip, formatAsText, numberCitations, renderAnswer, renderAppraisal, shorten } from "./answer.js";
+import { announce, copyText, el, ms, pageOf, pathName, replace } from "./dom.js";
+import { attachPreview } from "./preview.js";
+import { openSource } from "./source.js";
+import { claimsSummary, isSmallTalk } from "./words.js";
+
+const LONGEST_SHORT = 120;
+
+export function linkedChip(citation) {
+  const node = chip(citation, (place, opener) => openSource(place, opener));
+  attachPreview(node, citation);
+  return node;
+}
+
+/** Fill a card. `actions` are the buttons below; `searchTyped` undoes a completed question. */
+export function renderTurn(card, question, answer, { actions = [], searchTyped = null } = {}) {
+  card.setAttribute("aria-busy", "false");
+  card.dataset.status = answer.status;
+  const short = answer.status === "answered" && answer.short_answer && answer.short_answer.length <= LONGEST_SHORT && answer.short_answer.length < answer.answer.length / 2;
+  const took = answer.metadata?.total_time_ms;
+  const by = answer.metadata?.model || answer.metadata?.llm_provider;
+  replace(card,
+    el("h2", {}, question),
+    answer.searched_as && el("p", { class: "row muted searched-as" }, el("span", {}, "Searched as: ", el("q", {}, answer.searched_as)),
+      searchTyped && el("button", { type: "button", class: "link", onclick: searchTyped }, "Search what I typed")),
+    short && el("p", { class: "short" }, answer.short_answer),
+    el("div", { class: `answer markdown ${answer.status}${short ? " quotation" : ""}` }, renderAnswer(answer, { chip: linkedChip })),
+    renderAppraisal(answer),
+    sourcesList(answer),
+    el("div", { class: "row actions" }, actions,
+      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by].filter((part) => part && part !== "none").join(" · "))));
+}
+
+export function announceAnswer(answer) {
+  const found = claimsSummary(answer.claims).map((one) => `${one.count} ${one.label.toLowerCase()}`).join(", ");
+  announce(answer.status === "abstained" ? "No answer: the documents do not contain it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`);
+}
+
+/** Shape an entry of the history like the reply to a question. */
+export function answerOfEntry(entry, turn = {}) {
+  return {
+    query_id: entry.query_id ?? turn.query_id,
+    answer: entry.answer ?? turn.answer ?? "",
+    status: entry.status ?? turn.status,
+    searched_as: turn.searched_as ?? "",
+    detected_intent: entry.detected_intent ?? turn.intent,
+    short_answer: entry.short_answer ?? "",
+    highlights: entry.highlights ?? [],
+    citations: entry.citations ?? [],
+    claims: entry.claims ?? [],
+    confidence: entry.confidence ?? 0,
+    degraded: entry.degraded ?? [],
+    metadata: { total_time_ms: entry.total_ms, model: entry.model, llm_provider: entry.provider, chunks_used: entry.used_chunks?.length },
+  };
+}
+
+/** List one card per source, in the order of the text, with everything that is quoted from it. */
+function sourcesList(answer) {
+  const cards = Map.groupBy(numberCitations(answer).sort((a, b) => a.number - b.number || a.start - b.start), (citation) => citation.number);
+  if (!cards.size) return null;
+  return el("details", { class: "sources", open: true },
+    el("summary", {}, `Sources (${cards.size})`),
+    el("ol", {}, [...cards.values()].map((quoted) => {
+      const snippets = [...new Set(quoted.map((citation) => shorten(citation.snippet ?? "", 220)))];
+      const [first] = quoted;
+      return el("li", {}, el("button", { type: "button", class: "source-link", onclick: (event) => openSource(first, event.currentTarget) },
+        el("span", { class: `chip chip-${first.verdict}`, "aria-hidden": "true" }, String(first.number)),
+        el("span", {}, el("span", { class: "source-name" }, pathName(first.document_name), el("span", { class: "folder" }, pageOf(first))),
+          snippets.map((snippet) => el("span", { class: "snippet" }, snippet)))));
+    })));
+}
+
+export function copyAnswer(question, answer) {
+  return copyText(formatAsText(question, answer), "Copied with citations.");
+}
+
+/** Show the link of an answer, to copy it or to end it. */
+export async function shareAnswer(answer) {
+  const { url } = await api.put(`/v1/queries/${answer.query_id}/share`);
+  const field = el("input", { id: "share-link", type: "text", readonly: true, value: url, onfocus: () => field.select() });
+  const close = () => { dialog.close(); dialog.remove(); };
+  const dialog = el("dialog", { class: "dialog", "aria-labelledby": "share-title" },
+    el("h2", { id: "share-title" }, "Share this answer"),
+    el("p", {}, "Who has the link and can reach this server sees the question, the answer and the quoted passages. It ends when you stop sharing, or delete the answer."),
+    el("div", { class: "stack" }, el("label", { for: "share-link" }, "Link"), field),
+    el("div", { class: "row end" },
+      el("button", { type: "button", class: "link bad", onclick: async () => { await api.remove(`/v1/queries/${answer.query_id}/share`); close(); announce("The link is ended."); } }, "Stop sharing"),
+      el("button", { type: "button", class: "quiet", onclick: close }, "Close"),
+      el("button", { type: "button", class: "primary", onclick: () => copyText(url, "The link is copied.") }, "Copy the link")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
