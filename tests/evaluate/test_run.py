@@ -197,3 +197,25 @@ def test_a_work_directory_that_cannot_be_used_is_a_sentence(
     (tmp_path / "work").write_text("a file")
     with pytest.raises(InputError, match=r"directory of evaluations .* cannot be written"):
         Workbench(things, inside(tmp_path), embedder=HashEmbedder())
+
+
+def test_a_long_document_is_split_by_the_users_own_settings(tmp_path: Path) -> None:
+    sentences = [f"Sentence number {n} of the report says little." for n in range(60)]
+    text = " ".join([*sentences, "The pump weighs 12 kg."])
+    passages = (Passage("report", text, "Report"),)
+    question = Question(
+        "q", "What does the pump weigh?", targets=(Target("report", document="report"),)
+    )
+    dataset = Dataset("long", questions=(question,), passages=passages)
+    settings = change_settings(inside(tmp_path), {"ingest.chunk_tokens": 60})
+    bench = Workbench(dataset, settings, embedder=HashEmbedder())
+    other = Workbench(dataset, inside(tmp_path), embedder=HashEmbedder())
+    assert bench.directory != other.directory
+    run = ran(bench)
+    engine = bench.open_engine(settings)
+    try:
+        chunks = engine.catalog.counts(bench.collection).chunks
+    finally:
+        engine.close()
+    assert chunks > 5
+    assert run.outcomes[0].ranking[0] == "report"

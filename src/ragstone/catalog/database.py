@@ -68,8 +68,12 @@ class Database:
         self.location = location
         self._directory = directory
         self._engine = _create_engine(url)
-        self._prepare_schema()
-        self._fast_connection = self._engine.raw_connection() if self.is_sqlite else None
+        try:
+            self._prepare_schema()
+            self._fast_connection = self._engine.raw_connection() if self.is_sqlite else None
+        except BaseException:
+            self._engine.dispose()
+            raise
         self._fast_lock = threading.Lock()
 
     @classmethod

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,14 +19,16 @@ from typing import Any
 import numpy as np
 
 import ragstone
+from ragstone.blocks import LoadedDocument
 from ragstone.catalog.collections import refuse_unknown_collection
 from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
 from ragstone.evaluate.datasets import Dataset, Passage, Question, line_error
 from ragstone.files import create_data_directory, replace_file
 from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.ingest.run import build_splitter, compute_fingerprint
 from ragstone.plugins import GROUPS, find_part, list_parts
-from ragstone.protocols import Embedder, NewDocument, Vectors
+from ragstone.protocols import Embedder, NewDocument, Splitter, Vectors
 from ragstone.settings import Settings
 from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
 
@@ -126,7 +129,9 @@ class Workbench:
         return self._own or self.settings.data.directory
 
     def _own_directory(self) -> Path:
-        stamp = hashlib.sha256(self.embedder.name.encode())
+        # What the documents are stored as: the embedder and the user's way of splitting.
+        stored_as = compute_fingerprint(self.settings.ingest, self.embedder, {})
+        stamp = hashlib.sha256(stored_as.encode())
         for one in self.dataset.passages:
             stamp.update(f"{one.id}\0{one.title}\0{one.text}\1".encode())
         return self.work / "data" / f"{make_safe_name(self.dataset.name)}-{stamp.hexdigest()[:12]}"
@@ -208,22 +213,24 @@ def require_documents(dataset: Dataset, path: Path, engine: Engine, collection: 
 
 
 def _store_passages(engine: Engine, passages: Sequence[Passage], progress: Progress) -> None:
-    """Store each passage as a document of one chunk, the unit of the judgements."""
+    """Store each passage as a document, split as the user's own documents are."""
     known = {one.name for one in engine.documents(DEFAULT_COLLECTION)}
     missing = [(at, one) for at, one in enumerate(passages) if one.id not in known]
     ingest = engine.settings.ingest
+    splitter = build_splitter(ingest, engine.embedder)
     threads = ingest.embed_threads or 2
     with EmbeddingQueue(engine.embedder, threads, niceness=ingest.niceness) as queue:
         for begun in range(0, len(missing), _BATCH):
             progress("embedding documents", len(passages) - len(missing) + begun, len(passages))
-            batch = missing[begun : begun + _BATCH]
-            pending = [queue.put([one.contextual_text], {}) for _, one in batch]
+            batch = [
+                (at, one, _split_passage(splitter, at, one))
+                for at, one in missing[begun : begun + _BATCH]
+            ]
+            pending = [queue.put([one.contextual_text for one in parts], {}) for *_, parts in batch]
             engine.catalog.add(
                 [
-                    NewDocument(
-                        _build_document(at, one), (_build_chunk(at, one),), vectors.result()
-                    )
-                    for (at, one), vectors in zip(batch, pending, strict=True)
+                    NewDocument(_build_document(at, one, len(chunks)), chunks, vectors.result())
+                    for (at, one, chunks), vectors in zip(batch, pending, strict=True)
                 ],
                 embedder=engine.embedder.name,
             )
@@ -231,7 +238,7 @@ def _store_passages(engine: Engine, passages: Sequence[Passage], progress: Progr
     engine.index.refresh(DEFAULT_COLLECTION)
 
 
-def _build_document(at: int, passage: Passage) -> Document:
+def _build_document(at: int, passage: Passage, chunk_count: int) -> Document:
     digest = hashlib.sha256(f"{at}\0{passage.text}".encode()).hexdigest()
     return Document(
         id=f"d{at}",
@@ -241,20 +248,20 @@ def _build_document(at: int, passage: Passage) -> Document:
         media_type="text/plain",
         sha256=digest,
         text=passage.text,
-        chunk_count=1,
+        chunk_count=chunk_count,
     )
 
 
-def _build_chunk(at: int, passage: Passage) -> Chunk:
-    return Chunk(
-        document_id=f"d{at}",
-        index=0,
-        text=passage.text,
-        start=0,
-        end=len(passage.text),
-        document_name=passage.id,
-        heading_path=(passage.title,) if passage.title else (),
-    )
+def _split_passage(splitter: Splitter, at: int, passage: Passage) -> tuple[Chunk, ...]:
+    """Split a passage under its title; one without text is a chunk of its title alone."""
+    loaded = LoadedDocument(passage.text, "text/plain")
+    chunks = splitter.split(loaded, document_id=f"d{at}", document_name=passage.id)
+    path = (passage.title,) if passage.title else ()
+    if not chunks:
+        return (
+            Chunk(f"d{at}", 0, passage.text, 0, len(passage.text), passage.id, heading_path=path),
+        )
+    return tuple(replace(one, heading_path=path) for one in chunks)
 
 
 def change_settings(settings: Settings, values: Mapping[str, Any]) -> Settings:

@@ -88,13 +88,7 @@ class Ingestor:
         self._progress = progress
         self._stop = stop or threading.Event()
         self._given_splitter = splitter
-        self._chunking = ChunkingOptions(
-            settings.chunk_tokens,
-            settings.overlap_tokens,
-            settings.chunking,
-            settings.window_sentences,
-            settings.parent_tokens,
-        )
+        self._chunking = ChunkingOptions.from_settings(settings)
         self._fingerprint = compute_fingerprint(settings, embedder, options.metadata)
         self._embedding = EmbeddingQueue(
             embedder, settings.embed_threads or count_usable_cores(), niceness=settings.niceness
@@ -263,9 +257,7 @@ class Ingestor:
     def _splitter(self) -> Splitter:
         if self._given_splitter is not None:
             return self._given_splitter
-        build = find_part("splitter", self._settings.splitter)
-        splitter: Splitter = build(SplitContext(self._embedder, self._chunking))
-        return splitter
+        return build_splitter(self._settings, self._embedder)
 
     def _embed_if_new(
         self, document: Document, chunks: tuple[Chunk, ...], loaded: LoadedDocument
@@ -303,6 +295,13 @@ class Ingestor:
                     return
                 self._queued_chunks -= len(first.chunks)
             self._writer.put(self._queue.popleft())
+
+
+def build_splitter(settings: IngestSettings, embedder: Embedder) -> Splitter:
+    """Build the splitter that the settings name."""
+    build = find_part("splitter", settings.splitter)
+    splitter: Splitter = build(SplitContext(embedder, ChunkingOptions.from_settings(settings)))
+    return splitter
 
 
 def compute_fingerprint(

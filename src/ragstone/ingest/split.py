@@ -14,12 +14,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ragstone.blocks import Heading, LoadedDocument
 from ragstone.ingest.units import Section, Unit, count_tokens, split_units
 from ragstone.text import remove_markup
 from ragstone.types import Chunk
+
+if TYPE_CHECKING:
+    from ragstone.settings.schema import IngestSettings
 
 
 class TokenCounter(Protocol):
@@ -70,6 +73,16 @@ class ChunkingOptions:
     mode: Literal["structure", "sentence_window", "parent_child"] = "structure"
     window_sentences: int = 0
     parent_tokens: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: IngestSettings) -> ChunkingOptions:
+        return cls(
+            settings.chunk_tokens,
+            settings.overlap_tokens,
+            settings.chunking,
+            settings.window_sentences,
+            settings.parent_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,13 @@ def build_error_event(request: Request, error: RagstoneError | None) -> dict[str
     return {**body, "type": "error"}
 
 
+# As RFC 9110 names them: Python 3.13 does, 3.12 has older names.
+_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+
 def _build_problem(request: Request, status: int, detail: str, hint: str) -> dict[str, Any]:
     problem = Problem(
-        title=HTTPStatus(status).phrase,
+        title=_TITLES.get(status, HTTPStatus(status).phrase),
         status=status,
         # It may quote what a client sent, and half a surrogate pair cannot be sent back.
         detail=detail.encode("utf-8", "replace").decode(),
