@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,35 @@ def test_an_index_of_another_format_or_dimension_is_built_again(
     assert wind(open_index(catalog, tmp_path)) == 4
     path.write_text(json.dumps(fields | {"dimension": 3}))
     assert near(open_index(catalog, tmp_path)) == 8
+
+
+def test_an_index_of_an_older_word_analysis_is_built_again_and_says_so(
+    catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(catalog)
+    open_index(catalog, tmp_path).refresh("c")
+    path = tmp_path / "index" / "c" / "manifest.json"
+    fields = json.loads(path.read_text())
+    del fields["analyzer"]  # as the first version of the word analysis wrote it
+    path.write_text(json.dumps(fields))
+    caplog.clear()
+    assert wind(open_index(catalog, tmp_path)) == 4
+    assert json.loads(path.read_text())["analyzer"] > 1
+    assert [record.message for record in caplog.records] == [
+        "the index of 'c' was built by another version or for another embedder and is built "
+        "again from the catalog; no file is read again"
+    ]
+
+
+def test_a_table_is_stemmed_in_the_language_of_its_document(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    new = make_document("n1", ["Kündigungsfristen | Mietwohnungen | Monate"], seed=1)
+    document = replace(new.document, metadata={"language": "de"})
+    catalog.add([replace(new, document=document)], embedder=EMBEDDER)
+    index = open_index(catalog, tmp_path)
+    question = "Wie lang ist die Kündigungsfrist?"
+    assert index.search_keyword("c", question, limit=5, k1=1.2, b=0.75)
 
 
 def test_left_overs_are_cleared_away(catalog: SqlCatalog, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Convert text to the terms of keyword search, the same for documents and questions.
 
 Terms are Unicode words, case-folded, without stop words, stemmed in the language of the text.
+Scripts without spaces (Chinese, Japanese, Thai, …) are cut into overlapping pairs of characters.
 Identifiers such as `readTimeout` or `max_file_mb` are kept whole and also split into parts.
 """
 
@@ -16,12 +17,27 @@ from importlib import resources
 
 import Stemmer
 
+# A higher number makes every keyword index be built again: its terms would not meet a question's.
+ANALYZER_VERSION = 2
+
+# `re` does not count combining marks to a word: it would cut Hindi at every vowel sign.
+_MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
+# Words are not set apart by spaces, or (Hangul) carry their particles.
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
+    "\uac00-\ud7af\U00020000-\U0003ffff"
+)
 # Hyphens, dots and apostrophes separate words: also keeping `time-sharing` whole loses 0.0035
-# nDCG@10 of BM25 (`bench/tune_refine.py`).
-_WORD = re.compile(r"\w+", re.UNICODE)
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", re.UNICODE)
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+# nDCG@10 of BM25 (`bench/tune_refine.py`). An elided article (l', dell') is a stop word.
+_WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[\w{re.escape(_MARKS)}])+")
+_ASCII_WORD = re.compile(r"\w+")
+_CLUSTER = re.compile(rf".[{re.escape(_MARKS)}]*", re.DOTALL)
+_FIRST_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+# Soft hyphens, and the joiners of Persian and Indic scripts.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+# The parts of an identifier, by the shape of its characters: A upper, a other letters, 0 digits.
+_PARTS = re.compile(r"A+(?!a)|A?a+|0+")
 
 FUNCTION_WORDS: dict[str, frozenset[str]] = {
     language: frozenset(words.split())
@@ -31,41 +47,98 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
 }
 STOP_WORDS = FUNCTION_WORDS["english"]
 
-_stemmers = {language: Stemmer.Stemmer(language) for language in FUNCTION_WORDS}
-_LATIN = tuple(language for language in FUNCTION_WORDS if language != "russian")
+# The languages of ISO 639-1 codes; one that has no stemmer is not here.
+LANGUAGES = {
+    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",
+    "en": "english", "eo": "esperanto", "es": "spanish", "et": "estonian", "eu": "basque",
+    "fa": "persian", "fi": "finnish", "fr": "french", "ga": "irish", "hi": "hindi",
+    "hu": "hungarian", "hy": "armenian", "id": "indonesian", "it": "italian", "lt": "lithuanian",
+    "nb": "norwegian", "ne": "nepali", "nl": "dutch", "nn": "norwegian", "no": "norwegian",
+    "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian",
+    "st": "sesotho", "sv": "swedish", "ta": "tamil", "tr": "turkish", "vi": "vietnamese",
+    "yi": "yiddish",
+}  # fmt: skip
+# Words of these scripts are stemmed in the first language of their row, unless the text is in
+# another one of it. Every other script is taken for Latin.
+_SCRIPTS = (
+    ("\u0370", "\u03ff", ("greek",)),
+    ("\u0400", "\u052f", ("russian", "serbian")),
+    ("\u0530", "\u058f", ("armenian",)),
+    ("\u0590", "\u05ff", ("yiddish",)),
+    ("\u0600", "\u077f", ("arabic", "persian")),
+    ("\u0900", "\u097f", ("hindi", "nepali")),
+    ("\u0b80", "\u0bff", ("tamil",)),
+    ("\u1f00", "\u1fff", ("greek",)),
+)
+_LATIN = tuple(
+    language
+    for language in FUNCTION_WORDS
+    if language == "serbian" or not any(language in row[2] for row in _SCRIPTS)
+)
+# A short question is stemmed in all of these if nothing tells its language.
+_COMMON = ("english", "german", "spanish", "french", "italian", "portuguese", "dutch")
+_MAX_QUERY_LANGUAGES = 8
+
+_stemmers = {
+    language: Stemmer.Stemmer(language) for language in FUNCTION_WORDS if language != "vietnamese"
+}
 
 
-def extract_terms(text: str) -> list[str]:
-    """Return the terms of a text, in order, repeated as often as they occur."""
-    return list(_extract_terms_cached(text))
+def extract_terms(text: str, language: str | None = None) -> list[str]:
+    """Return the terms of a text, in order, repeated as often as they occur.
+
+    `language` is a name as `choose_language` returns it; without one the words decide.
+    """
+    return list(_extract_terms_cached(text, language))
 
 
 # The checks need the terms of the same sentences many times; ingestion never does.
 @lru_cache(maxsize=16_384)
-def _extract_terms_cached(text: str) -> tuple[str, ...]:
+def _extract_terms_cached(text: str, language: str | None) -> tuple[str, ...]:
     words = _split_words(text)
-    return tuple(_stem_words(words, (_find_languages(words) or ("english",))[0]))
+    return tuple(_stem_words(words, language or (_find_languages(words) or ("english",))[0]))
 
 
-def extract_query_terms(text: str) -> list[str]:
-    """Return the distinct terms of a question.
+def extract_query_terms(text: str, languages: Sequence[str] = ()) -> list[str]:
+    """Return the distinct terms of a question that searches documents in `languages`.
 
-    If the language of a short question is unclear, it is stemmed in every possible language; the
+    If its own language is unclear or is not one of theirs, it is stemmed in every one of them; the
     documents contain only the terms of the right one.
     """
     words = _split_words(text)
-    languages = _find_languages(words) or _LATIN
-    return list(dict.fromkeys(term for one in languages for term in _stem_words(words, one)))
+    own = _find_languages(words)
+    shared = [one for one in own if one in languages]
+    chosen = shared or languages[:_MAX_QUERY_LANGUAGES] or own or _COMMON
+    if languages and not shared:
+        words = [word for word in words if not set(own) & set(_languages_of_word(word.casefold()))]
+    return list(dict.fromkeys(term for one in chosen for term in _stem_words(words, one)))
+
+
+def choose_language(text: str, code: object) -> str:
+    """Return the language to stem a passage in, given the code of its document's language.
+
+    Function words decide where they are clear, so that each part of a mixed document is stemmed
+    in its own language; a table or a list goes with its document.
+    """
+    found = _find_languages(_split_words(text))
+    if len(found) == 1:
+        return found[0]
+    named = LANGUAGES.get(str(code))
+    if named and (not found or named in found):
+        return named
+    return found[0] if found else "english"
 
 
 def detect_language(text: str) -> str | None:
-    """Detect the language of a text in Latin script by its function words; None if unclear."""
+    """Detect the language of a text by its function words; None if unclear."""
     found = _find_languages(_split_words(text))
     return found[0] if len(found) == 1 else None
 
 
 def _split_words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text))
+    if text.isascii():
+        return _ASCII_WORD.findall(text)
+    return _WORD.findall(_INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
 
 
 def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
@@ -77,7 +150,7 @@ def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
     highest = max(counts.values(), default=0)
     if highest * 10 < len(words) or not highest:
         return ()
-    return tuple(language for language in _LATIN if counts[language] == highest)
+    return tuple(language for language in FUNCTION_WORDS if counts[language] == highest)
 
 
 @lru_cache(maxsize=65536)
@@ -85,7 +158,7 @@ def _languages_of_word(word: str) -> tuple[str, ...]:
     # A single letter may as well be the name of a variable.
     if len(word) < 2:
         return ()
-    return tuple(language for language in _LATIN if word in FUNCTION_WORDS[language])
+    return tuple(language for language, words in FUNCTION_WORDS.items() if word in words)
 
 
 def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:
@@ -97,18 +170,46 @@ def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:
 def _terms_of_word(word: str, language: str) -> tuple[str, ...]:
     if word.isascii() and word.islower() and word.isalpha():  # most words: only one part
         parts: list[str] = []
-    elif _CJK.search(word):
-        word = word.casefold()
-        return tuple(word[i : i + 2] for i in range(max(1, len(word) - 1)))
+    elif _FIRST_UNSPACED.match(word):
+        return _pair_characters(word.casefold())
     else:
-        language = "russian" if _CYRILLIC.search(word) else language
-        parts = _PARTS.findall(word)
+        parts = _split_identifier(word)
+    language = _language_of_script(word, language)
     words = (word, *(parts if len(parts) > 1 else ()))
-    return tuple(term for one in words if (term := _stem(one.casefold(), language)))
+    return tuple(term for one in words if (term := _stem(_fold(one), language)))
+
+
+def _pair_characters(word: str) -> tuple[str, ...]:
+    """Return every two neighbouring characters, each with its vowel and tone marks."""
+    clusters = _CLUSTER.findall(word)
+    return tuple("".join(clusters[i : i + 2]) for i in range(max(1, len(clusters) - 1)))
+
+
+def _split_identifier(word: str) -> list[str]:
+    shape = "".join(
+        "A" if c.isupper() else "0" if c.isdigit() else "_" if c == "_" else "a" for c in word
+    )
+    return [word[found.start() : found.end()] for found in _PARTS.finditer(shape)]
+
+
+def _language_of_script(word: str, language: str) -> str:
+    """Return `language` if a word's script can be its own, else the usual one of that script."""
+    first = word.lstrip("_0123456789")[:1]
+    if first > "\u036f":
+        for start, end, languages in _SCRIPTS:
+            if start <= first <= end:
+                return language if language in languages else languages[0]
+    return language if language in _LATIN else "english"
+
+
+def _fold(word: str) -> str:
+    """Fold the case; the Turkish İ leaves a dot behind, which ı never had."""
+    return word.casefold().replace("i\u0307", "i")
 
 
 def _stem(word: str, language: str) -> str:
     """Return the stem of a word; empty for a stop word."""
     if word in FUNCTION_WORDS[language]:
         return ""
-    return str(_stemmers[language].stemWord(word))
+    stemmer = _stemmers.get(language)
+    return word if stemmer is None else str(stemmer.stemWord(word))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,13 @@ from typing import TypeAlias
 import tantivy
 from tantivy import Occur, Query
 
-from ragstone.index.analyze import extract_query_terms, extract_terms
-from ragstone.protocols import ScoredKey, SearchScope
+from ragstone.index.analyze import (
+    FUNCTION_WORDS,
+    choose_language,
+    extract_query_terms,
+    extract_terms,
+)
+from ragstone.protocols import Catalog, ScoredKey, SearchScope
 from ragstone.types import Chunk
 
 
@@ -52,6 +57,12 @@ def score_documents(
     return scores
 
 
+def read_language_codes(catalog: Catalog, chunks: Iterable[Chunk]) -> dict[str, object]:
+    """Read the languages that were detected when the chunks' documents were read, by their ids."""
+    fields = catalog.document_fields({chunk.document_id for chunk in chunks})
+    return {one: found.get("language") for one, found in fields.items()}
+
+
 _Hit: TypeAlias = tuple[int, float, tantivy.DocAddress]  # key, score, address
 _HEAP_BYTES = 64_000_000
 _TANTIVY_K1, _TANTIVY_B = 1.2, 0.75
@@ -66,6 +77,7 @@ _MAX_KEYS = 20_000
 def _build_schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("terms", stored=True, tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("language", tokenizer_name="raw", index_option="basic")
     builder.add_unsigned_field("key", indexed=True, fast=True)
     builder.add_unsigned_field("length", fast=True)
     return builder.build()
@@ -95,14 +107,26 @@ class KeywordIndex:
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
-    def apply(self, removed: Iterable[range], added: Iterable[Chunk]) -> None:
-        """Apply removals, then additions, in one commit."""
+    def apply(
+        self,
+        removed: Iterable[range],
+        added: Iterable[Chunk],
+        codes: Mapping[str, object] | None = None,
+    ) -> None:
+        """Apply removals, then additions, in one commit.
+
+        `codes` are the languages of the documents, by their ids.
+        """
+        codes = codes or {}
         writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
         for keys in removed:
             writer.delete_documents_by_query(self._match_keys(keys))
         for chunk in added:
-            terms = extract_terms(chunk.contextual_text)
+            text = chunk.contextual_text
+            language = choose_language(text, codes.get(chunk.document_id))
+            terms = extract_terms(text, language)
             document = tantivy.Document()
+            document.add_text("language", language)
             document.add_text("terms", " ".join(terms))
             document.add_unsigned("key", chunk.key)
             document.add_unsigned("length", len(terms))
@@ -110,11 +134,17 @@ class KeywordIndex:
         writer.commit()
         writer.wait_merging_threads()
 
+    @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """Return the languages of the chunks, the most frequent first."""
+        counts = {one: self._searcher.doc_freq("language", one) for one in FUNCTION_WORDS}
+        return tuple(sorted(filter(counts.get, counts), key=lambda one: -counts[one]))
+
     def search(
         self, text: str, *, limit: int, k1: float, b: float, scope: SearchScope | None
     ) -> list[ScoredKey]:
         """Return the best chunks by BM25, best first, equal scores by ascending key."""
-        terms = extract_query_terms(text)
+        terms = extract_query_terms(text, self.languages)
         if not terms or not len(self) or not limit:
             return []
         is_builtin = (k1, b) == (_TANTIVY_K1, _TANTIVY_B)

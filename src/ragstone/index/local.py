@@ -19,7 +19,8 @@ from ragstone.catalog.rows import join_ranges
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock, replace_file, sync_file
 from ragstone.index import vectors
-from ragstone.index.keyword import KeywordIndex
+from ragstone.index.analyze import ANALYZER_VERSION
+from ragstone.index.keyword import KeywordIndex, read_language_codes
 from ragstone.index.vectors import EXACT_ROWS, Codes, DenseIndex, VectorFile, mask_keys
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, SearchScope, Vectors
@@ -48,6 +49,8 @@ class Manifest:
     dead: tuple[tuple[int, int], ...] = ()
     code_rows: int = 0
     trained_rows: int = 0
+    analyzer: int = 1
+    """The version of the word analysis that made the terms."""
 
     def dead_ranges(self) -> list[range]:
         return [range(first, first + count) for first, count in self.dead]
@@ -68,7 +71,8 @@ class Manifest:
 def read_manifest(folder: Path, nothing: Manifest) -> Manifest:
     """Read the manifest of a folder.
 
-    Returns `nothing` if it is missing, damaged, or of another format, dimension or catalog.
+    Returns `nothing` if it is missing or damaged, or if its format, dimension, catalog or word
+    analysis is another one.
     """
     try:
         fields = json.loads((folder / _MANIFEST_FILE).read_bytes())
@@ -79,7 +83,7 @@ def read_manifest(folder: Path, nothing: Manifest) -> Manifest:
     except (ValueError, KeyError, TypeError) as error:
         log.warning("the manifest of the index %s is damaged: %s", folder.name, error)
         return nothing
-    same = ("format", "dimension", "catalog")
+    same = ("format", "dimension", "catalog", "analyzer")
     return found if all(getattr(found, n) == getattr(nothing, n) for n in same) else nothing
 
 
@@ -145,7 +149,7 @@ class EmbeddedIndex:
         self._directory = directory
         self._dimension = dimension
         self._lock_timeout_s = lock_timeout_s
-        self._nothing = Manifest(dimension, catalog.identity())
+        self._nothing = Manifest(dimension, catalog.identity(), analyzer=ANALYZER_VERSION)
         self._indexes: dict[str, _OpenIndex] = {}
         self._open_lock = threading.RLock()
 
@@ -202,6 +206,12 @@ class EmbeddedIndex:
         with hold_writer_lock(self._directory, timeout_s=timeout_s):
             # Another process may have done it meanwhile.
             before = read_manifest(self._folder(collection), self._nothing)
+            if not before.seq and read_stamp(self._folder(collection)):
+                log.warning(
+                    "the index of %r was built by another version or for another embedder and is "
+                    "built again from the catalog; no file is read again",
+                    collection,
+                )
             self._apply_changes(collection, before)
 
     def _apply_changes(self, collection: str, before: Manifest) -> None:
@@ -252,8 +262,10 @@ class EmbeddedIndex:
         removed = [change.keys for change in batch if change.kind == "remove"]
         added = [change.keys for change in batch if change.kind == "add"]
         chunks, embeddings = self._catalog.chunks_with_vectors(added, dimension=self._dimension)
+        codes = read_language_codes(self._catalog, chunks)
         # Added keys are removed first: an interrupted run may have added them already.
-        KeywordIndex.create(before.keyword_folder(folder)).apply([*removed, *added], chunks)
+        keyword = KeywordIndex.create(before.keyword_folder(folder))
+        keyword.apply([*removed, *added], chunks, codes)
         keys = [chunk.key for chunk in chunks]
         rows = vectors.append_vectors(
             before.dense_folder(folder), rows=before.rows, keys=keys, vectors=embeddings

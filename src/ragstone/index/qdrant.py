@@ -22,7 +22,12 @@ import numpy as np
 from qdrant_client import models
 
 from ragstone.errors import StoreError
-from ragstone.index.analyze import extract_query_terms, extract_terms
+from ragstone.index.analyze import (
+    ANALYZER_VERSION,
+    choose_language,
+    extract_query_terms,
+    extract_terms,
+)
 from ragstone.index.qdrant_points import (
     DENSE,
     SPARSE,
@@ -59,6 +64,7 @@ class QdrantIndex:
         self._consistency = None if level is None else models.ReadConsistencyType(level)
         self._checked_at: dict[str, float] = {}
         self._last_change: dict[str, int] = {}
+        self._languages: dict[str, tuple[str, ...]] = {}
         self._refresh_lock = threading.Lock()
 
     def refresh(self, collection: str) -> None:
@@ -73,7 +79,12 @@ class QdrantIndex:
             self._collections.ensure(collection)
             state = self._apply(self._collections.name(collection), state, changes)
             self._write_state(collection, state)
+        self._remember_state(collection, state)
+
+    def _remember_state(self, collection: str, state: dict[str, Any]) -> None:
+        counts = state["languages"]
         self._last_change[collection] = state["seq"]
+        self._languages[collection] = tuple(sorted(counts, key=lambda one: -counts[one]))
 
     def last_change(self, collection: str) -> int:
         """Return the last change applied here: asking the server would cost as much as a search."""
@@ -92,7 +103,7 @@ class QdrantIndex:
                 # Changes that other processes applied meanwhile are only in the old collection.
                 state = self._apply_all(collection, name, state)
             self._write_state(collection, state)
-            self._last_change[collection] = state["seq"]
+            self._remember_state(collection, state)
 
     def _apply_all(self, collection: str, name: str, state: dict[str, Any]) -> dict[str, Any]:
         while changes := self._catalog.changes(
@@ -129,7 +140,8 @@ class QdrantIndex:
                 f"The Qdrant index was written for k1 = {self._k1:g} and b = {self._b:g}.",
                 hint="Set BM25_K1 and BM25_B for the whole server and run: ragstone reindex",
             )
-        words = extract_query_terms(text)
+        self._catch_up(collection)
+        words = extract_query_terms(text, self._languages.get(collection, ()))
         if not words:
             return []
         sparse = models.SparseVector(indices=[*map(_hash, words)], values=[1.0] * len(words))
@@ -191,24 +203,31 @@ class QdrantIndex:
         documents = {c.document_id for c in changes if c.kind == "add"}
         fields = self._catalog.document_fields(documents)
         average = float(state["average_length"])
+        languages = Counter[str](state["languages"])
         for begin in range(0, len(added), 50):
             chunks, vectors = self._catalog.chunks_with_vectors(
                 added[begin : begin + 50], dimension=self._dimension
             )
-            lengths = [
-                len(extract_terms(chunk.contextual_text)) for chunk in chunks[:_BATCH_POINTS]
-            ]
+            codes = {one: found.get("language") for one, found in fields.items()}
+            terms = [_extract_terms(chunk, codes, languages) for chunk in chunks]
+            lengths = [*map(len, terms[:_BATCH_POINTS])]
             average = average or (sum(lengths) / len(lengths) if lengths else _DEFAULT_LENGTH)
-            points = self._build_points(chunks, vectors, fields, average)
+            points = self._build_points(chunks, terms, vectors, fields, average)
             for batch in _split_batches(points):
                 self._collections.call(self._collections.client.upsert, name, batch, wait=True)
-        return {**state, "seq": changes[-1].seq, "average_length": average}
+        after = {"seq": changes[-1].seq, "average_length": average, "languages": dict(languages)}
+        return {**state, **after}
 
     def _build_points(
-        self, chunks: Sequence[Chunk], vectors: Vectors, fields: dict[str, Any], average: float
+        self,
+        chunks: Sequence[Chunk],
+        terms: Sequence[list[str]],
+        vectors: Vectors,
+        fields: dict[str, Any],
+        average: float,
     ) -> Iterator[models.PointStruct]:
-        for chunk, vector in zip(chunks, vectors, strict=True):
-            sparse = self._build_sparse(extract_terms(chunk.contextual_text), average)
+        for chunk, words, vector in zip(chunks, terms, vectors, strict=True):
+            sparse = self._build_sparse(words, average)
             yield models.PointStruct(
                 id=chunk.key,
                 vector={DENSE: vector.tolist(), SPARSE: sparse},
@@ -244,7 +263,13 @@ class QdrantIndex:
     def _stamp(self) -> dict[str, Any]:
         """Return the values that an index must have been written with to be usable."""
         identity = str(self._catalog.identity())  # as text: too long for a JSON number
-        return {"format": _FORMAT, "k1": self._k1, "b": self._b, "catalog": identity}
+        return {
+            "format": _FORMAT,
+            "analyzer": ANALYZER_VERSION,
+            "k1": self._k1,
+            "b": self._b,
+            "catalog": identity,
+        }
 
     def _write_state(self, collection: str, state: dict[str, Any]) -> None:
         payload = {**state, **self._stamp()}
@@ -257,7 +282,15 @@ class QdrantIndex:
         )
 
 
-_EMPTY_STATE: dict[str, Any] = {"seq": 0, "average_length": 0.0}
+_EMPTY_STATE: dict[str, Any] = {"seq": 0, "average_length": 0.0, "languages": {}}
+
+
+def _extract_terms(chunk: Chunk, codes: dict[str, Any], counts: Counter[str]) -> list[str]:
+    """Return the terms of a chunk and count its language."""
+    text = chunk.contextual_text
+    language = choose_language(text, codes.get(chunk.document_id))
+    counts[language] += 1
+    return extract_terms(text, language)
 
 
 def _hash(term: str) -> int:
