@@ -29,6 +29,8 @@ class IngestReport:
     seconds: float = 0.0
     peak_bytes: int = 0
     """The peak memory of this process and of the parser processes, added up."""
+    hint: str = ""
+    """What would make these documents easier to find, e.g. an embedder of their language."""
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
         """Return the files with this outcome."""

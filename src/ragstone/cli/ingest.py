@@ -214,6 +214,8 @@ def print_report(report: IngestReport) -> None:
         f"in '{report.collection}' · {report.embedded_chunks} embedded · {report.seconds:.1f} s"
         f"{format_rates(report)}"
     )
+    if report.hint:
+        stdout().print(f"[yellow]hint:[/] {escape(report.hint)}")
 
 
 def format_rates(report: IngestReport) -> str:

@@ -38,6 +38,7 @@ def reindex(
     ] = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
+    preset: options.Preset = None,
     set: options.Overrides = None,
 ) -> None:
     """Rebuild the search index from the catalog. Needs no model; searches go on meanwhile.
@@ -47,7 +48,7 @@ def reindex(
 
     Example:  ragstone reindex --collection wiki
     """
-    with options.open_engine(options.load_settings(data, config, None, set)) as engine:
+    with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
         known = engine.catalog.collections()
         if collection and not known:
             raise NotFoundError("There are no collections yet.", hint="Try: ragstone ingest PATH…")

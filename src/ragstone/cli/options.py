@@ -40,7 +40,9 @@ ConfigFile = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    typer.Option("--preset", "-p", help="minimal, classic, balanced (default) or careful."),
+    typer.Option(
+        "--preset", "-p", help="minimal, classic, balanced (default), careful or multilingual."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,

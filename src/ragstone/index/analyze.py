@@ -70,6 +70,12 @@ _SCRIPTS = (
     ("\u0b80", "\u0bff", ("tamil",)),
     ("\u1f00", "\u1fff", ("greek",)),
 )
+_UNSPACED_LANGUAGES = {
+    "thai": re.compile("[\u0e00-\u0e7f]+"),
+    "korean": re.compile("[\uac00-\ud7af]+"),
+    "chinese": re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+"),
+}
+_KANA = re.compile("[\u3040-\u30ff]")
 _LATIN = tuple(
     language
     for language in FUNCTION_WORDS
@@ -130,9 +136,29 @@ def choose_language(text: str, code: object) -> str:
 
 
 def detect_language(text: str) -> str | None:
-    """Detect the language of a text by its function words; None if unclear."""
-    found = _find_languages(_split_words(text))
+    """Detect the language of a text by its script or its function words; None if unclear."""
+    words = _split_words(text)
+    for language, characters in () if text.isascii() else _UNSPACED_LANGUAGES.items():
+        if 2 * sum(map(len, characters.findall(text))) > sum(map(len, words)):
+            return "japanese" if language == "chinese" and _KANA.search(text) else language
+    found = _find_languages(words)
     return found[0] if len(found) == 1 else None
+
+
+def get_language_name(code: str) -> str:
+    """Return the name of a language by its ISO 639-1 code; the code itself if it has none here."""
+    unspaced = {"ja": "japanese", "ko": "korean", "th": "thai", "zh": "chinese"}
+    return {**LANGUAGES, **unspaced}.get(code, code)
+
+
+def is_language_read(embedder: object, text: str) -> bool:
+    """Return False when a text is in a language that an embedder was not trained on.
+
+    An embedder says in `languages` what it reads; one that does not is taken to read everything.
+    """
+    languages = getattr(embedder, "languages", None)
+    found = detect_language(text) if languages else None
+    return found is None or languages is None or found in languages
 
 
 def _split_words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +23,7 @@ from ragstone.blocks import LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import EmbeddingQueue
+from ragstone.ingest.languages import explain_unread_languages
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
 from ragstone.ingest.parser.protocol import Request, SplitOptions
@@ -109,6 +110,7 @@ class Ingestor:
         self._queued_chunks = 0
         self._new_ids: set[str] = set()
         self._outcomes: list[IngestedFile] = []
+        self._languages: Counter[str] = Counter()
         self._done = self._total = 0
 
     def run(self, found: FoundFiles) -> IngestReport:
@@ -128,6 +130,7 @@ class Ingestor:
             embedded_chunks=self._embedding.embedded_count,
             seconds=time.monotonic() - started,
             peak_bytes=measure_peak_bytes(),
+            hint=explain_unread_languages(self._languages, self._embedder),
         )
 
     def _report(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None:
@@ -274,6 +277,7 @@ class Ingestor:
                 outcome = replace(outcome, outcome="unchanged")
             return PreparedDocument(document, outcome, is_copy=True)
         self._new_ids.add(document.id)
+        self._languages.update(filter(None, [loaded.metadata.get("language")]))
         known = self._records.vectors_by_text(previous.id) if previous is not None else {}
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)

@@ -52,6 +52,10 @@ class CachedEmbedder:
         return bool(getattr(self._embedder, "waits", False))
 
     @property
+    def languages(self) -> frozenset[str] | None:
+        return getattr(self._embedder, "languages", None)
+
+    @property
     def dimension(self) -> int:
         return self._embedder.dimension
 

@@ -5,6 +5,7 @@ The model is ragstone-embed-l6 as int8 ONNX with pooling and normalisation in th
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ragstone.errors import SettingsError, StoreError
 from ragstone.models.registry import ModelCard, is_installed, list_models, locate_model
-from ragstone.protocols import Vectors
+from ragstone.protocols import Embedder, Vectors
 from ragstone.settings import Settings
 from ragstone.threads import opened_once
 
@@ -40,6 +41,8 @@ class OnnxEmbedder:
     name: str = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
     dimension: int = 384
     max_tokens: int = 512
+    languages: frozenset[str] | None = frozenset({"english"})
+    """The languages it was trained on, by the names of `index.analyze`; None if not known."""
 
     def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
         self._directory = directory or Path(
@@ -103,14 +106,16 @@ def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[
     return ids, mask
 
 
-def open_session(model: bytes | str, *, threads: int) -> Any:
-    """Open an ONNX model, given as bytes or as a path."""
+def open_session(model: bytes | str, *, threads: int, operators: str = "") -> Any:
+    """Open an ONNX model, given as bytes or as a path; `operators` is a library of more of them."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if operators:
+        options.register_custom_ops_library(operators)
     # Spinning threads would take CPU time from everything else on the machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -204,6 +209,62 @@ def load_word_vectors() -> WordVectors:
     return WordVectors()
 
 
+# The model cuts its tokens itself, in the graph; this estimate is for the sizes of chunks.
+_ESTIMATED_TOKEN = re.compile(
+    r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\ud7af]{1,2}|\w{1,6}|[^\w\s]"
+)
+
+
+# What the multilingual encoder was trained on; not Hindi, Vietnamese, Greek or Romanian.
+MULTILINGUAL = frozenset({
+    "arabic", "chinese", "dutch", "english", "french", "german", "italian", "japanese", "korean",
+    "polish", "portuguese", "russian", "spanish", "thai", "turkish",
+})  # fmt: skip
+
+
+class TextEmbedder:
+    """Run the multilingual sentence encoder, whose tokenizer is a part of its graph."""
+
+    languages: frozenset[str] | None = MULTILINGUAL
+
+    def __init__(self, card: ModelCard, models: Path, *, threads: int = 1) -> None:
+        self.name = card.name
+        self.dimension = card.dimension or 0
+        self.max_tokens = card.max_tokens or 512
+        self._directory = locate_model(card, models)
+        self._threads = threads
+        self.opening = threading.RLock()
+
+    @opened_once
+    def _session(self) -> Any:
+        try:
+            from onnxruntime_extensions import get_library_path
+        except ImportError as error:
+            raise SettingsError(
+                f"The embedding model {self.name} needs the package onnxruntime-extensions.",
+                hint="Install it with: pip install 'ragstone[multilingual]'",
+            ) from error
+        return open_session(
+            read_model_file(self._directory, "model.onnx"),
+            threads=self._threads,
+            operators=get_library_path(),
+        )
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector per text.
+
+        One at a time: the model is quantised as it runs, and a neighbour would change the scale.
+        """
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for at, text in enumerate(texts):
+            vectors[at] = self._session.run(None, {"inputs": np.array([text], dtype=object)})[0][0]
+        return _normalize(vectors)
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Return the offset of every token, as estimated from words and characters."""
+        return [found.start() for found in _ESTIMATED_TOKEN.finditer(text)]
+
+
 class PulledEmbedder(OnnxEmbedder):
     """Run a pulled model whose graph ends at the hidden states of the tokens."""
 
@@ -223,12 +284,13 @@ class PulledEmbedder(OnnxEmbedder):
         return _normalize((hidden * mask[:, :, None]).sum(axis=1, dtype=np.float32))
 
 
-def build_embedder(settings: Settings) -> OnnxEmbedder:
+def build_embedder(settings: Settings) -> Embedder:
     """Build the shipped embedder, or the pulled one that `embed.model` names."""
     name = settings.embed.model
     if settings.embed.uses_shipped or name == SHIPPED_MODEL:
         return OnnxEmbedder()
     usable = {card.name: card for card in list_models() if card.pooling}
+    name = next((card.name for card in usable.values() if card.alias == name), name)
     if name not in usable:
         raise SettingsError(
             f"The builtin embedder does not know the model '{name}'.",
@@ -238,6 +300,8 @@ def build_embedder(settings: Settings) -> OnnxEmbedder:
     if not is_installed(usable[name], models):
         raise SettingsError(
             f"The embedding model {name} is not installed.",
-            hint=f"Install it with: ragstone models pull {name}",
+            hint=f"Install it with: ragstone models pull {usable[name].alias or name}",
         )
+    if usable[name].pooling == "graph":
+        return TextEmbedder(usable[name], models)
     return PulledEmbedder(usable[name], models)

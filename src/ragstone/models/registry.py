@@ -91,8 +91,11 @@ class ModelCard:
     shipped: bool = False
     dimension: int | None = None
     max_tokens: int | None = None
-    pooling: Literal["", "first", "mean"] = ""
-    """How an embedder's hidden states become one vector; empty if `builtin` cannot run it."""
+    pooling: Literal["", "first", "mean", "graph"] = ""
+    """How an embedder's hidden states become one vector; `graph`: the model takes text and returns
+    vectors; empty if `builtin` cannot run it."""
+    alias: str = ""
+    """A second name, by what the model is for."""
     notes: str = ""
 
     def __post_init__(self) -> None:
@@ -123,9 +126,9 @@ def list_models() -> tuple[ModelCard, ...]:
 
 
 def find_model(name: str) -> ModelCard:
-    """Return the card of that exact name; list all names if there is none."""
+    """Return the card of that exact name or alias; list all names if there is none."""
     for card in list_models():
-        if card.name == name:
+        if name in (card.name, card.alias or card.name):
             return card
     names = ", ".join(card.name for card in list_models())
     raise SettingsError(f"Unknown model {name!r}.", hint=f"Known models: {names}.")

@@ -19,7 +19,7 @@ from ragstone.settings.services import (
 )
 from ragstone.types import RetrievalMethod
 
-PRESETS = ("minimal", "classic", "balanced", "careful")
+PRESETS = ("minimal", "classic", "balanced", "careful", "multilingual")
 
 
 class DataSettings(Section):
@@ -174,8 +174,22 @@ class RetrieveSettings(Section):
         0.75, "Weight of the semantic score in convex fusion.", ge=0, le=1
     )
     foreign_weight: float = setting(
-        0.4,
+        0.0,
         "Weight of the semantic score for questions in a script unknown to the embedder.",
+        ge=0,
+        le=1,
+    )
+    other_language_weight: float = setting(
+        0.6,
+        "Weight of the semantic score for questions in another language that the embedder does "
+        "not read.",
+        ge=0,
+        le=1,
+    )
+    crossing_weight: float = setting(
+        0.9,
+        "Weight of the semantic score when question and documents are in different languages that "
+        "the embedder reads.",
         ge=0,
         le=1,
     )
@@ -358,7 +372,7 @@ class EvaluateSettings(Section):
 class Settings(Section):
     """Hold all settings, one section per part of the pipeline."""
 
-    preset: Literal["minimal", "classic", "balanced", "careful"] = setting(
+    preset: Literal["minimal", "classic", "balanced", "careful", "multilingual"] = setting(
         "balanced", "Set of default values.", "RAGSTONE_PRESET"
     )
     data: DataSettings = DataSettings()

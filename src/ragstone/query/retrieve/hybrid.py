@@ -13,10 +13,16 @@ import numpy as np
 
 from ragstone.errors import StoreError
 from ragstone.fallback import Fallbacks
-from ragstone.index.analyze import extract_terms
+from ragstone.index.analyze import extract_terms, is_language_read
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder, Index, Retriever, ScoredKey, SearchScope, Vectors
 from ragstone.query.retrieve.fuse import convex_fusion, normalise_scores, reciprocal_rank_fusion
+from ragstone.query.retrieve.languages import (
+    DEPTH,
+    explain_other_language,
+    find_other_language,
+    reads_several,
+)
 from ragstone.query.understand.intent import is_known_script
 from ragstone.settings import RetrieveSettings
 from ragstone.threads import run_in_thread_if_blocking
@@ -83,6 +89,10 @@ class HybridRetriever:
         with run.span("read") as span:
             hits = self._read_hits(query, best, fused, similarity[0], lists[0])
             span.count(chunks_out=len(hits))
+            other = find_other_language(query.text, (hit.chunk.text for hit in hits[:DEPTH]))
+            note = other and explain_other_language(self.embedder, *other)
+            if note:
+                span.note(note)
         listed = min(len(fused), self.options.candidates)
         return RetrievedHits(hits, chunks_found=len(fused), is_complete=len(best) >= listed)
 
@@ -218,17 +228,32 @@ class HybridRetriever:
         if how != "theoretical":  # the others compute their scale from the list
             cosines = {found.key: found.score for found in one.dense}
         keywords = {found.key: found.score for found in one.keyword}
-        share = self._get_dense_weight(query)
+        share = self._get_dense_weight(query, one)
         return convex_fusion(
             [normalise_scores(cosines, how, bounded=True), normalise_scores(keywords, how)],
             weights=[share, 1 - share],
         )
 
-    def _get_dense_weight(self, query: Query) -> float:
+    def _get_dense_weight(self, query: Query, one: _SearchLists) -> float:
         if query.method != "hybrid":
             return 1.0 if query.method == "semantic" else 0.0
-        known = is_known_script(self.embedder, query.text)
-        return self.options.dense_weight if known else self.options.foreign_weight
+        if not is_known_script(self.embedder, query.text):
+            return self.options.foreign_weight
+        if not is_language_read(self.embedder, query.text):
+            return self.options.other_language_weight
+        return self._get_crossing_weight(query, one)
+
+    def _get_crossing_weight(self, query: Query, one: _SearchLists) -> float:
+        """Return the weight for a question whose language the embedder reads.
+
+        If the documents are in another one, their words say little; a question that only an
+        embedder of several languages can answer is worth a look at its first hits.
+        """
+        if reads_several(self.embedder):
+            nearest = self.catalog.chunks(found.key for found in one.dense[:DEPTH])
+            if find_other_language(query.text, (chunk.text for chunk in nearest.values())):
+                return self.options.crossing_weight
+        return self.options.dense_weight
 
     def _boost(self, query: Query, similarity: dict[int, float]) -> dict[int, float]:
         chunks = self.catalog.chunks(similarity)
