@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +129,6 @@ class Engine(EngineParts):
     def open(self) -> Self:
         """Open every part, and remove what has expired. Raise an error if one cannot be opened."""
         _ = self.moderator, self._wrapped
-        self.intake.fail_interrupted_uploads()
         self.history.delete_expired()
         return self
 
@@ -314,6 +314,12 @@ class Engine(EngineParts):
     ) -> IngestReport:
         """Read files that were received; a name that is known already is a new version of it."""
         return await self.intake.ingest_uploads(uploads, **options)
+
+    async def accept_uploads(
+        self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
+    ) -> Future[IngestReport]:
+        """Store received files so that no kill loses them; the result comes when they are read."""
+        return await self.intake.accept_uploads(uploads, **options)
 
     def upload(self, upload_id: str) -> dict[str, Any]:
         """Return the progress of an upload and the outcome of its files."""

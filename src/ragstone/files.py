@@ -30,10 +30,12 @@ def create_data_directory(directory: Path) -> Path:
 
 
 @contextmanager
-def hold_writer_lock(directory: Path, *, timeout_s: float) -> Iterator[None]:
-    """Hold the writer lock. The operating system releases it when the process ends."""
+def hold_writer_lock(
+    directory: Path, *, timeout_s: float, name: str = "writer.lock"
+) -> Iterator[None]:
+    """Hold a lock of a directory. The operating system releases it when the process ends."""
     directory.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(directory / "writer.lock")
+    lock = FileLock(directory / name)
     try:
         lock.acquire(timeout=timeout_s)
     except Timeout as error:

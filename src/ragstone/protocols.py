@@ -6,7 +6,7 @@ plain functions: a hop to a thread costs more than the work (848 against 134 req
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -54,11 +54,12 @@ class ScoredKey:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """Hold a document that is ready to be stored: its chunks and one vector for each."""
+    """Hold a document that is ready to be stored: its chunks, one vector for each, its lines."""
 
     document: Document
     chunks: tuple[Chunk, ...]
     vectors: Vectors
+    lines: tuple[LineBox, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,27 @@ class FileRecord:
     chunk_count: int = 0
     error: str | None = None
     hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFile:
+    """Name a received file that is stored under its hash."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedUpload:
+    """Describe an upload that will be read, by this process or by the next."""
+
+    id: str
+    collection: str
+    reader: str
+    """The process that reads it: the name of its spool folder."""
+    files: tuple[ReceivedFile, ...]
+    options: Mapping[str, Any]
 
 
 class Embedder(Protocol):
@@ -191,7 +213,7 @@ class Catalog(Protocol):
         ...
 
     def write_transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction that may write."""
+        """Open a transaction that may write; one inside another of the same thread joins it."""
         ...
 
     def read_transaction(self) -> AbstractContextManager[Any]:
@@ -253,18 +275,33 @@ class IntakeRecords(Protocol):
         """List all versions of a document name, newest first, with the time of replacement."""
         ...
 
-    def save_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None: ...
     def lines(self, document_id: str) -> list[LineBox]: ...
-    def begin_upload(self, upload_id: str, collection: str, *, file_count: int) -> None: ...
-    def add_upload_file(self, upload_id: str, position: int, file: IngestedFile) -> None: ...
-    def finish_upload(self, upload_id: str, status: str) -> None: ...
-    def upload(self, upload_id: str) -> dict[str, Any]: ...
-    def delete_document_records(self, document_id: str) -> bool:
-        """Delete the records of a document; True if no other document has the same bytes."""
+    def accept_upload(self, upload: AcceptedUpload, store_files: Callable[[], None]) -> None:
+        """Record an upload; `store_files`, called inside the commit, moves its files in place."""
         ...
 
-    def delete_expired_versions(self, *, before: float) -> list[str]:
-        """Delete versions replaced before a time; return the hashes that are now unused."""
+    def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:
+        """Give the unfinished uploads of an ended process to another one; return what is unread."""
+        ...
+
+    def record_outcomes(
+        self, upload_id: str, outcomes: Sequence[IngestedFile], read: Sequence[str]
+    ) -> None:
+        """Add outcomes of an upload, and remove the files `read` from those that are unread."""
+        ...
+
+    def finish_upload(self, upload_id: str, status: str) -> None: ...
+    def upload(self, upload_id: str) -> dict[str, Any]: ...
+    def delete_document_records(self, document_id: str) -> None: ...
+    def delete_expired_versions(self, *, before: float) -> None:
+        """Delete the versions that were replaced before a time."""
+        ...
+
+    def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
+        """Call `remove` for the hash of every stored file that nothing needs any more.
+
+        With `keep_read` a document needs its file, else only an upload that is not read yet does.
+        """
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +35,7 @@ class SlowIndex:
 
 def make_writer(index: SlowIndex) -> BatchWriter:
     return BatchWriter(
-        None,
+        SimpleNamespace(write_transaction=nullcontext),
         SimpleNamespace(save_files=lambda collection, records: None),
         index,  # type: ignore[arg-type]
         collection="c",

@@ -1,5 +1,5 @@
-"""Uploads that are read after their reply: a server that stops finishes them, or says what is
-missing; one that was killed leaves none that seems to go on."""
+"""Uploads that are read after their reply: a server that stops finishes them or leaves them to the
+next one; what a killed one had accepted is read by another."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from ragstone.engine import Engine
+from ragstone.ingest.uploads import Upload
 from ragstone.protocols import Vectors
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import environment
 from ..conftest import settings_in
-from ..patience import LONG_S
+from ..patience import LONG_S, wait_until
 from .conftest import serve
 
 
@@ -59,41 +61,47 @@ def test_a_server_that_stops_finishes_what_it_reads(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_takes_too_long_is_stopped_and_each_unread_file_is_told(tmp_path: Path) -> None:
+def wait_for_end(engine: Engine, upload_id: str) -> dict[str, Any]:
+    wait_until(lambda: engine.upload(upload_id)["status"] != "running")
+    return engine.upload(upload_id)
+
+
+def test_what_takes_too_long_is_stopped_and_read_by_the_next_process(tmp_path: Path) -> None:
     engine = upload_and_stop(tmp_path, Slow(3), grace_s=0)
-    found = engine.upload((tmp_path / "id").read_text())
-    assert found["status"] == "failed"
-    outcomes = [file["outcome"] for file in found["files"]]
-    assert len(outcomes) == 4
-    assert outcomes.count("added") == len(engine.documents())
-    unread = [file for file in found["files"] if file["outcome"] == "failed"]
-    assert unread
-    assert {file["error"] for file in unread} == {
-        "The server was stopped before this file was read."
-    }
+    found = wait_for_end(engine, (tmp_path / "id").read_text())
+    assert found["status"] == "finished"
+    assert [file["name"] for file in found["files"]] == [f"{n}.txt" for n in range(4)]
+    assert {file["outcome"] for file in found["files"]} == {"added"}
+    assert len(engine.documents()) == 4
     engine.close()
+    assert list((tmp_path / "data" / "spool").iterdir()) == []
 
 
 KILLED = """
-import os, signal, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from ragstone.engine import Engine
-from ragstone.ingest.uploads import Upload, UploadRecorder
+from ragstone.ingest.uploads import Upload, accept_upload
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
 settings = load_settings(flags={"data.directory": Path(sys.argv[1])}, environ={}).settings
 engine = Engine(settings, embedder=HashEmbedder())
-path = engine.originals.new_path()
-path.write_text("The gate is green.")
-uploads = [Upload(path, "gate.txt")]
-recorder = UploadRecorder(engine.records, engine.originals, uploads, upload_id="cut-off")
-recorder.begin("default")
+uploads = []
+for name in ("gate.txt", "door.txt"):
+    path = engine.originals.new_path()
+    path.write_text(f"The {name} is green.")
+    uploads.append(Upload(path, name))
+options = {"metadata": {"year": 2026}}
+accept_upload(engine.records, engine.originals, uploads, upload_id="cut-off",
+              collection="default", options=options)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_an_upload_of_a_killed_process_does_not_seem_to_go_on(tmp_path: Path) -> None:
+def test_an_upload_of_a_killed_process_is_read_by_another_without_a_restart(
+    tmp_path: Path,
+) -> None:
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     command = [sys.executable, "-c", KILLED, str(tmp_path / "data")]
     done = subprocess.run(
@@ -101,23 +109,26 @@ def test_an_upload_of_a_killed_process_does_not_seem_to_go_on(tmp_path: Path) ->
     )
     assert done.returncode == -9, done.stderr
     assert engine.records.upload("cut-off")["status"] == "running"
-    found = engine.upload("cut-off")  # another process, and no restart
-    assert found["status"] == "failed"
-    assert [file["name"] for file in found["files"]] == ["gate.txt"]
+    found = wait_for_end(engine, "cut-off")
+    assert found["status"] == "finished"
+    assert sorted(file["name"] for file in found["files"]) == ["door.txt", "gate.txt"]
+    for document in engine.documents():
+        assert document.metadata["year"] == 2026
+        assert engine.original(document).read_text() == f"The {document.name} is green."
+    assert len(engine.documents()) == 2
     engine.close()
 
 
-def test_a_running_upload_of_a_living_process_goes_on(tmp_path: Path) -> None:
-    from ragstone.ingest.uploads import Upload, UploadRecorder
-
-    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+async def test_a_running_upload_of_a_living_process_is_left_to_it(tmp_path: Path) -> None:
+    slow = Slow(LONG_S)
+    engine = Engine(settings_in(tmp_path / "data"), embedder=slow)
     other = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     path = engine.originals.new_path()
-    path.write_text("The gate is green.")
-    uploads = [Upload(path, "gate.txt")]
-    recorder = UploadRecorder(engine.records, engine.originals, uploads, upload_id="going-on")
-    recorder.begin("default")
+    path.write_text("A slow text.")
+    work = await engine.accept_uploads([Upload(path, "gate.txt")], upload_id="going-on")
     assert other.upload("going-on")["status"] == "running"
-    assert path.exists()
     other.close()
+    assert engine.records.upload("going-on")["reader"] == engine.originals.spool.name
+    slow.go.set()
+    assert [file.outcome for file in work.result(LONG_S).files] == ["added"]
     engine.close()

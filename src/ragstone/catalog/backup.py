@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -28,6 +28,7 @@ from sqlalchemy import text
 
 from ragstone import __version__
 from ragstone.catalog.database import Database
+from ragstone.catalog.originals import Originals
 from ragstone.errors import RagstoneError, StoreError
 from ragstone.files import hold_writer_lock, sync_file
 from ragstone.protocols import Catalog, Embedder, Index
@@ -37,6 +38,7 @@ _CATALOG, _LABEL = "catalog.db", "backup.json"
 _ORIGINAL = re.compile(r"originals/[0-9a-f]{2}/[0-9a-f]{64}")
 _LOCK_TIMEOUT_S = 10.0
 _COPY_BYTES = 1 << 20
+_TEMPORARY = ".backup-"
 
 
 def write_backup(directory: Path, target: Path) -> int:
@@ -88,7 +90,12 @@ def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
 
 
 def _write_archive(directory: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
+    _remove_leftovers(target.parent)
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=_TEMPORARY) as folder,
+        # Files of documents that are deleted meanwhile stay: the copied catalog has them still.
+        Originals(directory).keep_all(timeout_s=_LOCK_TIMEOUT_S),
+    ):
         copy = Path(folder, _CATALOG)
         _copy_database(directory / _CATALOG, copy)
         originals = list(_find_originals(directory))
@@ -106,10 +113,16 @@ def _write_archive(directory: Path, target: Path) -> None:
             archive.addfile(member, io.BytesIO(content))
             archive.add(copy, _CATALOG)
             for name, path in originals:
-                with suppress(FileNotFoundError):  # deleted since; the copy does not need it
-                    archive.add(path, name, recursive=False)
+                archive.add(path, name, recursive=False)
         sync_file(temporary)
         temporary.replace(target)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a killed backup left; one that is being written is younger than a day."""
+    for path in folder.glob(f"{_TEMPORARY}*"):
+        if path.stat().st_mtime < time.time() - 86_400:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _copy_database(source: Path, target: Path) -> None:

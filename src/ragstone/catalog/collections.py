@@ -22,6 +22,7 @@ from ragstone.catalog.schema import (
     upload_files,
     uploads,
 )
+from ragstone.catalog.uploads import mark_unused
 from ragstone.errors import InputError, NotFoundError
 from ragstone.protocols import Catalog
 
@@ -70,28 +71,24 @@ class SqlCollections:
             values = {"name": name, "embedder": embedder, "created_at": time.time()}
             connection.execute(collections.insert().values(**values))
 
-    def delete(self, name: str) -> list[str]:
-        """Delete a collection with its documents, sessions and queries.
-
-        Returns the hashes of the files that no other collection has.
-        """
+    def delete(self, name: str) -> None:
+        """Delete a collection with its documents, uploads, sessions and queries."""
         with self._catalog.write_transaction() as connection:
             if not _exists(connection, name):
                 raise collection_not_found(name)
-            hashes = _delete_documents(connection, name)
-            ids = select(uploads.c.id).where(uploads.c.collection == name)
+            hashes = select(files.c.sha256).where(files.c.collection == name)
+            for sha256 in {*_delete_documents(connection, name), *connection.scalars(hashes)}:
+                mark_unused(connection, sha256)
+            # An upload that is still read comes after the deletion, and makes the collection anew.
+            read = (uploads.c.collection == name, uploads.c.status != "running")
+            ids = select(uploads.c.id).where(*read)
             connection.execute(upload_files.delete().where(upload_files.c.upload_id.in_(ids)))
-            for table in (uploads, files, sources, queries):
+            connection.execute(uploads.delete().where(*read))
+            for table in (files, sources, queries):
                 connection.execute(table.delete().where(table.c.collection == name))
             delete_unused_evidence(connection)
             sessions.delete_collection_sessions(connection, name)
             connection.execute(collections.delete().where(collections.c.name == name))
-            others = set(
-                connection.scalars(
-                    select(documents.c.sha256).where(documents.c.sha256.in_(hashes)).distinct()
-                )
-            )
-        return [sha256 for sha256 in hashes if sha256 not in others]
 
     def headings(self, name: str) -> list[tuple[str, ...]]:
         """List the distinct heading paths of a collection."""
@@ -160,11 +157,11 @@ def _count_documents(connection: Connection, name: str | None = None) -> dict[st
     }
 
 
-def _delete_documents(connection: Connection, name: str) -> list[str]:
+def _delete_documents(connection: Connection, name: str) -> set[str]:
     """Delete every document and its versions, log the changes, and return the files' hashes."""
     found = rows.log_removals(connection, documents.c.collection == name)
     for row in found:
         connection.execute(chunks.delete().where(chunks.c.document_id == row.id))
         connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
     connection.execute(documents.delete().where(documents.c.collection == name))
-    return sorted({row.sha256 for row in found} - {""})
+    return {row.sha256 for row in found}

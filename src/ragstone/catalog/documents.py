@@ -14,7 +14,15 @@ from sqlalchemy import ColumnElement, Connection, func, select
 
 from ragstone.catalog import journal, rows
 from ragstone.catalog.database import Database
-from ragstone.catalog.schema import changes, chunks, collections, counters, documents, sources
+from ragstone.catalog.schema import (
+    changes,
+    chunks,
+    collections,
+    counters,
+    documents,
+    page_lines,
+    sources,
+)
 from ragstone.errors import NotFoundError, StoreError
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.protocols import Catalog, CatalogCounts, Change, NewDocument, SearchScope, Vectors
@@ -331,7 +339,8 @@ def _delete_document(connection: Connection, document_id: str) -> bool:
     """Delete a document and its chunks; return False if it does not exist."""
     if not rows.log_removals(connection, documents.c.id == document_id):
         return False
-    connection.execute(chunks.delete().where(chunks.c.document_id == document_id))
+    for table in (chunks, page_lines):
+        connection.execute(table.delete().where(table.c.document_id == document_id))
     connection.execute(documents.delete().where(documents.c.id == document_id))
     return True
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import re
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from ragstone.system import lock_file, remove_locked_file
+from ragstone.files import hold_writer_lock, sync_file
+from ragstone.protocols import ReceivedFile
+from ragstone.system import lock_file, remove_locked_file, sync_directory
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -21,6 +23,7 @@ class Originals:
     """Manage `originals/` of the data directory, and `spool/` for files being received."""
 
     def __init__(self, directory: Path) -> None:
+        self._root = directory
         self._directory = directory / "originals"
         self.spool = Spool(directory / "spool")
 
@@ -28,36 +31,49 @@ class Originals:
         """Return an unused path for a file that is being received."""
         return self.spool.new_path()
 
-    def store(self, file: Path) -> str:
-        """Move a received file to `originals/` and return its hash."""
+    def receive(self, name: str, file: Path) -> ReceivedFile:
+        """Make a received file durable and return its hash; it is not in `originals/` yet."""
+        sync_file(file)
         with file.open("rb") as content:
             sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        path = self._path(sha256)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(path)
-        return sha256
+        return ReceivedFile(name, sha256, file.stat().st_size)
+
+    def store(self, files: Mapping[str, Path]) -> None:
+        """Move received files, by their hashes, to `originals/`; they survive a power cut."""
+        folders = {self.path(sha256).parent for sha256 in files}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        for sha256, file in files.items():
+            file.replace(self.path(sha256))
+        for folder in {*folders, self._directory}:
+            sync_directory(folder)
+
+    @contextmanager
+    def keep_all(self, *, timeout_s: float) -> Iterator[None]:
+        """Let no process remove a file meanwhile: a backup needs all that its catalog names."""
+        with hold_writer_lock(self._root, timeout_s=timeout_s, name="files.lock"):
+            yield
 
     def find(self, sha256: str) -> Path | None:
-        path = self._path(sha256)
+        path = self.path(sha256)
         return path if path.is_file() else None
 
     def remove(self, sha256: str) -> None:
-        self._path(sha256).unlink(missing_ok=True)
+        self.path(sha256).unlink(missing_ok=True)
 
-    def _path(self, sha256: str) -> Path:
+    def path(self, sha256: str) -> Path:
+        """Return the place of a file with this hash, whether it exists or not."""
         assert _SHA256.fullmatch(sha256), f"not a SHA-256 hash: {sha256!r}"
         return self._directory / sha256[:2] / sha256
 
+    def list_hashes(self) -> Iterator[str]:
+        """Yield the hash of every stored file, by its name."""
+        for path in sorted(self._directory.glob("??/*")):
+            if _SHA256.fullmatch(path.name):
+                yield path.name
 
-_LOCK_SUFFIX, _UPLOAD_SUFFIX = ".lock", ".upload"
 
-
-@dataclass(frozen=True, slots=True)
-class InterruptedUpload:
-    """Name an upload whose process ended before it was finished, and its files."""
-
-    upload_id: str
-    names: tuple[str, ...]
+_LOCK_SUFFIX = ".lock"
 
 
 class Spool:
@@ -69,38 +85,36 @@ class Spool:
         self._folder: Path | None = None
         self._descriptor = -1
 
+    @property
+    def name(self) -> str:
+        """The name of this process's folder; it stays locked as long as the process lives."""
+        return self._open_folder().name
+
     def new_path(self) -> Path:
         """Return an unused path for a file that is being received."""
         return self._open_folder() / uuid.uuid4().hex
 
-    def begin_upload(self, upload_id: str, names: Sequence[str]) -> None:
-        """Write down that an upload is being read, before anything else refers to it."""
-        note = self._open_folder() / f"{upload_id}{_UPLOAD_SUFFIX}"
-        note.write_text(json.dumps(list(names)), "utf-8")
-
-    def end_upload(self, upload_id: str) -> None:
-        if self._folder is not None:
-            (self._folder / f"{upload_id}{_UPLOAD_SUFFIX}").unlink(missing_ok=True)
-
-    def clear_abandoned(self) -> Iterator[InterruptedUpload]:
-        """Delete the folders of ended processes; yield their unfinished uploads."""
+    def clear_abandoned(self) -> Iterator[str]:
+        """Yield the names of ended processes, then delete what they had received only in part."""
         for lock in sorted(self._root.glob(f"*{_LOCK_SUFFIX}")):
             descriptor = lock_file(lock)
             if descriptor is None:
                 continue
-            folder = lock.with_suffix("")
-            for note in sorted(folder.glob(f"*{_UPLOAD_SUFFIX}")):
-                yield InterruptedUpload(note.stem, _read_names(note))
+            yield lock.stem
             # The lock file is deleted last: after a kill here, the next start finds the rest.
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             remove_locked_file(lock, descriptor)
 
-    def close(self) -> None:
+    def close(self, *, is_finished: bool = True) -> None:
+        """Release the folder; the next process takes over what is not finished."""
         with self._lock:
             if self._folder is None:
                 return
             shutil.rmtree(self._folder, ignore_errors=True)
-            remove_locked_file(self._folder.with_suffix(_LOCK_SUFFIX), self._descriptor)
+            if is_finished:
+                remove_locked_file(self._folder.with_suffix(_LOCK_SUFFIX), self._descriptor)
+            else:
+                os.close(self._descriptor)
             self._folder = None
 
     def _open_folder(self) -> Path:
@@ -115,10 +129,3 @@ class Spool:
                 self._descriptor, self._folder = descriptor, lock.with_suffix("")
                 self._folder.mkdir()
             return self._folder
-
-
-def _read_names(note: Path) -> tuple[str, ...]:
-    try:
-        return tuple(str(name) for name in json.loads(note.read_text("utf-8")))
-    except (OSError, ValueError):  # the process ended while it was writing
-        return ()

@@ -6,6 +6,7 @@ so no search and no ingestion takes it for finished, and a killed run continues 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -83,7 +84,9 @@ def _read_batch(catalog: Catalog, collection: str, *, after: int) -> list[tuple[
 
 
 _set_vector = (
-    chunks.update().where(chunks.c.key == bindparam("chunk")).values(embedding=bindparam("vector"))
+    chunks.update()
+    .where(chunks.c.key == bindparam("chunk"))
+    .values(embedding=bindparam("vector"), vector_checksum=bindparam("sum"))
 )
 
 
@@ -96,14 +99,20 @@ def _write_batch(
     vectors: Vectors,
 ) -> str:
     after = f"{embedder}{_UNFINISHED}{keys[-1]}"
-    stored = np.asarray(vectors).astype("<f2")
-    values = [
-        {"chunk": key, "vector": vector.tobytes()} for key, vector in zip(keys, stored, strict=True)
-    ]
     with catalog.write_transaction() as connection:
         _set_name(connection, collection, mark, after)
-        connection.execute(_set_vector, values)
+        write_vectors(connection, keys, vectors)
     return after
+
+
+def write_vectors(connection: Connection, keys: Sequence[int], vectors: Vectors) -> None:
+    """Replace the vectors of chunks."""
+    stored = [vector.tobytes() for vector in np.asarray(vectors).astype("<f2")]
+    values = [
+        {"chunk": key, "vector": vector, "sum": zlib.crc32(vector)}
+        for key, vector in zip(keys, stored, strict=True)
+    ]
+    connection.execute(_set_vector, values)
 
 
 def _finish(catalog: Catalog, collection: str, mark: str, embedder: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
-from ragstone.catalog.schema import changes, chunks, counters, documents, sources
+from ragstone.blocks import LineBox
+from ragstone.catalog.schema import changes, chunks, counters, documents, page_lines, sources
 from ragstone.filters import CHUNK_FIELDS, Filter, combine_filters, match_any, reduce_filter
 from ragstone.protocols import Change, NewDocument, Vectors
 from ragstone.types import Chunk, Document, Query
@@ -25,8 +28,9 @@ any_source = (
     .label("source")
 )
 
+_UNREAD_OF_CHUNK = {"embedding", "checksum", "vector_checksum"}
 select_chunks = select(
-    *[column for column in chunks.c if column.name != "embedding"],
+    *[column for column in chunks.c if column.name not in _UNREAD_OF_CHUNK],
     documents.c.name.label("document_name"),
 ).join(documents, documents.c.id == chunks.c.document_id)
 # Built once: a question reads thirty chunks, and building the statement took longer than that.
@@ -77,23 +81,25 @@ def insert_document(connection: Connection, new: NewDocument) -> None:
     """Insert a document and its chunks under new consecutive keys, and log the change."""
     document, count = new.document, len(new.chunks)
     first_key = _reserve_keys(connection, count)
-    connection.execute(
-        documents.insert().values(
-            id=document.id,
-            collection=document.collection,
-            name=document.name,
-            media_type=document.media_type,
-            sha256=document.sha256,
-            status=document.status,
-            text=document.text,
-            metadata=dict(document.metadata),
-            upload_id=document.upload_id,
-            error=document.error,
-            created_at=document.created_at,
-            first_key=first_key,
-            chunk_count=count,
-        )
-    )
+    row = {
+        "id": document.id,
+        "collection": document.collection,
+        "name": document.name,
+        "media_type": document.media_type,
+        "sha256": document.sha256,
+        "status": document.status,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+        "upload_id": document.upload_id,
+        "error": document.error,
+        "created_at": document.created_at,
+        "first_key": first_key,
+        "chunk_count": count,
+    }
+    connection.execute(documents.insert().values(**row, checksum=sum_document(row)))
+    if new.lines:
+        values = {"document_id": document.id, "lines": pack_lines(new.lines)}
+        connection.execute(page_lines.insert().values(**values))
     if count:
         connection.execute(chunks.insert(), list(_to_chunk_rows(new, first_key)))
         log_change(connection, document.collection, Change(0, "add", document.id, first_key, count))
@@ -102,7 +108,7 @@ def insert_document(connection: Connection, new: NewDocument) -> None:
 def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]:
     embeddings = new.vectors.astype("<f2")
     for offset, (chunk, embedding) in enumerate(zip(new.chunks, embeddings, strict=True)):
-        yield {
+        row = {
             "key": first_key + offset,
             "document_id": chunk.document_id,
             "position": chunk.index,
@@ -118,6 +124,34 @@ def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]
             "context": chunk.context or None,
             "embedding": embedding.tobytes(),
         }
+        yield {**row, "checksum": sum_chunk(row), "vector_checksum": zlib.crc32(row["embedding"])}
+
+
+def pack_lines(lines: Iterable[LineBox]) -> bytes:
+    return zlib.compress(json.dumps([astuple(line) for line in lines]).encode())
+
+
+def unpack_lines(packed: bytes) -> list[LineBox]:
+    return [LineBox(*line) for line in json.loads(zlib.decompress(packed))]
+
+
+_SUMMED_OF_DOCUMENT = [c.name for c in documents.c if c.name not in {"retired_at", "checksum"}]
+_SUMMED_OF_CHUNK = [c.name for c in chunks.c if c.name not in _UNREAD_OF_CHUNK]
+
+
+def sum_document(row: Mapping[str, Any]) -> int:
+    """Return the checksum of a document's row: of everything but the time of its replacement."""
+    return _sum_values(row[name] for name in _SUMMED_OF_DOCUMENT)
+
+
+def sum_chunk(row: Mapping[str, Any]) -> int:
+    """Return the checksum of a chunk's row without its vector."""
+    return _sum_values(row[name] for name in _SUMMED_OF_CHUNK)
+
+
+def _sum_values(values: Iterable[Any]) -> int:
+    content = json.dumps(list(values), sort_keys=True, separators=(",", ":"))
+    return zlib.crc32(content.encode())
 
 
 def _reserve_keys(connection: Connection, count: int) -> int:

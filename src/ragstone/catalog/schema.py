@@ -35,7 +35,7 @@ documents = Table(
     Column("collection", String, nullable=False, index=True),
     Column("name", String, nullable=False),
     Column("media_type", String, nullable=False),
-    Column("sha256", String, nullable=False),
+    Column("sha256", String, nullable=False, index=True),
     Column("status", String, nullable=False),
     Column("text", Text, nullable=False),
     Column("metadata", JSON, nullable=False),
@@ -47,6 +47,8 @@ documents = Table(
     # Its chunks have the keys first_key … first_key + chunk_count - 1.
     Column("first_key", _KEY, nullable=False),
     Column("chunk_count", Integer, nullable=False),
+    # CRC-32 of all that makes the document; None in rows of earlier versions.
+    Column("checksum", _KEY),
 )
 
 # Which document each place holds now. Two places with the same bytes share one document.
@@ -78,6 +80,9 @@ chunks = Table(
     Column("context", Text),
     # Little-endian float16: half the size of float32, and the same ranking.
     Column("embedding", LargeBinary, nullable=False),
+    # CRC-32 of the other columns, and of the vector alone: each has its own truth to repair it.
+    Column("checksum", _KEY),
+    Column("vector_checksum", _KEY),
 )
 
 # What happened to each collection, in order; an index remembers how far it has read.
@@ -109,7 +114,7 @@ files = Table(
     Column("path", String, primary_key=True),
     Column("size", _KEY, nullable=False),
     Column("mtime_ns", _KEY, nullable=False),
-    Column("sha256", String, nullable=False),
+    Column("sha256", String, nullable=False, index=True),
     # The settings that shaped its chunks; others mean reading it again.
     Column("fingerprint", String, nullable=False),
     Column("status", String, nullable=False),
@@ -129,7 +134,24 @@ uploads = Table(
     Column("file_count", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
+    # The process that reads it (its spool folder); another one takes over when it is gone.
+    Column("reader", String, index=True),
+    Column("options", JSON),
 )
+
+# The received files of an upload that are not read yet; their bytes are in originals/.
+upload_inputs = Table(
+    "upload_inputs",
+    tables,
+    Column("upload_id", String, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False),
+    Column("sha256", String, nullable=False, index=True),
+    Column("size", _KEY, nullable=False),
+)
+
+# Files in originals/ that may be deleted, if nothing else needs them.
+unused_files = Table("unused_files", tables, Column("sha256", String, primary_key=True))
 
 upload_files = Table(
     "upload_files",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -19,16 +17,20 @@ from ragstone.catalog.schema import (
     files,
     page_lines,
     sources,
+    unused_files,
     upload_files,
+    upload_inputs,
     uploads,
 )
 from ragstone.errors import NotFoundError
-from ragstone.protocols import Catalog, FileRecord, Vectors
+from ragstone.protocols import AcceptedUpload, Catalog, FileRecord, ReceivedFile, Vectors
 from ragstone.reports import IngestedFile
 from ragstone.types import Document
 
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
+UPLOAD_SCHEME = "upload:"
+"""Begins the source of every document that was uploaded, before its name."""
 
 
 class SqlIntakeRecords:
@@ -49,7 +51,7 @@ class SqlIntakeRecords:
     def save_files(self, collection: str, records: Sequence[FileRecord]) -> None:
         with self._catalog.write_transaction() as connection:
             for file in records:
-                _delete_file(connection, collection, file.path)
+                _delete_file(connection, collection, file.path, new_sha256=file.sha256)
                 connection.execute(files.insert().values(collection=collection, **asdict(file)))
 
     def delete_file(self, collection: str, path: str) -> None:
@@ -92,39 +94,68 @@ class SqlIntakeRecords:
         with self._catalog.read_transaction() as connection:
             return [(rows.to_document(row), row.retired_at) for row in connection.execute(query)]
 
-    def save_lines(self, lines: Mapping[str, Sequence[LineBox]]) -> None:
-        with self._catalog.write_transaction() as connection:
-            for document_id, boxes in lines.items():
-                connection.execute(
-                    page_lines.delete().where(page_lines.c.document_id == document_id)
-                )
-                packed = zlib.compress(json.dumps([astuple(box) for box in boxes]).encode())
-                connection.execute(
-                    page_lines.insert().values(document_id=document_id, lines=packed)
-                )
-
     def lines(self, document_id: str) -> list[LineBox]:
         query = select(page_lines.c.lines).where(page_lines.c.document_id == document_id)
         with self._catalog.read_transaction() as connection:
             packed = connection.scalar(query)
-        boxes = [] if packed is None else json.loads(zlib.decompress(packed))
-        return [LineBox(*box) for box in boxes]
+        return [] if packed is None else rows.unpack_lines(packed)
 
-    def begin_upload(self, upload_id: str, collection: str, *, file_count: int) -> None:
-        new = {"id": upload_id, "collection": collection, "file_count": file_count}
+    def accept_upload(self, upload: AcceptedUpload, store_files: Callable[[], None]) -> None:
+        inputs = [
+            {"upload_id": upload.id, "position": position, **asdict(file)}
+            for position, file in enumerate(upload.files)
+        ]
         with self._catalog.write_transaction() as connection:
+            # Inside the transaction: no other process can delete them as unused before it ends.
+            store_files()
             connection.execute(
-                uploads.insert().values(**new, status="running", created_at=time.time())
+                uploads.insert().values(
+                    id=upload.id,
+                    collection=upload.collection,
+                    reader=upload.reader,
+                    options=dict(upload.options),
+                    file_count=len(upload.files),
+                    status="running",
+                    created_at=time.time(),
+                )
             )
+            connection.execute(upload_inputs.insert(), inputs)
 
-    def add_upload_file(self, upload_id: str, position: int, file: IngestedFile) -> None:
+    def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:
+        mine = (uploads.c.reader == reader, uploads.c.status == "running")
+        found: list[AcceptedUpload] = []
         with self._catalog.write_transaction() as connection:
-            connection.execute(
-                upload_files.insert().values(upload_id=upload_id, position=position, **asdict(file))
-            )
+            for row in connection.execute(select(uploads).where(*mine).order_by("created_at")):
+                files = tuple(_read_inputs(connection, row.id))
+                for file in files:
+                    _delete_outcomes(connection, row.id, file.name)
+                found.append(
+                    AcceptedUpload(row.id, row.collection, new_reader, files, row.options or {})
+                )
+            connection.execute(uploads.update().where(*mine).values(reader=new_reader))
+        return found
+
+    def record_outcomes(
+        self, upload_id: str, outcomes: Sequence[IngestedFile], read: Sequence[str]
+    ) -> None:
+        last = select(func.coalesce(func.max(upload_files.c.position), -1))
+        with self._catalog.write_transaction() as connection:
+            here = upload_files.c.upload_id == upload_id
+            first = int(connection.execute(last.where(here)).scalar_one()) + 1
+            for position, outcome in enumerate(outcomes, start=first):
+                values = {"upload_id": upload_id, "position": position, **asdict(outcome)}
+                connection.execute(upload_files.insert().values(**values))
+            for name in read:
+                one = (upload_inputs.c.upload_id == upload_id, upload_inputs.c.name == name)
+                for sha256 in list(connection.scalars(select(upload_inputs.c.sha256).where(*one))):
+                    mark_unused(connection, sha256)
+                connection.execute(upload_inputs.delete().where(*one))
 
     def finish_upload(self, upload_id: str, status: str) -> None:
         with self._catalog.write_transaction() as connection:
+            for file in list(_read_inputs(connection, upload_id)):
+                mark_unused(connection, file.sha256)
+            connection.execute(upload_inputs.delete().where(upload_inputs.c.upload_id == upload_id))
             connection.execute(
                 uploads.update()
                 .where(uploads.c.id == upload_id)
@@ -144,17 +175,18 @@ class SqlIntakeRecords:
             found = [one._asdict() for one in connection.execute(outcomes)]
             return {**row._asdict(), "files": found}
 
-    def delete_document_records(self, document_id: str) -> bool:
+    def delete_document_records(self, document_id: str) -> None:
+        sha256 = select(documents.c.sha256).where(documents.c.id == document_id)
         with self._catalog.write_transaction() as connection:
-            connection.execute(page_lines.delete().where(page_lines.c.document_id == document_id))
+            mark_unused(connection, connection.scalar(sha256) or "")
             connection.execute(files.delete().where(files.c.document_id == document_id))
-            sha256 = select(documents.c.sha256).where(documents.c.id == document_id)
-            others = select(func.count()).where(
-                documents.c.sha256 == sha256.scalar_subquery(), documents.c.id != document_id
-            )
-            return not connection.scalar(others)
+            mine = select(sources).where(sources.c.document_id == document_id)
+            for row in connection.execute(mine).all():
+                path, is_member, _ = row.source.partition(MEMBER_SEPARATOR)
+                if is_member and len(self.sources_inside(row.collection, path)) == 1:
+                    _delete_file(connection, row.collection, path)
 
-    def delete_expired_versions(self, *, before: float) -> list[str]:
+    def delete_expired_versions(self, *, before: float) -> None:
         with self._catalog.write_transaction() as connection:
             old = connection.execute(
                 select(documents.c.id, documents.c.sha256).where(documents.c.retired_at < before)
@@ -162,16 +194,64 @@ class SqlIntakeRecords:
             for row in old:
                 connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
                 connection.execute(documents.delete().where(documents.c.id == row.id))
-            used = select(documents.c.sha256)
-            return [
-                row.sha256
-                for row in old
-                if connection.execute(used.where(documents.c.sha256 == row.sha256)).first() is None
-            ]
+                mark_unused(connection, row.sha256)
+
+    def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
+        with self._catalog.read_transaction() as connection:
+            if connection.execute(select(unused_files).limit(1)).first() is None:
+                return
+        users = [select(upload_inputs.c.sha256)]
+        if keep_read:
+            # An archive has no document of its own.
+            is_uploaded = func.substr(files.c.path, 1, len(UPLOAD_SCHEME)) == UPLOAD_SCHEME
+            users += [select(documents.c.sha256), select(files.c.sha256).where(is_uploaded)]
+        # One transaction: nobody begins to use a file between the question and its removal.
+        with self._catalog.write_transaction() as connection:
+            for sha256 in list(connection.scalars(select(unused_files.c.sha256))):
+                is_used = any(
+                    connection.execute(
+                        users_of.where(users_of.selected_columns.sha256 == sha256).limit(1)
+                    ).first()
+                    for users_of in users
+                )
+                if not is_used:
+                    remove(sha256)
+            connection.execute(unused_files.delete())
 
 
-def _delete_file(connection: Connection, collection: str, path: str) -> None:
-    connection.execute(files.delete().where(files.c.collection == collection, files.c.path == path))
+def mark_unused(connection: Connection, sha256: str) -> None:
+    """Note, in the same commit, that a stored file may be needed no more."""
+    if sha256:
+        connection.execute(unused_files.delete().where(unused_files.c.sha256 == sha256))
+        connection.execute(unused_files.insert().values(sha256=sha256))
+
+
+def _read_inputs(connection: Connection, upload_id: str) -> Iterator[ReceivedFile]:
+    query = select(upload_inputs).where(upload_inputs.c.upload_id == upload_id)
+    for row in connection.execute(query.order_by(upload_inputs.c.position)):
+        yield ReceivedFile(row.name, row.sha256, row.size)
+
+
+def _delete_outcomes(connection: Connection, upload_id: str, name: str) -> None:
+    """Delete the outcomes of a file that was not read to its end: its members among them."""
+    inside = name + "/"
+    connection.execute(
+        upload_files.delete().where(
+            upload_files.c.upload_id == upload_id,
+            (upload_files.c.name == name)
+            | (func.substr(upload_files.c.name, 1, len(inside)) == inside),
+        )
+    )
+
+
+def _delete_file(
+    connection: Connection, collection: str, path: str, *, new_sha256: str = ""
+) -> None:
+    here = (files.c.collection == collection, files.c.path == path)
+    sha256 = connection.scalar(select(files.c.sha256).where(*here))
+    if sha256 and sha256 != new_sha256:
+        mark_unused(connection, sha256)
+    connection.execute(files.delete().where(*here))
 
 
 def upload_not_found(upload_id: str) -> NotFoundError:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -15,17 +18,25 @@ from typing import Any, TypedDict, Unpack
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import refuse_other_embedder
 from ragstone.catalog.originals import Originals
-from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
-from ragstone.errors import NotFoundError
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
+from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
+from ragstone.ingest.queue import IntakeQueue
 from ragstone.ingest.run import Ingestor, Progress, RunOptions
-from ragstone.ingest.store import refresh_index
-from ragstone.ingest.uploads import UPLOAD_SCHEME, Upload, UploadRecorder, fail_interrupted
-from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Splitter
+from ragstone.ingest.store import Record, refresh_index
+from ragstone.ingest.uploads import Upload, accept_upload, fail_upload, find_upload_files
+from ragstone.protocols import AcceptedUpload, Catalog, Embedder, Index, IntakeRecords, Splitter
 from ragstone.reports import IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.types import DEFAULT_COLLECTION, Document
+
+log = logging.getLogger(__name__)
+
+# Two runs over folders of one collection do not run at once; uploads go on beside them.
+_FOLDERS = frozenset({"\0folders"})
+# Longer than any removal; a backup takes longer.
+_FILES_LOCK_S = 5.0
 
 
 class UploadOptions(TypedDict, total=False):
@@ -69,14 +80,20 @@ class Intake:
         self._embedder = embedder
         self._settings = settings
         self._splitter = splitter
-        self._lock = threading.Lock()
+        self._queue = IntakeQueue()
+        self._stops: set[threading.Event] = set()
         self.records: IntakeRecords = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
         self.originals = Originals(directory)
 
-    def fail_interrupted_uploads(self) -> None:
-        """Mark uploads whose process was killed as failed."""
-        fail_interrupted(self.records, self.originals)
+    def resume_uploads(self) -> None:
+        """Read the uploads whose process has ended before it had read them."""
+        for reader in self.originals.spool.clear_abandoned():
+            name = self.originals.spool.name
+            for upload in self.records.take_over_uploads(reader, name):
+                log.warning("an upload was interrupted and is read: %d files", len(upload.files))
+                self._enqueue(upload, password=None).add_done_callback(_log_failure)
+        self._delete_unused_files()
 
     async def ingest(
         self,
@@ -88,33 +105,58 @@ class Intake:
             paths = [paths]
         run_options = _build_run_options(options, prune=options.get("prune", False))
         found = find_files([Path(path) for path in paths], may_be_empty=run_options.prune)
-        return await self._run(found, run_options, options.get("progress"))
+        stop = threading.Event()
+        self._refuse_other_embedder(run_options.collection)
+        ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))
+        future = self._queue.submit(
+            lambda: self._run(ingestor, found, stop),
+            collection=run_options.collection,
+            names=_FOLDERS,
+            size=sum(file.size for file in found.files),
+        )
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            if not future.cancel():
+                stop.set()  # the thread stores what is ready and ends
+                await asyncio.wait({asyncio.wrap_future(future)})
+            raise
 
     async def ingest_uploads(
         self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
     ) -> IngestReport:
-        """Read files that were received; a known name gets a new version."""
+        """Read files that were received; a known name gets a new version.
+
+        What was received is read, also when the caller is cancelled; `close` leaves it to the next
+        process.
+        """
+        work = await self.accept_uploads(uploads, **options)
+        return await asyncio.shield(asyncio.wrap_future(work))
+
+    async def accept_uploads(
+        self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
+    ) -> Future[IngestReport]:
+        """Store received files so that no kill loses them; the result comes when they are read."""
         upload_id = options.get("upload_id") or uuid.uuid4().hex
         run_options = _build_run_options({**options, "upload_id": upload_id})
-        recorder = UploadRecorder(self.records, self.originals, uploads, upload_id=upload_id)
-        recorder.begin(run_options.collection)
-        status = "failed"
-        try:
-            report = await self._run(recorder.files, run_options, recorder.record_outcome)
-            status = "finished"
-            return report
-        except asyncio.CancelledError:
-            recorder.fail_unread()
-            raise
-        finally:
-            recorder.finish(status, keep=self._settings.keep_originals)
+        self._refuse_other_embedder(run_options.collection)
+        upload = await asyncio.to_thread(
+            accept_upload,
+            self.records,
+            self.originals,
+            uploads,
+            upload_id=upload_id,
+            collection=run_options.collection,
+            # Without the password: it is not written to the disk.
+            options={"metadata": dict(run_options.metadata), "again": run_options.again},
+        )
+        return self._enqueue(upload, password=run_options.password)
 
     def get_upload(self, upload_id: str) -> dict[str, Any]:
-        """Return the progress of an upload; fail it if its process was killed."""
+        """Return the progress of an upload; go on with it if its process was killed."""
         upload = self.records.upload(upload_id)
         if upload["status"] == "running":
-            self.fail_interrupted_uploads()
-            upload = self.records.upload(upload_id)
+            self.resume_uploads()
         return upload
 
     def find_original(self, document: Document) -> Path:
@@ -136,10 +178,10 @@ class Intake:
     def delete_document(self, document_id: str) -> None:
         """Delete its text, vectors, terms, and the original file."""
         document = self._catalog.document(document_id)
-        is_last_copy = self.records.delete_document_records(document_id)
-        self._catalog.delete(document_id)
-        if is_last_copy and document.sha256:
-            self.originals.remove(document.sha256)
+        with self._catalog.write_transaction():
+            self.records.delete_document_records(document_id)
+            self._catalog.delete(document_id)
+        self._delete_unused_files()
         refresh_index(self._index, document.collection)
         self._catalog.erase_deleted()
 
@@ -150,22 +192,71 @@ class Intake:
     def delete_collection(self, name: str) -> None:
         """Delete its documents, index, originals, and history."""
         check_collection(name)
-        with self._lock:
-            for sha256 in self.collections.delete(name):
-                self.originals.remove(sha256)
-            # Rebuilt and not refreshed: a refreshed index keeps the terms of deleted documents.
-            self._index.rebuild(name)
+        self._queue.submit(lambda: self._delete_collection(name), collection=name).result()
+
+    def _delete_collection(self, name: str) -> None:
+        self.collections.delete(name)
+        self._delete_unused_files()
+        # Rebuilt and not refreshed: a refreshed index keeps the terms of deleted documents.
+        self._index.rebuild(name)
         self._catalog.erase_deleted()
 
     def close(self) -> None:
-        self.originals.spool.close()
+        """Stop reading; the next process takes over what is not read."""
+        stops = set(self._stops)
+        for stop in stops:
+            stop.set()
+        none_dropped = self._queue.close()
+        self.originals.spool.close(is_finished=none_dropped and not stops)
 
-    async def _run(
-        self, found: FoundFiles, options: RunOptions, progress: Progress | None
-    ) -> IngestReport:
-        refuse_other_embedder(self._catalog, options.collection, self._embedder.name)
+    def _enqueue(self, upload: AcceptedUpload, *, password: str | None) -> Future[IngestReport]:
+        return self._queue.submit(
+            lambda: self._read_upload(upload, password),
+            collection=upload.collection,
+            names=frozenset(file.name for file in upload.files) or _FOLDERS,
+            size=sum(file.size for file in upload.files),
+        )
+
+    def _read_upload(self, upload: AcceptedUpload, password: str | None) -> IngestReport:
         stop = threading.Event()
-        ingestor = Ingestor(
+        options = RunOptions(
+            upload.collection,
+            upload.id,
+            upload.options.get("metadata") or {},
+            password,
+            again=bool(upload.options.get("again")),
+        )
+        ingestor = self._build_ingestor(
+            options, stop, record=partial(self.records.record_outcomes, upload.id)
+        )
+        try:
+            report = self._run(ingestor, find_upload_files(self.originals, upload), stop)
+        except Exception as error:  # of any kind: the sender must learn that it was not read
+            message = error.message if isinstance(error, RagstoneError) else str(error)
+            hint = "Send it again; the files that were read are stored."
+            fail_upload(self.records, upload, error=message or type(error).__name__, hint=hint)
+            raise
+        if stop.is_set():
+            raise StoreBusyError(
+                "The server is stopping; it reads the rest of this upload after its next start.",
+                hint=f"Ask for the result then: GET /v1/uploads/{upload.id}",
+            )
+        self.records.finish_upload(upload.id, "finished")
+        self._delete_unused_files()
+        return report
+
+    def _refuse_other_embedder(self, collection: str) -> None:
+        refuse_other_embedder(self._catalog, collection, self._embedder.name)
+
+    def _build_ingestor(
+        self,
+        options: RunOptions,
+        stop: threading.Event,
+        *,
+        progress: Progress | None = None,
+        record: Record | None = None,
+    ) -> Ingestor:
+        return Ingestor(
             self._catalog,
             self.records,
             self._index,
@@ -173,24 +264,36 @@ class Intake:
             self._settings,
             options,
             progress=progress,
+            record=record,
             stop=stop,
             splitter=self._splitter,
         )
-        work = asyncio.create_task(asyncio.to_thread(self._run_locked, ingestor, found))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            stop.set()  # the thread stores what is ready and ends
-            await asyncio.wait({work})
-            raise
 
-    def _run_locked(self, ingestor: Ingestor, found: FoundFiles) -> IngestReport:
-        with self._lock:
+    def _run(self, ingestor: Ingestor, found: FoundFiles, stop: threading.Event) -> IngestReport:
+        self._stops.add(stop)
+        try:
             report = ingestor.run(found)
-            oldest = time.time() - self._settings.old_version_days * 86_400
-            for sha256 in self.records.delete_expired_versions(before=oldest):
-                self.originals.remove(sha256)
-            return report
+        finally:
+            self._stops.discard(stop)
+        oldest = time.time() - self._settings.old_version_days * 86_400
+        self.records.delete_expired_versions(before=oldest)
+        self._delete_unused_files()
+        return report
+
+    def _delete_unused_files(self) -> None:
+        """Delete the files that nothing needs; while a backup copies them, leave it for later."""
+        try:
+            with self.originals.keep_all(timeout_s=_FILES_LOCK_S):
+                self.records.delete_unused_files(
+                    self.originals.remove, keep_read=self._settings.keep_originals
+                )
+        except StoreBusyError:
+            log.info("files that nothing needs are deleted later: a backup is being written")
+
+
+def _log_failure(work: Future[IngestReport]) -> None:
+    if not work.cancelled() and (error := work.exception()) is not None:
+        log.error("an interrupted upload could not be read: %s", error)
 
 
 def _build_run_options(options: UploadOptions, *, prune: bool = False) -> RunOptions:

@@ -28,7 +28,13 @@ from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
 from ragstone.ingest.parser.protocol import Request, SplitOptions
 from ragstone.ingest.split import ChunkingOptions, SplitContext
-from ragstone.ingest.store import BatchWriter, FinishedFile, PreparedDocument, refresh_index
+from ragstone.ingest.store import (
+    BatchWriter,
+    FinishedFile,
+    PreparedDocument,
+    Record,
+    refresh_index,
+)
 from ragstone.plugins import find_part
 from ragstone.protocols import Catalog, Embedder, FileRecord, Index, IntakeRecords, Splitter
 from ragstone.reports import IngestedFile, IngestReport
@@ -77,6 +83,7 @@ class Ingestor:
         options: RunOptions,
         *,
         progress: Progress | None = None,
+        record: Record | None = None,
         stop: threading.Event | None = None,
         splitter: Splitter | None = None,
     ) -> None:
@@ -104,6 +111,7 @@ class Ingestor:
             batch_chunks=settings.batch_chunks,
             refresh_s=settings.refresh_s,
             report=self._report,
+            record=record,
         )
         self._open_files: dict[str, FinishedFile] = {}
         self._queue: deque[PreparedDocument | FinishedFile] = deque()
@@ -119,8 +127,12 @@ class Ingestor:
         self._total = len(found.files)
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
         with self._embedding:
-            if changed:
+            while changed and not self._stop.is_set():
                 self._read_files(changed, known)
+                # Copies of a document that was replaced before they were stored.
+                lost = self._writer.take_lost_sources()
+                changed = [file for file in changed if file.source in lost]
+                self._new_ids.clear()
         if self._options.prune and not self._stop.is_set():
             self._writer.prune(found, known)
         refresh_index(self._index, self._options.collection)

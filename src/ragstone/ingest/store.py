@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ragstone.blocks import LineBox
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
@@ -31,6 +31,10 @@ class Report(Protocol):
     """Receive the outcome of a document, or the number of files that are finished."""
 
     def __call__(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None: ...
+
+
+Record: TypeAlias = Callable[[Sequence[IngestedFile], Sequence[str]], None]
+"""Called inside each commit with the outcomes in it, and the names of the files it finishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class BatchWriter:
     batch_chunks: int
     refresh_s: float
     report: Report
+    record: Record | None = None
     _documents: list[PreparedDocument] = field(default_factory=list, init=False)
     _files: list[FinishedFile] = field(default_factory=list, init=False)
     _chunk_count: int = field(default=0, init=False)
@@ -103,37 +108,53 @@ class BatchWriter:
             self.commit()
 
     def commit(self) -> None:
+        """Store the documents with their lines, files and outcomes in one transaction."""
         documents, files = self._documents, self._files
         self._documents, self._files, self._chunk_count = [], [], 0
-        self._store_documents(documents)
-        for file in files:
-            self._remove_leftovers(file)
-        # A file without a record is read again by the next run.
-        stored = [file for file in files if file.file.source not in self._lost_sources]
-        self.records.save_files(self.collection, [self._build_record(file) for file in stored])
+        new = [
+            NewDocument(item.document, item.chunks, item.vectors.result(), item.lines)
+            for item in documents
+            if item.vectors is not None
+        ]
+        with self.catalog.write_transaction():
+            self._store_documents(documents, new)
+            for file in files:
+                self._remove_leftovers(file)
+            # A file without a record is read again.
+            files = [file for file in files if file.file.source not in self._lost_sources]
+            self.records.save_files(self.collection, [self._build_record(file) for file in files])
+            documents = [item for item in documents if not self._is_lost(item)]
+            outcomes = [item.outcome for item in documents]
+            outcomes += [file.outcome for file in files if file.is_unchanged and file.outcome]
+            if self.record is not None:
+                self.record(outcomes, [file.file.name for file in files])
         for item in documents:
             self.report(item.outcome)
         for file in files:
             self.report(file.outcome if file.is_unchanged else None, files_done=1)
         self._refresh_if_due()
 
-    def _store_documents(self, documents: list[PreparedDocument]) -> None:
-        new = [
-            NewDocument(item.document, item.chunks, item.vectors.result())
-            for item in documents
-            if item.vectors is not None
-        ]
+    def _store_documents(
+        self, documents: list[PreparedDocument], new: Sequence[NewDocument]
+    ) -> None:
         if new:
             self.catalog.add(new, embedder=self.embedder)
-            self.records.save_lines({i.document.id: i.lines for i in documents if i.lines})
         for item in documents:
             document = item.document
             if item.is_copy:
                 if not self.catalog.add_source(self.collection, document.source, document.id):
-                    # The document it copies was replaced in this very run.
-                    self._lost_sources.add(document.source.partition(MEMBER_SEPARATOR)[0])
+                    # The document it copies was replaced meanwhile.
+                    self._lost_sources.add(_get_file_source(item))
             elif item.vectors is None:
                 self.catalog.add_failure(document)
+
+    def _is_lost(self, item: PreparedDocument) -> bool:
+        return _get_file_source(item) in self._lost_sources
+
+    def take_lost_sources(self) -> set[str]:
+        """Return the sources of files that must be read again, and forget them."""
+        lost, self._lost_sources = self._lost_sources, set()
+        return lost
 
     def _refresh_if_due(self) -> None:
         """Make stored documents searchable at intervals that grow with the size of the index."""
@@ -194,6 +215,10 @@ class BatchWriter:
                 self.catalog.remove_source(self.collection, source)
             self.records.delete_file(self.collection, path)
             self.report(IngestedFile(path, "removed", record.document_id, record.chunk_count))
+
+
+def _get_file_source(item: PreparedDocument) -> str:
+    return item.document.source.partition(MEMBER_SEPARATOR)[0]
 
 
 def refresh_index(index: Index, collection: str) -> None:

@@ -1,28 +1,22 @@
-"""Record the progress of uploads, and fail those whose process was stopped.
+"""Accept uploads so that a kill loses none: files and a row of the catalog first, then the reading.
 
-An upload is recorded twice: in the catalog, and in the spool folder of its process, which tells
-after a crash which uploads were interrupted.
+Received files are in `originals/` and an upload is in the catalog before its sender is told so. A
+process that ends leaves its uploads to the next one, by the name of its locked spool folder.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragstone.catalog.originals import Originals
-from ragstone.errors import NotFoundError
+from ragstone.catalog.uploads import UPLOAD_SCHEME
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name
-from ragstone.protocols import IntakeRecords
+from ragstone.protocols import AcceptedUpload, IntakeRecords
 from ragstone.reports import IngestedFile
-
-log = logging.getLogger(__name__)
-
-UPLOAD_SCHEME = "upload:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,81 +27,47 @@ class Upload:
     name: str
 
 
-class UploadRecorder:
-    """Record one upload: its begin, the outcome of each file, its end."""
-
-    def __init__(
-        self,
-        records: IntakeRecords,
-        originals: Originals,
-        uploads: Sequence[Upload],
-        *,
-        upload_id: str,
-    ) -> None:
-        self._records = records
-        self._originals = originals
-        self._uploads = uploads
-        self._id = upload_id
-        self._recorded = 0
-        counts: dict[str, int] = {}
-        names = [number_name(clean_name(upload.name), counts) for upload in uploads]
-        self._names = names
-        # The name is the source: a file of the same name is a new version.
-        self.files = FoundFiles(
-            tuple(
-                FoundFile(upload.path, name, UPLOAD_SCHEME + name)
-                for upload, name in zip(uploads, names, strict=True)
-            ),
-            roots=(),
-        )
-
-    def begin(self, collection: str) -> None:
-        self._originals.spool.begin_upload(self._id, self._names)
-        self._records.begin_upload(self._id, collection, file_count=len(self._uploads))
-
-    def record_outcome(self, outcome: IngestedFile, _done: int, _total: int) -> None:
-        self._records.add_upload_file(self._id, self._recorded, outcome)
-        self._recorded += 1
-
-    def fail_unread(self) -> None:
-        """Record the files that a stopped run did not read as failed."""
-        _fail_unread(self._records, self._records.upload(self._id), self._names)
-
-    def finish(self, status: str, *, keep: bool) -> None:
-        self._records.finish_upload(self._id, status)
-        for upload in self._uploads:
-            if keep and upload.path.is_file() and upload.path.stat().st_size:
-                self._originals.store(upload.path)
-            else:
-                upload.path.unlink(missing_ok=True)
-        self._originals.spool.end_upload(self._id)
-
-
-def fail_interrupted(records: IntakeRecords, originals: Originals) -> None:
-    """Fail the uploads whose process was killed, and each of their unread files."""
-    for interrupted in originals.spool.clear_abandoned():
-        with suppress(NotFoundError):  # killed before the upload was recorded
-            upload = records.upload(interrupted.upload_id)
-            if upload["status"] == "running":
-                _fail_unread(records, upload, interrupted.names)
-                records.finish_upload(interrupted.upload_id, "failed")
-
-
-def _fail_unread(records: IntakeRecords, upload: Mapping[str, Any], names: Sequence[str]) -> None:
-    done = [str(file["name"]) for file in upload["files"]]
-    unread = [
-        name
-        for name in names
-        if not any(other == name or other.startswith(f"{name}/") for other in done)
+def accept_upload(
+    records: IntakeRecords,
+    originals: Originals,
+    uploads: Sequence[Upload],
+    *,
+    upload_id: str,
+    collection: str,
+    options: Mapping[str, Any],
+) -> AcceptedUpload:
+    """Store received files and record their upload; after this it survives a kill."""
+    counts: dict[str, int] = {}
+    received = [
+        originals.receive(number_name(clean_name(upload.name), counts), upload.path)
+        for upload in uploads
     ]
-    for position, name in enumerate(unread, start=len(done)):
-        outcome = IngestedFile(
-            name,
-            "failed",
-            None,
-            0,
-            "The server was stopped before this file was read.",
-            "Send it again; the files that were read are stored.",
-        )
-        records.add_upload_file(str(upload["id"]), position, outcome)
-    log.warning("an upload was interrupted: %d of its files unread", len(unread))
+    accepted = AcceptedUpload(
+        upload_id, collection, originals.spool.name, tuple(received), dict(options)
+    )
+    places = {file.sha256: upload.path for file, upload in zip(received, uploads, strict=True)}
+    records.accept_upload(accepted, lambda: originals.store(places))
+    return accepted
+
+
+def find_upload_files(originals: Originals, upload: AcceptedUpload) -> FoundFiles:
+    """Return the files to read. The name is the source: the same name is a new version."""
+    return FoundFiles(
+        tuple(
+            FoundFile(originals.path(file.sha256), file.name, UPLOAD_SCHEME + file.name)
+            for file in upload.files
+        ),
+        roots=(),
+    )
+
+
+def fail_upload(records: IntakeRecords, upload: AcceptedUpload, *, error: str, hint: str) -> None:
+    """Record the files that were not read as failed; the upload has ended."""
+    done = [str(file["name"]) for file in records.upload(upload.id)["files"]]
+    unread = [
+        IngestedFile(file.name, "failed", None, 0, error, hint)
+        for file in upload.files
+        if not any(other == file.name or other.startswith(f"{file.name}/") for other in done)
+    ]
+    records.record_outcomes(upload.id, unread, [file.name for file in upload.files])
+    records.finish_upload(upload.id, "failed")

@@ -89,6 +89,7 @@ def create_app(
         try:
             async with engine, mcp.run() if mcp else nullcontext():
                 try:
+                    await asyncio.to_thread(engine.intake.resume_uploads)
                     yield
                     await app.state.background.finish(engine.settings.server.shutdown_grace_s)
                 finally:

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from typing import Any
 
 from ragstone.engine import Engine
-from ragstone.errors import StoreError
+from ragstone.errors import RagstoneError, StoreError
 
 log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Run work that outlives its request. A server that stops waits for it, up to a limit."""
+    """Follow uploads that outlive their request. A server that stops waits for them a while."""
 
     def __init__(self) -> None:
-        # A task that nothing refers to may be collected before it ends.
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._discard)
-        return task
+    def start(self, work: asyncio.Future[Any]) -> None:
+        self._running.add(work)
+        work.add_done_callback(self._discard)
 
     async def finish(self, grace_s: float) -> None:
-        """Wait for running tasks; cancel those that take longer than `grace_s`."""
+        """Wait for uploads, no longer than `grace_s`; the next start reads the rest."""
         if not self._running:
             return
         log.info("uploads are being read", extra={"uploads": len(self._running)})
-        _, late = await asyncio.wait(self._running, timeout=grace_s)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+        await asyncio.wait(self._running, timeout=grace_s)
 
-    def _discard(self, task: asyncio.Task[Any]) -> None:
+    def _discard(self, task: asyncio.Future[Any]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("an upload failed", exc_info=task.exception())
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, RagstoneError):
+            log.warning("an upload failed: %s", error)
+        else:
+            log.error("an upload failed", exc_info=error)
 
 
 async def delete_expired_history(engine: Engine) -> None:

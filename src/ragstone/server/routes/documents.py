@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator
+from concurrent.futures import Future
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,7 +13,7 @@ from fastapi.responses import FileResponse
 
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
-from ragstone.errors import ForbiddenError, NotFoundError
+from ragstone.errors import ForbiddenError
 from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller
 from ragstone.server.background import BackgroundTasks
@@ -86,13 +87,13 @@ async def add_documents(
     received = await receive_documents(request, engine.originals, name=name, collection=collection)
     _require_write(caller, received)
     upload_id = uuid.uuid4().hex
-    if not wait:
-        background: BackgroundTasks = request.app.state.background
-        task = background.start(_ingest(engine, received, upload_id))
-        await _wait_for_upload(engine, upload_id, task)
-        response.status_code = 202
+    work = asyncio.wrap_future(await _accept(engine, received, upload_id))
+    background: BackgroundTasks = request.app.state.background
+    background.start(work)
+    if wait:
+        await asyncio.shield(work)
     else:
-        await _ingest(engine, received, upload_id)
+        response.status_code = 202
     return UploadReply.of(await asyncio.to_thread(engine.records.upload, upload_id))
 
 
@@ -105,19 +106,6 @@ def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
         raise
 
 
-async def _wait_for_upload(
-    engine: Engine, upload_id: str, task: asyncio.Task[IngestReport]
-) -> None:
-    """Wait until the catalog knows an upload, or until it is refused."""
-    while not task.done():
-        try:
-            await asyncio.to_thread(engine.records.upload, upload_id)
-            return
-        except NotFoundError:
-            await asyncio.sleep(0.01)
-    task.result()
-
-
 @router.post("/chat/{chat_id}/documents", responses=_PROBLEMS, openapi_extra=_FORM)
 async def add_chat_documents(
     chat_id: str, request: Request, engine: EngineDep, caller: CallerDep
@@ -125,13 +113,16 @@ async def add_chat_documents(
     """Add documents for one chat; a file that cannot be read does not stop the others."""
     caller.require_write(f"chat_{chat_id}")
     received = await receive_documents(request, engine.originals, collection=f"chat_{chat_id}")
-    report = await _ingest(engine, received, uuid.uuid4().hex)
-    return ChatUploadReply.of(report)
+    work = await _accept(engine, received, uuid.uuid4().hex)
+    return ChatUploadReply.of(await asyncio.shield(asyncio.wrap_future(work)))
 
 
-async def _ingest(engine: Engine, received: ReceivedDocuments, upload_id: str) -> IngestReport:
+async def _accept(
+    engine: Engine, received: ReceivedDocuments, upload_id: str
+) -> Future[IngestReport]:
+    """Store what was received; from here on it is read, even if the server is killed."""
     try:
-        return await engine.ingest_uploads(
+        return await engine.accept_uploads(
             received.uploads,
             collection=received.collection or DEFAULT_COLLECTION,
             upload_id=upload_id,
