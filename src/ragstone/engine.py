@@ -8,7 +8,6 @@ async with Engine() as engine:
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ragstone.catalog.collections import CollectionInfo
 from ragstone.catalog.documents import refuse_other_embedder
+from ragstone.errors import InputError
 from ragstone.events import Event, Finished, SideEvent, SideName
 from ragstone.files import check_collection
 from ragstone.ingest.intake import IngestOptions, UploadOptions
@@ -60,7 +60,6 @@ from ragstone.types import (
     Document,
     Grounding,
     Hits,
-    Message,
     Query,
 )
 
@@ -194,6 +193,11 @@ class Engine(EngineParts):
     ) -> AsyncGenerator[SideEvent, None]:
         """Yield the events of both answers. The enhanced one is the answer that `stream` gives."""
         query, run = await self._begin(question, options)
+        if query.mode == "plain":
+            raise InputError(
+                "Two answers are compared by their documents, and rag_enabled is off.",
+                hint="Leave out compare, or set rag_enabled to true.",
+            )
         wrapped = self._wrapped
         await wrapped.moderation.check_question(query.messages, run)
         query = await wrapped.conversation.with_history(query, run)
@@ -216,42 +220,16 @@ class Engine(EngineParts):
             async for side_name, event in events:
                 yield SideEvent("enhanced" if side_name == "enhanced" else "baseline", event)
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        temperature: float | None = None,
-        model: str | None = None,
-        request_id: str = "",
-    ) -> AsyncGenerator[Event, None]:
-        """Chat without documents: the provider gets the messages exactly as they are."""
-        question = next((one.content for one in reversed(messages) if one.role == "user"), "")
-        default = self.settings.ground.temperature
-        query = Query(
-            uuid.uuid4().hex,
-            question,
-            collection="",
-            history=tuple(messages),
-            mode="plain",
-            temperature=default if temperature is None else temperature,
-            model=model or "",
-        )
-        run = QueryRun(request_id or uuid.uuid4().hex)
-        moderation = self._wrapped.moderation
-        await moderation.check_question(messages, run)
-        stream = moderation.moderate_answer(EventStream(self.pipeline.answer(query, run)), run)
-        async with aclosing(stream) as events:
-            async for event in events:
-                if isinstance(event, Finished):
-                    Trace.notify(event.answer)
-                yield event
-
     async def _begin(self, question: str, options: QueryOptions) -> tuple[Query, QueryRun]:
         query = build_query(question, options, self.settings)
-        name = self.embedder.name
-        await run_in_thread_if_blocking(
-            self.catalog, refuse_other_embedder, self.catalog, query.collection, name
-        )
+        if query.mode != "plain":
+            await run_in_thread_if_blocking(
+                self.catalog,
+                refuse_other_embedder,
+                self.catalog,
+                query.collection,
+                self.embedder.name,
+            )
         run = QueryRun(
             options.get("request_id") or query.id,
             owner=options.get("owner") or LOCAL_OWNER,

@@ -97,6 +97,8 @@ class Draft:
     text: str = ""
     is_fallback: bool = False
     """True when the provider failed and the fallback wrote it."""
+    is_plain: bool = False
+    """True when it was written without documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +116,12 @@ class CheckedDraft:
     citation_recall: float = 0.0
     short_answer: str = ""
     highlights: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Hold one written and checked answer, and the evidence it was written from."""
+
+    evidence: Evidence
+    draft: Draft
+    checked: CheckedDraft

@@ -25,6 +25,7 @@ FallbackLevel: TypeAlias = Literal[
     "without_grade",
     "extractive_answer",
     "without_moderation",
+    "plain_chat",
 ]
 
 
@@ -38,8 +39,10 @@ class Fallbacks:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def use(self, level: FallbackLevel, run: QueryRun, span: Span, error: Exception) -> None:
-        """Record that a part failed.
+    def use(
+        self, level: FallbackLevel, run: QueryRun, span: Span, error: Exception | None = None
+    ) -> None:
+        """Record that a part failed, or found nothing (no `error`).
 
         The log names the kind of error, never its text, which may hold a question or a passage; the
         trace has both.
@@ -47,14 +50,16 @@ class Fallbacks:
         if level not in run.degraded:
             self.counts[level] += 1
         run.degrade(level)
-        span.error = f"{type(error).__name__}: {error}"
-        span.note(f"{_SENTENCES[level]} ({type(error).__name__}).")
+        kind = type(error).__name__ if error else ""
+        if error:
+            span.error = f"{kind}: {error}"
+        span.note(f"{_SENTENCES[level]} ({kind})." if error else f"{_SENTENCES[level]}.")
         log.warning(
             "degraded",
             extra={
                 "rung": level,
                 "stage": span.stage,
-                "error": type(error).__name__,
+                "error": kind,
                 "request_id": run.request_id,
             },
         )
@@ -69,5 +74,6 @@ _SENTENCES: dict[FallbackLevel, str] = {
     "extractive_answer": "The provider failed; the answer is quoted from the sources",
     "without_moderation": "The moderator failed; this was not moderated",
     "without_grade": "The evidence could not be graded",
-    "without_context": "No search worked; the answer was written without documents",
+    "without_context": "No search worked; no document was read",
+    "plain_chat": "Nothing was found in the documents; the model answered from its own knowledge",
 }

@@ -169,6 +169,10 @@ class Catalog(Protocol):
         """Count the current documents, including those that could not be read."""
         ...
 
+    def is_empty(self, collection: str) -> bool:
+        """Return True when a collection has no chunk that a search could find."""
+        ...
+
     def find_by_source(self, collection: str, source: str) -> Document | None:
         """Return the current document of a source, without its text."""
         ...

@@ -329,6 +329,8 @@ class QueryRun:
         self.degraded: list[str] = []
         self.notes: list[str] = []
         self.usage: list[Usage] = []
+        self.asks_model = True
+        """False when no call to a model can help: the collection is empty."""
         self.timings: dict[str, float] = {}
         self.trace = type(self).new_trace()
 

@@ -16,8 +16,8 @@ from ragstone.text import remove_markup
 
 Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
-AnswerStatus: TypeAlias = Literal["answered", "abstained", "conversational", "refused"]
-"""`conversational`: a reply to small talk. `refused`: a moderator withheld it."""
+AnswerStatus: TypeAlias = Literal["answered", "abstained", "conversational", "refused", "ungrounded"]  # fmt: skip  # noqa: E501
+"""`conversational`: small talk. `refused`: by a moderator. `ungrounded`: without documents."""
 RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
 Intent: TypeAlias = Literal[
     "greeting", "gratitude", "farewell", "chitchat", "help",
@@ -25,7 +25,7 @@ Intent: TypeAlias = Literal[
 ]  # fmt: skip
 SMALL_TALK: frozenset[Intent] = frozenset({"greeting", "gratitude", "farewell", "chitchat", "help"})
 """Intents that need no documents."""
-Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize"]
+Route: TypeAlias = Literal["simple", "complex", "conversational", "summarize", "plain"]
 Verdict: TypeAlias = Literal[
     "supported", "partial", "misattributed", "contradicted", "unsupported", "unchecked",
     "suspicious",

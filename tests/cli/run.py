@@ -32,7 +32,7 @@ def environment(**extra: str) -> dict[str, str]:
 def unmeasured(**extra: str) -> dict[str, str]:
     """The same without coverage, which makes a process half as slow again: for the many that run
     what other tests measure already."""
-    known = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+    known = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name in known}
     return kept | {"NO_COLOR": "1"} | extra
 

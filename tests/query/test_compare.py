@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError
+from ragstone.evidence import Draft
 from ragstone.testing import HashEmbedder
-from ragstone.types import Prompt
+from ragstone.trace import QueryRun
+from ragstone.types import Prompt, Query, Source
 
 from ..conftest import settings_in
 from ..patience import LONG_S, until
@@ -60,29 +62,36 @@ async def test_one_retrieval_serves_both_answers_and_they_are_written_at_once(
     assert engine.history.query(found.enhanced.query_id)["answer"] == found.enhanced.text
 
 
-async def test_when_one_fails_the_other_is_stopped(engine: Engine) -> None:
-    assert isinstance(engine.provider, Meeting)
-    stopped, second_begun = 0, asyncio.Event()
+class FailingAnswerer:
+    """Fails in one answer as soon as the other has begun."""
 
-    async def stream(prompt: Prompt) -> AsyncIterator[str]:
-        nonlocal stopped
-        engine.provider.prompts.append(prompt)  # type: ignore[attr-defined]
-        if len(engine.provider.prompts) == 1:  # type: ignore[attr-defined]
-            await second_begun.wait()
+    def __init__(self) -> None:
+        self.begun = self.stopped = 0
+        self.second = asyncio.Event()
+
+    async def write(
+        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+    ) -> AsyncGenerator[str | Draft, None]:
+        self.begun += 1
+        if self.begun == 1:
+            await self.second.wait()
             raise ProviderError("It broke.")
-        second_begun.set()
+        self.second.set()
         try:
             await asyncio.sleep(2 * LONG_S)
         except asyncio.CancelledError:
-            stopped += 1
+            self.stopped += 1
             raise
         yield ""
 
-    engine.provider.stream = stream  # type: ignore[method-assign]
-    with pytest.raises(ProviderError):
-        # In an empty collection there is nothing to quote instead.
-        await engine.compare("Is the gate green?", collection="empty")
-    await until(lambda: stopped == 1)
+
+async def test_when_one_fails_the_other_is_stopped(tmp_path: Path) -> None:
+    answerer = FailingAnswerer()
+    settings = settings_in(tmp_path)
+    async with Engine(settings, embedder=HashEmbedder(), answerer=answerer) as engine:
+        with pytest.raises(ProviderError):
+            await engine.compare("Is the gate green?")
+        await until(lambda: answerer.stopped == 1)
 
 
 async def test_small_talk_is_answered_once_and_for_both(engine: Engine) -> None:

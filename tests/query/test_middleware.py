@@ -91,7 +91,7 @@ async def test_what_the_user_said_before_is_judged_with_the_question(tmp_path: P
         with pytest.raises(RefusedError):
             await engine.ask(QUESTION, history=before)
         with pytest.raises(RefusedError):
-            await anext(engine.chat([*before, Message("user", QUESTION)]))
+            await engine.ask(QUESTION, history=before, rag_enabled=False)
         assert moderator.asked[0] == ("question", f"a secret\n\nYes?\n\n{QUESTION}")
 
 
@@ -144,7 +144,7 @@ async def test_each_of_two_compared_answers_is_judged(tmp_path: Path) -> None:
 
 async def test_a_plain_chat_is_judged_too(tmp_path: Path) -> None:
     async with await engine_with(tmp_path, NoWord("green")) as engine:
-        found = [event async for event in engine.chat([Message("user", "Say something.")])]
+        found = [event async for event in engine.stream("Say something.", rag_enabled=False)]
         assert prompts(engine) == 1
     last = found[-1]
     assert isinstance(last, Finished)

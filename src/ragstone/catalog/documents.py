@@ -191,6 +191,9 @@ class SqlCatalog:
             count, chunk_count = connection.execute(totals).one()
             return CatalogCounts(count, chunk_count, _read_last_change(connection, collection))
 
+    def is_empty(self, collection: str) -> bool:
+        return not self._read_cached("has documents", collection, _has_indexed_documents)
+
     def last_change(self, collection: str) -> int:
         return int(self._read_cached("last change", collection, _read_last_change))
 
@@ -333,6 +336,13 @@ def _remove_source(connection: Connection, collection: str, source: str, *, keep
 
 def _current_in(collection: str) -> tuple[ColumnElement[bool], ...]:
     return documents.c.collection == collection, documents.c.retired_at.is_(None)
+
+
+def _has_indexed_documents(connection: Connection, collection: str) -> bool:
+    found = select(documents.c.id).where(
+        *_current_in(collection), documents.c.status == "indexed", documents.c.chunk_count > 0
+    )
+    return connection.scalar(found.limit(1)) is not None
 
 
 def _delete_document(connection: Connection, document_id: str) -> bool:

@@ -24,6 +24,7 @@ def ask(
     collection: options.Collection = DEFAULT_COLLECTION,
     method: options.Method = None,
     top_k: Annotated[int | None, typer.Option(min=1, help="Number of sources to read.")] = None,
+    rag: options.Rag = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show every stage with its time.")] = False,
     json: options.Json = False,
     data: options.DataDir = None,
@@ -41,11 +42,12 @@ def ask(
 
       ragstone ask "Who signed the lease?" --json | jq .citations
     """
-    flags = {"retrieve.method": method, "refine.top_k": top_k}
+    flags = {"retrieve.method": method, "refine.top_k": top_k, "retrieve.enabled": rag}
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
         answer = engine.ask_sync(question, collection=collection, is_chat=True)
-        if not answer.sources and not engine.documents(collection, limit=1):
+        is_plain = answer.route == "plain"
+        if not answer.sources and not is_plain and not engine.documents(collection, limit=1):
             stderr().print(
                 f"[dim]hint:[/] The collection '{collection}' is empty; "
                 "fill it with: ragstone ingest DOCUMENTS/"

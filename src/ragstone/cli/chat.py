@@ -31,6 +31,7 @@ def chat(
     continue_: Annotated[
         bool, typer.Option("--continue", help="Continue the session that was used last.")
     ] = False,
+    rag: options.Rag = None,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
@@ -50,7 +51,8 @@ def chat(
 
       printf 'What is the rent?\\nand the deposit?\\n' | ragstone chat
     """
-    with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
+    flags = {"retrieve.enabled": rag}
+    with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
         session_id = session or uuid.uuid4().hex
         if continue_:

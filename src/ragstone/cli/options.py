@@ -52,6 +52,14 @@ Collection = Annotated[
     str, typer.Option("--collection", "-C", metavar="NAME", help="Use this collection.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Rag = Annotated[
+    bool | None,
+    typer.Option(
+        "--rag/--no-rag",
+        help="Use the documents, or chat with the model alone.",
+        show_default=False,
+    ),
+]
 Method = Annotated[str | None, typer.Option(help="semantic, keyword or hybrid (default).")]
 
 # Without a terminal, progress is printed as a line this often.
@@ -104,7 +112,8 @@ def print_answer(answer: Answer) -> None:
     if answer.short_answer:
         stdout().print(Text(answer.short_answer, style="bold green"), end="\n\n")
     text = Text(
-        answer.text, style="" if answer.status in ("answered", "conversational") else "yellow"
+        answer.text,
+        style="" if answer.status in ("answered", "conversational", "ungrounded") else "yellow",
     )
     text.highlight_regex(r"\[Source \d+\]", "cyan")
     stdout().print(text)
@@ -142,6 +151,8 @@ def _summarise_answer(answer: Answer) -> str:
         return f"no answer found · {figures} · {total}"
     if answer.status == "refused":
         return f"withheld by the moderator · {figures} · {total}"
+    if answer.status == "ungrounded":
+        return f"written without documents · {answer.provider} · {total}"
     grounded = "grounded" if answer.is_grounded else "not grounded"
     return (
         f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
@@ -262,6 +273,7 @@ def require_collection(engine: Engine, name: str) -> None:
     from ragstone.files import check_collection
 
     check_collection(name)
-    # Another service has collections that the catalog does not know.
-    if not engine.settings.retrieve.chunkenizer_url:
+    # Another service has collections that the catalog does not know; a plain chat needs none.
+    options = engine.settings.retrieve
+    if options.enabled and options.retriever_name == "hybrid":
         refuse_unknown_collection(engine.catalog, name)

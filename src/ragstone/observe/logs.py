@@ -168,7 +168,7 @@ def summarize_answer(answer: Answer) -> dict[str, Any]:
     return {
         "query_id": answer.query_id,
         "collection": answer.collection,
-        "rag_enabled": bool(answer.collection),
+        "rag_enabled": answer.route != "plain",
         "top_k": answer.top_k or None,
         "retrieval_time_ms": answer.retrieval_ms,
         "generation_time_ms": answer.generation_ms,

@@ -10,7 +10,7 @@ baseline of compare), and `plain` is a chat without documents.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -18,6 +18,7 @@ from ragstone.errors import InputError, UnusableReplyError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import (
     CORRECT_FROM,
+    Attempt,
     CheckedDraft,
     DetectedIntent,
     Draft,
@@ -63,15 +64,6 @@ _VARIANTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """Hold one written and checked answer, and the evidence it was written from."""
-
-    evidence: Evidence
-    draft: Draft
-    checked: CheckedDraft
-
-
-@dataclass(frozen=True, slots=True)
 class Pipeline:
     """Hold the parts in their slots. The refiners are a list; every other part has its place."""
 
@@ -95,6 +87,8 @@ class Pipeline:
     """Embeds questions that are asked at the same moment together."""
     quotes_only: bool = False
     """True when no model writes: every answer is quoted."""
+    is_empty: Callable[[str], Awaitable[bool]] | None = None
+    """Tells whether a collection is empty; None when another part holds the documents."""
 
     async def answer(
         self, query: Query, run: QueryRun, start: Start | None = None
@@ -176,7 +170,8 @@ class Pipeline:
 
     def _build_hold(self, query: Query, notation: Notation) -> SentenceHold | None:
         drops = self.options.hold_unverified
-        if query.mode == "plain" or not (drops or query.hold_markers):
+        # Without sources no sentence has support: what is written then is no answer from documents.
+        if not notation.sources or not (drops or query.hold_markers):
             return None
         return SentenceHold(notation, self.embedder, drops)
 
@@ -200,7 +195,8 @@ class Pipeline:
     ) -> tuple[UnderstoodQuery, Evidence]:
         """Understand, retrieve and refine: everything before the first word is written."""
         if query.mode == "plain":
-            return UnderstoodQuery(query, DetectedIntent("question", 1.0, 0)), Evidence(query)
+            plain = replace(query, route="plain")
+            return UnderstoodQuery(plain, DetectedIntent("question", 1.0, 0)), Evidence(plain)
         understood = start.understood if start else await self._understand(query, run)
         if understood.is_certain_small_talk:
             return understood, Evidence(query)
@@ -221,6 +217,8 @@ class Pipeline:
     async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
             await self.batcher.embed(query.text)
+        if self.chat is not None and self.is_empty is not None:
+            run.asks_model = not await self.is_empty(query.collection)
         return await self.understander.understand(query, run)
 
     async def _retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:

@@ -6,7 +6,7 @@ The order of the middleware is stated here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,7 @@ from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.reading.choose import AnswerChooser
 from ragstone.settings import Settings
+from ragstone.threads import run_in_thread_if_blocking
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,17 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,
         quotes_only=_quotes_only(context, given),
+        is_empty=None if _has_external_documents(settings, given) else _watch_emptiness(context),
     )
+
+
+def _watch_emptiness(context: PartContext) -> Callable[[str], Awaitable[bool]]:
+    catalog = context.catalog
+
+    async def is_empty(collection: str) -> bool:
+        return await run_in_thread_if_blocking(catalog, catalog.is_empty, collection)
+
+    return is_empty
 
 
 def _build(slot: str, name: str, context: PartContext) -> Any:

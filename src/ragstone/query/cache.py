@@ -213,7 +213,8 @@ class AnswerCache:
 
     def _version_for(self, query: Query) -> int | None:
         """Return the state that an answer will rest on; None when it is not shared."""
-        if not self._max_entries or not (self._answers_repeat or query.temperature == 0):
+        repeats = self._answers_repeat or query.temperature == 0
+        if not self._max_entries or not repeats or query.mode == "plain":
             return None
         return get_settled_version(self._catalog, self._index, query.collection)
 

@@ -215,7 +215,8 @@ def digest_turns(
         answer = _MARKER.sub("", turn.answer)
         spans = find_sentence_spans(answer)
         first = answer[spans[0][0] : spans[0][1]] if spans else answer
-        answer = " ".join(first.split()) if turn.status == "answered" else "not in the documents"
+        has_answer = turn.status in ("answered", "ungrounded")
+        answer = " ".join(first.split()) if has_answer else "not in the documents"
         lines.append(f"- {turn.searched_as or turn.question} → {answer}")
     while len(lines) > 1 and tokens("\n".join(lines)) > max_tokens:
         lines.pop(0)

@@ -42,6 +42,8 @@ class QueryOptions(TypedDict, total=False):
 
     collection: str
     """The collection to search."""
+    rag_enabled: bool | None
+    """False: a plain chat; the model gets the messages as they are, without documents."""
     upload_id: str | None
     """Search only the documents of this upload."""
     document_ids: Sequence[str]
@@ -79,7 +81,13 @@ class QueryOptions(TypedDict, total=False):
 def build_query(question: str, options: QueryOptions, settings: Settings) -> Query:
     """Validate a question and its options; raise an InputError if they cannot be used."""
     _check_options(options)
-    text, pasted, notes = _read_message(question, options.get("is_chat") or False, settings)
+    rag_enabled = options.get("rag_enabled")
+    is_plain = not (settings.retrieve.enabled if rag_enabled is None else rag_enabled)
+    text, before, notes = _read_message(question, options.get("is_chat") or False, settings)
+    expansions = tuple(Expansion("variant", one.content[:_PASTED_SEARCHED]) for one in before)
+    if is_plain:
+        # A plain chat goes to the model as it is, white space and all.
+        before, notes, expansions = (Message("user", question),), (), ()
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
     filters = options.get("filters")
     names = (options.get("upload_id"), options.get("model"), *(options.get("document_ids") or ()))
@@ -99,8 +107,9 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         top_k=options.get("top_k") or settings.refine.top_k,
         mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
         temperature=settings.ground.temperature if temperature is None else temperature,
-        history=(*(options.get("history") or ()), *pasted),
-        expansions=tuple(Expansion("variant", one.content[:_PASTED_SEARCHED]) for one in pasted),
+        history=(*(options.get("history") or ()), *before),
+        expansions=expansions,
+        mode="plain" if is_plain else "refined",
         as_typed=options.get("as_typed") or False,
         notes=notes,
         citation_style=options.get("citation_style") or "source",

@@ -116,13 +116,9 @@ class QuerySkin(_EventSkin):
 class ChatSkin(_EventSkin):
     """Shape the stream of `POST /api/chat/stream`: sources, tokens, done with the whole reply."""
 
-    def __init__(self, *, rag_enabled: bool = True) -> None:
-        super().__init__()
-        self._rag_enabled = rag_enabled
-
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
         yield from self.announce_replacement(answer)
-        yield _shape_chat_end(ChatData.of(answer, rag_enabled=self._rag_enabled))
+        yield _shape_chat_end(ChatData.of(answer))
 
 
 class ChatRoomSkin(_EventSkin):

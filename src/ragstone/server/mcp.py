@@ -99,8 +99,9 @@ def build_server(
             return _dump(_fetch(engine, start_call(ctx), id))
 
     @server.tool(structured_output=False)
-    async def ask(question: str, ctx: Context[Any, Any]) -> str:
-        """Answer a question from the documents, with checked citations."""
+    async def ask(question: str, ctx: Context[Any, Any], rag_enabled: bool | None = None) -> str:
+        """Answer a question from the documents, with checked citations; with `rag_enabled` false
+        from the model alone, without documents."""
         with _report_errors():
             call = start_call(ctx)
             async with call.hold_slot():
@@ -108,6 +109,7 @@ def build_server(
                     engine.ask(
                         question,
                         collection=call.collection,
+                        rag_enabled=rag_enabled,
                         owner=call.caller.owner,
                         is_chat=True,
                     )

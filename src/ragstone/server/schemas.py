@@ -23,6 +23,7 @@ from ragstone.types import (
 # With a bound pydantic checks the text itself and refuses half a surrogate pair, which no later
 # step can encode. The size of a request is limited elsewhere.
 Text = Annotated[str, Field(max_length=10_000_000)]
+RAG_ENABLED = "false: a plain chat with the model, without documents. Default: RAG_ENABLED."
 AS_TYPED = "Search the message as it is typed: earlier messages do not complete it."
 
 
@@ -36,6 +37,7 @@ class QueryRequest(BaseModel):
 
     query: str = Field(description="The question; 3 to 1,000 characters after trimming.")
     collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
     upload_id: str | None = Field(None, description="Search only documents of this upload.")
     top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
     mmr_lambda: float | None = Field(
@@ -271,12 +273,12 @@ class ChatData(BaseModel):
     metadata: QueryMetadata
 
     @classmethod
-    def of(cls, answer: Answer, *, rag_enabled: bool) -> Self:
+    def of(cls, answer: Answer) -> Self:
         fields = {
             **copy_fields(cls, answer),
             "choices": [Choice.of(answer)],
             "sources": [SourceReply.of(source) for source in answer.sources],
-            "rag_enabled": rag_enabled,
+            "rag_enabled": answer.route != "plain",
             "metadata": QueryMetadata.of(answer),
         }
         return cls(**fields)

@@ -153,7 +153,14 @@ class UnderstandSettings(Section):
 
 
 class RetrieveSettings(Section):
-    enabled: bool = setting(True, "Search the documents.", "RAG_ENABLED")
+    enabled: bool = setting(
+        True, "Search the documents. false: a plain chat with the model.", "RAG_ENABLED"
+    )
+    fallback: Literal["abstain", "chat"] = setting(
+        "abstain",
+        "If nothing is found: abstain without a call, or chat with the model without documents.",
+        "RAG_FALLBACK",
+    )
     method: RetrievalMethod = setting("hybrid", "Search method.", "RETRIEVAL_METHOD")
     candidates: int = setting(
         50, "Number of hits from each search.", "RETRIEVAL_INITIAL_K", ge=1, le=10_000

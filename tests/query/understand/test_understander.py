@@ -113,6 +113,8 @@ async def test_an_unsure_intent_is_left_to_the_model(
 ) -> None:
     provider = ScriptedProvider({"<message>": '{"intent": "chitchat", "confidence": 0.9}'})
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=provider)
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    await engine.ingest([tmp_path / "gate.txt"])
     answer = await engine.ask("what is your opinion on politics")
     assert answer.detected_intent == "chitchat"
     assert answer.trace["spans"][0]["counts"]["layer"] == 2
@@ -121,6 +123,8 @@ async def test_an_unsure_intent_is_left_to_the_model(
 
 async def test_a_model_that_fails_leaves_a_question(tmp_path: Path, embedder: OnnxEmbedder) -> None:
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=ScriptedProvider({}))
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    await engine.ingest([tmp_path / "gate.txt"])
     answer = await engine.ask("what is your opinion on politics")
     assert answer.detected_intent == "question"
     assert answer.degraded == ("without_llm_steps",)

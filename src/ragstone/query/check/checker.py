@@ -54,8 +54,8 @@ class ClaimChecker:
         self, query: Query, evidence: Evidence, draft: Draft, run: QueryRun
     ) -> CheckedDraft:
         """Separate refusals from answers, judge each claim, and compute the figures."""
-        if query.mode == "plain":
-            return CheckedDraft(draft.text)
+        if draft.is_plain:
+            return CheckedDraft(draft.text, "ungrounded")
         text = draft.text.strip()
         notation = Notation(evidence.sources, query.citation_style)
         if is_refusal(text):

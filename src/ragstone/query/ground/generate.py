@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ragstone.errors import InputError, ProviderError
@@ -22,7 +22,7 @@ from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
 from ragstone.query.ground.prompt import SourceOrder, build_prompt
 from ragstone.text import find_sentence_spans, remove_unstorable, split_words
 from ragstone.trace import QueryRun, Span
-from ragstone.types import NO_ANSWER, Prompt, Query, Source, Usage
+from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source, Usage
 
 T = TypeVar("T")
 
@@ -103,21 +103,21 @@ class PromptAnswerer:
     embedder: Embedder | None = None
     """Compares an answer with question and sources, to detect nonsense."""
     order: SourceOrder = "best_first"
+    chats_without_sources: bool = False
+    """Let the model answer without documents when nothing is found; else nothing is asked."""
 
     async def write(
         self, query: Query, sources: tuple[Source, ...], run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
         """Yield pieces of text with whole markers, and at the end the draft."""
-        if query.mode == "plain":
-            _refuse_plain_chat(self.provider)
+        wants_chat = query.mode == "plain"
         notation = Notation(sources, query.citation_style)
+        stream: MarkerStream | PlainText
         with run.span("ground.generate") as span:
-            for provider in self._list_providers(run):
-                is_fallback = provider is self.fallback
-                draft = Draft(provider.name, provider.model, is_fallback=is_fallback)
-                stream: MarkerStream | PlainText = (
-                    PlainText() if query.mode == "plain" else MarkerStream(notation)
-                )
+            query = query if sources else self._use_chat(query, run, span)
+            for provider in self._list_providers(query, sources, run):
+                draft = self._start_draft(provider, query)
+                stream = PlainText() if draft.is_plain else MarkerStream(notation)
                 usage: list[Usage] = []
                 prompt = self._build_prompt(provider, query, sources)
                 try:
@@ -134,8 +134,8 @@ class PromptAnswerer:
                     await span.run_in_background(self._refuse_nonsense, draft, prompt, notation)
                     break
                 except Exception as error:  # whatever a provider raises, the fallback answers
-                    # Without sources there is nothing to quote: no provider is able to answer.
-                    if self.fallback is None or draft.is_fallback or not sources:
+                    # A plain chat has nothing to quote: no provider is able to answer.
+                    if self.fallback is None or draft.is_fallback or wants_chat:
                         raise
                     self.fallbacks.use("extractive_answer", run, span, error)
                     if draft.text:
@@ -145,6 +145,15 @@ class PromptAnswerer:
             _count_figures(span, draft, usage, stream.dangling)
         yield draft
 
+    def _start_draft(self, provider: Provider, query: Query) -> Draft:
+        is_fallback = provider is self.fallback
+        return Draft(
+            provider.name,
+            provider.model,
+            is_fallback=is_fallback,
+            is_plain=query.mode == "plain" and not is_fallback,
+        )
+
     def _build_prompt(
         self, provider: Provider, query: Query, sources: tuple[Source, ...]
     ) -> Prompt:
@@ -152,9 +161,25 @@ class PromptAnswerer:
             return Prompt(query.text, sources, outline=query.outline)
         return build_prompt(query, sources, order=self.order)
 
-    def _list_providers(self, run: QueryRun) -> Iterator[Provider]:
-        # A provider that failed in this query already is not asked again.
-        if self.fallback is None or "extractive_answer" not in run.degraded:
+    def _use_chat(self, query: Query, run: QueryRun, span: Span) -> Query:
+        """Turn a question that nothing was found for into a plain chat, if that is wanted."""
+        if query.mode == "plain":
+            _refuse_plain_chat(self.provider)
+            return query
+        if not self.chats_without_sources or query.outline is not None or self.fallback is None:
+            return query
+        self.fallbacks.use("plain_chat", run, span)
+        question = Message("user", query.original_text or query.text)
+        return replace(query, mode="plain", history=(*query.history, question))
+
+    def _list_providers(
+        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+    ) -> Iterator[Provider]:
+        # A provider that failed in this query already is not asked again. Without sources there is
+        # nothing that a model may say: the fallback abstains, which costs no call.
+        has_failed = "extractive_answer" in run.degraded
+        may_write = bool(sources) or query.mode == "plain"
+        if self.fallback is None or (may_write and not has_failed):
             yield self.provider
         if self.fallback is not None:
             yield self.fallback
@@ -227,4 +252,5 @@ def build(context: PartContext) -> PromptAnswerer:
         context.fallbacks,
         add_vector_cache(context.reads_with),
         context.settings.ground.order,
+        context.settings.retrieve.fallback == "chat",
     )

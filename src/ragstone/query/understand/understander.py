@@ -113,7 +113,7 @@ class IntentUnderstander:
             return DetectedIntent("question", 0.5, 1)
         if detected.intent == "follow_up":  # it stands on its own, or there is nothing before it
             detected = DetectedIntent("question", detected.confidence, 1)
-        if unsure and self.chat is not None:
+        if unsure and self.chat is not None and run.asks_model:
             try:
                 return await detect_with_model(self.chat, query.text)
             except Exception as error:  # noqa: BLE001  whatever a provider raises, layer 1 stands
@@ -123,7 +123,7 @@ class IntentUnderstander:
     async def _complete(self, query: Query, readings: tuple[Reading, ...], run: QueryRun) -> Query:
         """Add the model's whole question to the readings; the documents decide between them."""
         with run.span("understand.follow_up") as span:
-            if self.chat is not None and readings[0].kind != "more":
+            if self.chat is not None and run.asks_model and readings[0].kind != "more":
                 try:
                     text = await make_standalone(self.chat, query.text, query.history)
                 except Exception as error:  # noqa: BLE001  the other readings need no model
@@ -137,7 +137,7 @@ class IntentUnderstander:
 
     async def _expand(self, query: Query, run: QueryRun) -> Query:
         with run.span("understand.expand") as span:
-            if self.chat is None:
+            if self.chat is None or not run.asks_model:
                 span.count(expansions=0)
                 span.note("Without a model the question was searched as it is.")
                 return query

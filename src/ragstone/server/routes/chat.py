@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import InputError
-from ragstone.events import Event, Finished
 from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
@@ -19,9 +17,16 @@ from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import ChatRoomSkin, ChatSkin, shape_comparison, shape_events
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import AS_TYPED, ChatData, ChatMessage, ComparedData, Problem
+from ragstone.server.schemas import (
+    AS_TYPED,
+    RAG_ENABLED,
+    ChatData,
+    ChatMessage,
+    ComparedData,
+    Problem,
+)
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
-from ragstone.types import DEFAULT_COLLECTION, Answer, Message
+from ragstone.types import DEFAULT_COLLECTION, Message
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 
@@ -57,7 +62,7 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     messages: list[ChatMessage] = Field(min_length=1, description="The last one is the question.")
-    rag_enabled: bool | None = Field(None, description="false: a plain chat without documents.")
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
     model: str | None = Field(None, min_length=1, max_length=200, description="The model to use.")
     temperature: float | None = Field(None, ge=0, le=2)
     compare: bool | None = Field(None, description=_COMPARE)
@@ -97,12 +102,11 @@ async def answer_chat(
     compare: CompareParam = None,
 ) -> ChatReply:
     """Answer the last message from the documents; with `rag_enabled: false` without them."""
-    rag_enabled = _is_rag_enabled(body, engine)
-    if rag_enabled and _is_comparison(body, compare, engine):
+    if _is_comparison(body, compare, engine):
         return ChatReply(data=await _compare(body, request, engine, caller))
-    work = _read_answer(_stream_chat(body, request, engine, caller))
-    answer = await run_until_disconnect(request, work)
-    return ChatReply(data=ChatData.of(answer, rag_enabled=rag_enabled))
+    options = _build_options(body, request, engine, caller)
+    answer = await run_until_disconnect(request, engine.ask(body.read_question(), **options))
+    return ChatReply(data=ChatData.of(answer))
 
 
 @router.post("/compare", responses=_PROBLEMS)
@@ -124,36 +128,24 @@ async def stream_chat(
 ) -> EventStream:
     """Answer as events. Retrieval is done before the first token; two answers are written at the
     same time."""
-    rag_enabled = _is_rag_enabled(body, engine)
-    if rag_enabled and _is_comparison(body, compare, engine):
-        options = _build_options(body, request, engine, caller)
-        sides = await start_events(request, engine.compare_stream(body.read_question(), **options))
+    options = _build_options(body, request, engine, caller)
+    question = body.read_question()
+    if _is_comparison(body, compare, engine):
+        sides = await start_events(request, engine.compare_stream(question, **options))
         return EventStream(request, shape_comparison(sides, engine.settings))
-    events = await start_events(request, _stream_chat(body, request, engine, caller))
-    return EventStream(request, shape_events(events, ChatSkin(rag_enabled=rag_enabled)))
-
-
-def _is_rag_enabled(body: ChatRequest, engine: Engine) -> bool:
-    return engine.settings.retrieve.enabled if body.rag_enabled is None else body.rag_enabled
+    events = await start_events(request, engine.stream(question, **options))
+    return EventStream(request, shape_events(events, ChatSkin()))
 
 
 def _is_comparison(body: ChatRequest, param: bool | None, engine: Engine) -> bool:
-    """Take the query parameter first, then the body, then RAG_COMPARE_MODE."""
+    """Take the query parameter first, then the body, then RAG_COMPARE_MODE.
+
+    A chat without documents has nothing to compare.
+    """
+    settings = engine.settings
+    is_enabled = settings.retrieve.enabled if body.rag_enabled is None else body.rag_enabled
     wanted = body.compare if param is None else param
-    return engine.settings.server.compare_mode if wanted is None else wanted
-
-
-def _stream_chat(
-    body: ChatRequest, request: Request, engine: Engine, caller: Caller
-) -> AsyncGenerator[Event, None]:
-    if not _is_rag_enabled(body, engine):
-        return engine.chat(
-            body.list_messages(),
-            temperature=body.temperature,
-            model=body.model,
-            request_id=request.state.request_id,
-        )
-    return engine.stream(body.read_question(), **_build_options(body, request, engine, caller))
+    return is_enabled and (settings.server.compare_mode if wanted is None else wanted)
 
 
 async def _compare(
@@ -170,6 +162,7 @@ def _build_options(
     caller.require_read(body.collection)
     return QueryOptions(
         collection=body.collection,
+        rag_enabled=body.rag_enabled,
         history=body.list_messages()[:-1],
         top_k=body.top_k or engine.settings.refine.chat_top_k,
         temperature=body.temperature,
@@ -180,15 +173,6 @@ def _build_options(
         owner=caller.owner,
         request_id=request.state.request_id,
     )
-
-
-async def _read_answer(events: AsyncGenerator[Event, None]) -> Answer:
-    answer: Answer | None = None
-    async for event in events:
-        if isinstance(event, Finished):
-            answer = event.answer
-    assert answer is not None, "a stream always ends with Finished"
-    return answer
 
 
 room_router = APIRouter(tags=["chat"])
@@ -219,6 +203,7 @@ class ChatTurn(BaseModel):
     message: str = Field(description="The user's message; 1 to 32,000 characters after trimming.")
     session_id: str | None = Field(None, description="The conversation; by default the chat's own.")
     as_typed: bool = Field(False, description=AS_TYPED)
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
 
 
 @room_router.post(
@@ -234,6 +219,7 @@ async def stream_chat_room(
     events = engine.stream(
         body.message,
         collection=collection,
+        rag_enabled=body.rag_enabled,
         top_k=engine.settings.refine.chat_top_k,
         session_id=session_id,
         is_chat=True,

@@ -21,7 +21,7 @@ from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import CompletionSkin, shape_events
 from ragstone.server.links import annotate_citations
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import CompletionUsage, Problem, Text
+from ragstone.server.schemas import RAG_ENABLED, CompletionUsage, Problem, Text
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
@@ -69,6 +69,7 @@ class CompletionRequest(BaseModel):
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     n: Literal[1] | None = None
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
 
 
 class UrlCitation(BaseModel):
@@ -155,6 +156,7 @@ async def complete_chat(
         )
     options = QueryOptions(
         collection=collection,
+        rag_enabled=body.rag_enabled,
         history=earlier,
         top_k=engine.settings.refine.chat_top_k,
         temperature=body.temperature,

@@ -47,6 +47,7 @@ async def answer_query(
     caller.require_read(body.collection)
     options = QueryOptions(
         collection=body.collection,
+        rag_enabled=body.rag_enabled,
         upload_id=body.upload_id,
         method=body.method,
         filters=body.filters,

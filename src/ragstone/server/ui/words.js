@@ -33,6 +33,7 @@ export function confidence(answer) {
         : "Nothing in this collection matches the question, so no answer is given.",
     };
   }
+  if (answer.status === "ungrounded") return { level: "none", label: "Without documents", text: "The model wrote this from its own knowledge. No document was read, so nothing could be checked." };
   if (answer.status === "refused") return { level: "none", label: "Withheld", text: "The moderator of this server refused the answer." };
   const value = answer.confidence;
   const claims = answer.claims.length;
@@ -54,6 +55,7 @@ export function claimsSummary(claims) {
 
 const DEGRADED = {
   without_llm_steps: "The model for inner steps failed, so the question was searched without changes.",
+  plain_chat: "Nothing was found in the documents, so the model answered from its own knowledge.",
   without_refine_step: "A step that refines the hits failed and was skipped.",
   without_rerank: "The reranker is not available, so the order of the search was kept.",
   semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
