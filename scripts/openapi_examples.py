@@ -139,6 +139,7 @@ def _record_documents(recorder: Recorder) -> None:
     send("POST", "/v1/collections", json={"name": "contracts"})
     send("GET", "/v1/collections")
     send("GET", "/v1/collections/{name}", params={"name": "default"})
+    send("GET", "/v1/collections/{name}/overview", params={"name": "default"})
     send("DELETE", "/v1/collections/{name}", params={"name": "contracts"})
 
 

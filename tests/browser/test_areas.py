@@ -74,11 +74,25 @@ def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
     page.get_by_label("Document", exact=True).select_option("wiki/history.md")
     expect(page.get_by_label("Chunk", exact=True)).to_be_enabled()
     page.get_by_label("Chunk", exact=True).select_option(index=3)
+    expect(page.locator(".document-verdict")).to_contain_text("The closest one:")
     page.get_by_role("button", name="Why not this chunk?").click()
     expect(page.locator(".verdict-text")).to_contain_text(
         re.compile("Dropped at|No search listed it|Returned")
     )
     assert page.locator(".step").count() >= 2
+
+
+def test_a_document_that_is_missing_from_an_answer_is_explained(page: Page) -> None:
+    ask(page, NOTICE)
+    page.get_by_role("link", name="Is a document missing?").click()
+    chooser = page.get_by_label("Document", exact=True)
+    expect(chooser).to_be_focused()
+    chooser.select_option("contracts/catering-agreement.txt")
+    verdict = page.locator(".document-verdict")
+    expect(verdict).to_contain_text("This document is cited.")
+    chooser.select_option("manuals/dome-operation.md")
+    expect(verdict).to_contain_text(re.compile("chunks? (was|were) found|None of its"))
+    expect(verdict).to_contain_text(re.compile("Dropped at|No search listed it|Returned"))
 
 
 def test_the_history_leads_back_to_a_query(page: Page) -> None:

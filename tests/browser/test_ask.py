@@ -174,9 +174,42 @@ def test_a_question_can_be_limited_to_a_tag(page: Page, address: str) -> None:
     body = {"name": "gate.txt", "text": "The gate is green.", "tags": ["garden"]}
     assert page.request.post(f"{address}/v1/documents", data=body).status == 201
     page.reload()
-    page.get_by_label("Search in").select_option("garden")
+    page.get_by_role("button", name="Search in: all documents").click()
+    page.get_by_role("checkbox", name="garden").check()
+    page.get_by_role("button", name="Done").click()
     ask(page, NOTICE)
     expect(page.locator(".turn")).to_have_attribute("data-status", "abstained")
+    page.get_by_role("button", name="Search not only in garden").click()
+    ask(page, NOTICE)
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "answered")
+
+
+def test_a_question_can_be_limited_to_ticked_documents(page: Page) -> None:
+    page.get_by_role("button", name="Search in: all documents").click()
+    page.get_by_label("Find documents and tags").fill("opening")
+    page.get_by_role("checkbox", name="handbook/opening-hours.md").check()
+    page.get_by_label("Find documents and tags").fill("lease")
+    page.get_by_role("checkbox", name="contracts/lease-of-the-ridge.pdf").check()
+    expect(page.get_by_role("dialog")).to_contain_text("Ticked: 2 documents.")
+    page.get_by_role("button", name="Done").click()
+    ask(page, NOTICE)
+    for card in page.locator(".source-name").all_inner_texts():
+        assert card.startswith(("handbook/opening-hours.md", "contracts/lease-of-the-ridge.pdf"))
+    ask(page, "When does the lease end?")
+    expect(page.locator(".turn").last.locator(".short")).to_have_text("30 June 2039")
+
+
+def test_only_the_document_that_is_open_can_be_asked(page: Page) -> None:
+    ask(page, "When does the lease end?")
+    page.locator(".source-link").first.click()
+    page.get_by_role("button", name="Ask only this document").click()
+    expect(page.get_by_role("combobox", name="Your question")).to_be_focused()
+    expect(page.locator(".scope-chips")).to_contain_text("lease-of-the-ridge.pdf")
+    with page.expect_request(lambda request: request.url.endswith("/v1/query")) as asked:
+        ask(page, NOTICE)
+    assert asked.value.post_data_json["filters"] == {
+        "document_name": ["contracts/lease-of-the-ridge.pdf"]
+    }
 
 
 def test_a_link_to_a_place_opens_the_document_there(page: Page, address: str) -> None:

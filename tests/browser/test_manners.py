@@ -76,6 +76,9 @@ def test_the_page_is_small_and_painted_at_once(
     page.on("requestfinished", heard)
     page.goto(address)
     ask(page, NOTICE)
+    page.wait_for_load_state("networkidle")
+    to_ask = sum(size for url, size in received.items() if "/ui/" in url or url == f"{address}/")
+    assert to_ask < 120_000
     for area in AREAS:
         go(page, area)
     page.wait_for_load_state("networkidle")

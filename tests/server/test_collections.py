@@ -79,3 +79,21 @@ def test_deletion_is_complete_and_leaves_the_others_alone(
     send(client, "house", "new.txt", b"The porch is blue.")
     new = {"query": "The porch is?", "collection": "house"}
     assert "blue" in client.post("/v1/query", json=new).json()["answer"]
+
+
+def test_an_overview_names_topics_questions_and_what_is_new(client: httpx.Client) -> None:
+    body = {"name": "rent.md", "text": "# Rent\n\nThe rent is EUR 18,400 per year.",
+            "collection": "overview"}  # fmt: skip
+    assert client.post("/v1/documents", json=body).status_code == 201
+    before = len(client.get("/v1/queries", params={"limit": 100}).json())
+    found = client.get("/v1/collections/overview/overview").json()
+    assert found["documents"] == 1
+    assert found["topics"] == ["Rent"]
+    assert [one["name"] for one in found["recent"]] == ["rent.md"]
+    assert found["questions"]
+    assert len(client.get("/v1/queries", params={"limit": 100}).json()) == before
+    client.post("/v1/documents", json={**body, "name": "b.md", "text": "# Gate\n\nIt is green."})
+    again = client.get("/v1/collections/overview/overview").json()
+    assert again["documents"] == 2
+    assert "Gate" in again["topics"]
+    assert client.get("/v1/collections/nothing/overview").status_code == 404

@@ -134,6 +134,20 @@ def trace_chunk(waterfall: Mapping[str, Any], key: int) -> list[Step]:
     return steps
 
 
+def find_closest_chunk(waterfall: Mapping[str, Any], keys: Sequence[int]) -> tuple[int, int]:
+    """Find the chunk among `keys` that most stages kept; return its place in them.
+
+    Also returns how many of them a stage listed at all.
+    """
+    kept: dict[int, int] = {}
+    for place, key in enumerate(keys):
+        lines = [stage["lines"].get(str(key)) for stage in waterfall.get("stages", ())]
+        if any(line is not None for line in lines):
+            kept[place] = sum(bool(line and line.get("kept")) for line in lines)
+    closest = max(kept, key=lambda place: kept[place], default=0)
+    return closest, len(kept)
+
+
 def _explain_loss(steps: Sequence[Step]) -> str:
     """Explain that a stage did not see a chunk, by the last stage that did."""
     last = next((step.stage for step in reversed(steps) if step.outcome in ("found", "kept")), None)

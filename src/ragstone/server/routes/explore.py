@@ -49,6 +49,12 @@ class EngineVariants:
             }
         )
 
+    def build_quoting(self) -> Engine:
+        """Build an engine that quotes the documents, calls no model and keeps no history."""
+        return self._build(
+            {"provider.name": "extractive", "journal.query_log": "off"}, is_quoting=True
+        )
+
     def _list_changes(self, preset: str) -> dict[str, Any]:
         """List what the preset sets, and reset what only other presets set to the defaults."""
         defaults = Settings()
@@ -58,7 +64,7 @@ class EngineVariants:
             "preset": preset
         }
 
-    def _build(self, changes: Mapping[str, Any]) -> Engine:
+    def _build(self, changes: Mapping[str, Any], *, is_quoting: bool = False) -> Engine:
         key = tuple(sorted(changes.items()))
         if key not in self._built:
             engine = self._engine
@@ -67,7 +73,7 @@ class EngineVariants:
                 embedder=engine.embedder,
                 catalog=engine.catalog,
                 index=engine.index,
-                provider=engine.provider,
+                provider=None if is_quoting else engine.provider,
                 moderator=engine.moderator,
             )
         return self._built[key]
@@ -158,7 +164,7 @@ class CompareReply(BaseModel):
     sides: list[PresetAnswer]
 
 
-def _variants_of(request: Request) -> EngineVariants:
+def variants_of(request: Request) -> EngineVariants:
     state = request.app.state
     if not hasattr(state, "variants"):
         state.variants = EngineVariants(state.engine, getattr(state, "listing", ()))
@@ -179,7 +185,7 @@ async def list_candidates(
     caller.require_read(collection)
     refine = engine.settings.refine
     hits = (
-        await _variants_of(request)
+        await variants_of(request)
         .build_unrefined()
         .search(query, collection=collection, top_k=limit)
     )
@@ -197,7 +203,7 @@ async def compare_presets(
 ) -> CompareReply:
     """Answer one question under two presets."""
     caller.require_read(body.collection)
-    variants = _variants_of(request)
+    variants = variants_of(request)
     engines = [variants.with_preset(preset) for preset in body.presets]
     work = (
         variant.ask(

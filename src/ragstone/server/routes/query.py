@@ -10,11 +10,13 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import InputError
+from ragstone.query.explain import find_closest_chunk
 from ragstone.query.request import QueryOptions
 from ragstone.server.deps import CallerDep, EngineDep, find_query
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import QuerySkin, shape_events
 from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.routes.document_parts import list_chunk_keys
 from ragstone.server.schemas import CheckReply, Problem, QueryReply, QueryRequest, Text
 from ragstone.server.sse import EVENT_STREAM, EventStream, is_stream_wanted, start_events
 
@@ -68,12 +70,25 @@ async def answer_query(
 
 @router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}}, tags=["query"])
 async def explain_query(
-    query_id: str, engine: EngineDep, caller: CallerDep, chunk_id: str | None = None
+    query_id: str,
+    engine: EngineDep,
+    caller: CallerDep,
+    chunk_id: str | None = None,
+    document_id: str | None = None,
 ) -> dict[str, Any]:
-    """Show the waterfall of a past query; with `chunk_id` what each stage did with that chunk."""
+    """Show the waterfall of a past query; with `chunk_id` what each stage did with that chunk, with
+    `document_id` the same for the chunk of a document that came closest."""
     entry = await asyncio.to_thread(find_query, engine, caller, query_id)
+    waterfall = entry["trace"]["waterfall"]
+    counts: dict[str, int] = {}
+    if document_id is not None:
+        document = await asyncio.to_thread(caller.find_document, engine, document_id)
+        keys = await asyncio.to_thread(list_chunk_keys, engine, document)
+        index, found = find_closest_chunk(waterfall, keys)
+        chunk_id = f"{document.id}:{index}"
+        counts = {"chunks": len(keys), "chunks_found": found}
     if chunk_id is None:
-        return {"query_id": query_id, **entry["trace"]["waterfall"]}
+        return {"query_id": query_id, **waterfall}
     explanation = await asyncio.to_thread(engine.explain_past, query_id, chunk_id)
     return {
         "query_id": query_id,
@@ -81,6 +96,7 @@ async def explain_query(
         "document_name": explanation.chunk.document_name,
         "verdict": explanation.verdict,
         "steps": [dataclasses.asdict(step) for step in explanation.steps],
+        **counts,
     }
 
 

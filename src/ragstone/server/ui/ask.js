@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { renderAnswer, renderDraft } from "./answer.js";
 import { createConversations, toggleConversations } from "./conversations.js";
 import { announce, el, failure, plural, replace, toast } from "./dom.js";
+import { createScope } from "./scope.js";
 import { createStart } from "./start.js";
 import { attachSuggestions } from "./suggest.js";
 import { announceAnswer, answerOfEntry, copyAnswer, linkedChip, renderTurn, shareAnswer } from "./turn.js";
@@ -18,13 +19,12 @@ export function create(shared) {
   const scroller = el("div", { class: "scroller" }, start, turns);
   const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "32000", enterkeyhint: "send" });
   const send = el("button", { type: "submit", class: "primary" }, "Ask");
-  const scope = el("select", { id: "scope" });
-  const scopeRow = el("div", { class: "row scope", hidden: true }, el("label", { for: "scope", class: "label" }, "Search in"), scope);
+  const scope = createScope(shared, () => input.focus());
   const fresh = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => restart() }, "New conversation");
   const past = el("button", { type: "button", class: "quiet only-phone", "aria-controls": "conversations", "aria-expanded": "false", onclick: () => toggleConversations(past) }, "Conversations");
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); ask(input.value); } },
     el("label", { for: "question", class: "unseen" }, "Your question"),
-    el("div", { class: "field" }, scopeRow, input), send);
+    el("div", { class: "field" }, scope.row, input), send);
   const root = el("section", { class: "area ask" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Ask"), el("div", { class: "row" }, past, fresh)),
     scroller, form);
@@ -32,10 +32,15 @@ export function create(shared) {
   let collection = "";
   let running = null;
   const conversations = createConversations({ current: () => session, leave: () => restart() });
-  const showStart = createStart(start, { shared, ask, isWanted: () => !turns.childElementCount, offerScopes });
+  const showStart = createStart(start, { shared, ask, isWanted: () => !turns.childElementCount });
 
   attachSuggestions(input, () => shared.collection, (text) => ask(text));
+  document.addEventListener("ragstone:only", ({ detail }) => {
+    location.hash = turns.childElementCount ? `#/chat/${encodeURIComponent(session)}` : "#/ask";
+    scope.only(detail);
+  });
   document.addEventListener("ragstone:collection", ({ detail }) => {
+    scope.reset();
     // A conversation stays with its collection; another one starts another conversation.
     if (turns.childElementCount && detail !== collection) restart();
     else if (!turns.childElementCount) showStart();
@@ -91,16 +96,6 @@ export function create(shared) {
     announce(`The conversation “${found.title}” is open.`);
   }
 
-  /** Offer the tags that not all documents have, to limit a question to one of them. */
-  function offerScopes(documents) {
-    const tags = [...new Set(documents.flatMap((one) => one.metadata.tags ?? []))].sort();
-    const partial = tags.filter((tag) => documents.some((one) => !one.metadata.tags?.includes(tag)));
-    const chosen = scope.value;
-    replace(scope, el("option", { value: "" }, "all documents"), partial.map((tag) => el("option", { value: tag }, `tag: ${tag}`)));
-    scope.value = partial.includes(chosen) ? chosen : "";
-    scopeRow.hidden = !partial.length;
-  }
-
   function ask(question) {
     const text = question.trim();
     if (!text) { input.focus(); return; }
@@ -136,7 +131,8 @@ export function create(shared) {
     };
     try {
       const body = { query: question, collection: shared.collection, session_id: session, chat: true, as_typed: asTyped };
-      if (scope.value) body.filters = { tags: scope.value };
+      const filters = scope.filters();
+      if (filters) body.filters = filters;
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
         if (event.type === "sources") {
           sources = event.sources;
@@ -180,6 +176,7 @@ export function create(shared) {
   function finish(card, question, answer) {
     const share = () => shareAnswer(answer).catch((error) => toast(error.message, { kind: "bad" }));
     renderTurn(card, question, answer, {
+      isOwn: Boolean(answer.query_id),
       searchTyped: () => answerIn(card, question, true),
       actions: [
         el("button", { type: "button", class: "quiet", onclick: () => copyAnswer(question, answer) }, "Copy with citations"),

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { renderAppraisal, renderAnswer, chip, shorten } from "./answer.js";
-import { announce, baseName, el, failure, ms, plural, replace } from "./dom.js";
+import { announce, el, failure, ms, plural, replace } from "./dom.js";
 import { attachPreview } from "./preview.js";
 import { openSource } from "./source.js";
 import { attachSuggestions } from "./suggest.js";
@@ -102,7 +102,7 @@ function ranking(side, other) {
 
 export function passageName(passage) {
   const where = passage.heading_path?.at(-1) ?? (passage.page ? `page ${passage.page}` : "");
-  return `${baseName(passage.document_name)}${where ? ` · ${shorten(where, 40)}` : ""}`;
+  return `${passage.document_name}${where ? ` · ${shorten(where, 40)}` : ""}`;
 }
 
 /** Render for each stage how many passages went in, were dropped and moved. */

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { shorten } from "./answer.js";
-import { baseName, confirmFirst, el, empty, failure, ms, percent, replace, toast, when } from "./dom.js";
+import { confirmFirst, el, empty, failure, ms, percent, replace, toast, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
 import { degraded, stage } from "./words.js";
@@ -91,7 +91,7 @@ function draw(out, found) {
       el("div", { class: "card" }, el("h2", {}, "Unanswered questions"),
         found.unanswered.length ? questions(found.unanswered) : el("p", { class: "muted" }, "None: every question was answered.")),
       el("div", { class: "card" }, found.documents.length
-        ? lanes(found.documents.slice(0, 8).map((one) => ({ label: baseName(one.name), value: one.answers })), { title: "Documents that answers cite" })
+        ? lanes(found.documents.slice(0, 8).map((one) => ({ label: one.name, value: one.answers })), { title: "Documents that answers cite" })
         : el("p", { class: "muted" }, "No answer has cited a document yet."))),
     (found.ungrounded.length > 0 || Object.keys(found.degraded).length > 0) && el("div", { class: "grid2" },
       found.ungrounded.length > 0 && el("div", { class: "card" }, el("h2", {}, "Answers to review"), el("p", { class: "muted" }, "Not fully supported by their sources."), questions(found.ungrounded)),

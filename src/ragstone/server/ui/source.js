@@ -49,7 +49,8 @@ export async function openSource(place, opener, { view = "" } = {}) {
       isPdf && tab("Page", asPage, () => go("page")),
       !isPlain && tab("Formatted", !literal, () => go("")),
       tab("Text", !asPage && literal, () => go("text")),
-      el("button", { type: "button", class: "link push", onclick: () => download(place) }, "Download original"));
+      el("button", { type: "button", class: "link push", onclick: () => { closeSource(); document.dispatchEvent(new CustomEvent("ragstone:only", { detail: passage.document_name })); } }, "Ask only this document"),
+      el("button", { type: "button", class: "link", onclick: () => download(place) }, "Download original"));
     if (asPage) {
       await showPdf(place, body, () => mine === latest).catch((error) => {
         if (mine !== latest) return;

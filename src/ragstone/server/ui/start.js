@@ -1,40 +1,60 @@
-// The start page: what the collection holds, and questions to begin with.
+// The start page: what the collection holds, its topics, and questions to begin with.
 
 import * as api from "./api.js";
-import { el, empty, failure, plural, replace, toast } from "./dom.js";
-
-const EXAMPLES = [
-  "When does the lease end?",
-  "How long do the batteries keep the telescope running in a power cut?",
-  "What interest is charged on rent that arrives late?",
-];
+import { renderAnswer } from "./answer.js";
+import { el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
+import { openSource } from "./source.js";
+import { linkedChip } from "./turn.js";
 
 /** Return a function that fills `start`. `isWanted()` is false as soon as something was asked. */
-export function createStart(start, { shared, ask, isWanted, offerScopes }) {
+export function createStart(start, { shared, ask, isWanted }) {
+  let latest = 0;
+
   async function show() {
+    const mine = ++latest;
     const collection = shared.collection;
-    let documents;
+    const isCurrent = () => mine === latest && isWanted() && collection === shared.collection;
+    let count = 0;
     try {
-      documents = await api.get("/v1/documents", { collection, limit: 200 });
+      count = (await api.get("/v1/collections")).find((one) => one.name === collection)?.documents ?? 0;
     } catch (error) {
-      replace(start, error.status === 401 ? null : failure(error, show));
+      if (isCurrent()) replace(start, error.status === 401 ? null : failure(error, show));
       return;
     }
-    if (!isWanted() || collection !== shared.collection) return;
-    const readable = documents.filter((one) => one.status === "indexed");
-    offerScopes(readable);
-    if (!readable.length) {
+    if (!isCurrent()) return;
+    if (!count) {
       replace(start, empty("No documents to search yet", `The collection “${collection}” has no documents. Add your own, or start with the sample documents of a small observatory.`,
         el("a", { class: "button primary", href: "#/documents" }, "Add documents"),
         el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Use the sample documents")));
       return;
     }
-    const examples = readable.some((one) => one.metadata.tags?.includes("sample") || one.name.endsWith("catering-agreement.txt")) ? EXAMPLES : [];
+    const more = el("div", { class: "overview" }, el("p", { class: "muted", role: "status" }, "Reading the documents for an overview…"));
     replace(start, el("div", { class: "welcome" },
       el("p", { class: "lead" }, "Ask in your own words. Every sentence of the answer is checked against its source."),
-      el("p", { class: "muted" }, `${plural(Math.max(readable.length, shared.documentCount(collection) ?? 0), "document")} in “${collection}”.`),
-      examples.length > 0 && el("ul", { class: "examples", "aria-label": "Examples" }, examples.map((text) => el("li", {},
-        el("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
+      el("p", { class: "muted" }, `${plural(count, "document")} in “${collection}”.`)), more);
+    try {
+      const overview = await api.get(`/v1/collections/${encodeURIComponent(collection)}/overview`);
+      if (isCurrent()) replace(more, sections(overview));
+    } catch {
+      if (isCurrent()) replace(more); // a question can be asked without it
+    }
+  }
+
+  function sections({ questions, topics, about, recent, failed }) {
+    const choose = (text, label = text, kind = "example") => el("li", {}, el("button", { type: "button", class: kind, onclick: () => ask(text) }, label));
+    return [
+      questions.length > 0 && el("section", {}, el("h2", {}, "Questions these documents answer"),
+        el("ul", { class: "examples", "aria-label": "Suggested questions" }, questions.map((text) => choose(text)))),
+      topics.length > 1 && el("section", {}, el("h2", {}, "Topics"),
+        el("ul", { class: "topics", "aria-label": "Topics" }, topics.map((topic) => choose(`What do the documents say about ${topic}?`, topic, "tag")))),
+      about?.status === "answered" && el("details", { class: "about" }, el("summary", {}, "What the documents are about, in their own words"),
+        el("div", { class: "answer markdown" }, renderAnswer({ ...about, claims: [] }, { chip: linkedChip }))),
+      el("section", {}, el("h2", {}, "Added last"),
+        el("ul", { class: "recent" }, recent.map((one) => el("li", {},
+          el("button", { type: "button", class: "link", onclick: (event) => openSource({ document_id: one.id, document_name: one.name, start: 0, end: 0 }, event.currentTarget) }, pathName(one.name)),
+          el("span", { class: "muted small" }, when(one.created_at)))))),
+      failed > 0 && el("p", { class: "notice warn" }, el("span", {}, `${plural(failed, "document")} could not be read. `, el("a", { href: "#/documents" }, "See why"))),
+    ];
   }
 
   async function samples(button) {

@@ -17,7 +17,7 @@ export function linkedChip(citation) {
 }
 
 /** Fill a card. `actions` are the buttons below; `searchTyped` undoes a completed question. */
-export function renderTurn(card, question, answer, { actions = [], searchTyped = null } = {}) {
+export function renderTurn(card, question, answer, { actions = [], searchTyped = null, isOwn = false } = {}) {
   card.setAttribute("aria-busy", "false");
   card.dataset.status = answer.status;
   const short = answer.status === "answered" && answer.short_answer && answer.short_answer.length <= LONGEST_SHORT && answer.short_answer.length < answer.answer.length / 2;
@@ -30,7 +30,7 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
     short && el("p", { class: "short" }, answer.short_answer),
     el("div", { class: `answer markdown ${answer.status}${short ? " quotation" : ""}` }, renderAnswer(answer, { chip: linkedChip })),
     renderAppraisal(answer),
-    sourcesList(answer),
+    sourcesList(answer, isOwn && el("p", { class: "small" }, el("a", { href: `#/why/${answer.query_id}/missing` }, "Is a document missing?"))),
     el("div", { class: "row actions" }, actions,
       took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by].filter((part) => part && part !== "none").join(" · "))));
 }
@@ -59,7 +59,7 @@ export function answerOfEntry(entry, turn = {}) {
 }
 
 /** List one card per source, in the order of the text, with everything that is quoted from it. */
-function sourcesList(answer) {
+function sourcesList(answer, missing) {
   const cards = Map.groupBy(numberCitations(answer).sort((a, b) => a.number - b.number || a.start - b.start), (citation) => citation.number);
   if (!cards.size) return null;
   return el("details", { class: "sources", open: true },
@@ -71,7 +71,8 @@ function sourcesList(answer) {
         el("span", { class: `chip chip-${first.verdict}`, "aria-hidden": "true" }, String(first.number)),
         el("span", {}, el("span", { class: "source-name" }, pathName(first.document_name), el("span", { class: "folder" }, pageOf(first))),
           snippets.map((snippet) => el("span", { class: "snippet" }, snippet)))));
-    })));
+    })),
+    missing);
 }
 
 export function copyAnswer(question, answer) {

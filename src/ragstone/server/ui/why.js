@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
-import { announce, baseName, el, empty, failure, ms, percent, replace, when } from "./dom.js";
+import { announce, el, empty, failure, ms, percent, plural, replace, when } from "./dom.js";
 import { openSource } from "./source.js";
 import { stage } from "./words.js";
 
@@ -18,7 +18,7 @@ export function create(shared) {
     out);
   let current = "";
 
-  async function enter([id]) {
+  async function enter([id, part]) {
     let recent = [];
     try {
       recent = await api.get("/v1/queries", { limit: 50 });
@@ -37,6 +37,7 @@ export function create(shared) {
     replace(picker, listed.map((one) => el("option", { value: one.query_id }, `${one.query ?? "(text not logged)"}${one.created_at ? ` · ${when(one.created_at)}` : ""}`)));
     picker.value = wanted;
     await show(wanted);
+    if (part === "missing") { root.querySelector("#missing")?.scrollIntoView(); root.querySelector("#why-document")?.focus(); }
   }
 
   async function show(id) {
@@ -56,7 +57,7 @@ export function create(shared) {
   async function explain(id, chunkId, detail) {
     try {
       const found = await api.get(`/v1/queries/${id}/explain`, { chunk_id: chunkId });
-      replace(detail, el("h2", {}, `${baseName(found.document_name)}, chunk ${chunkId.split(":").pop()}`),
+      replace(detail, el("h2", {}, `${found.document_name}, chunk ${chunkId.split(":").pop()}`),
         el("p", { class: "lead verdict-text" }, found.verdict),
         el("ol", { class: "steps" }, found.steps.map((step) => el("li", { class: `step step-${step.outcome}` },
           el("span", { class: "step-stage" }, stage(step.stage)),
@@ -140,23 +141,38 @@ function cell(one, line) {
     el("span", { class: "small muted" }, typeof score === "number" ? score.toFixed(3) : ""));
 }
 
-/** Render a form for any chunk: choose a document, then one of its chunks. */
+/** Render a form: why a document was not used, and what became of any of its chunks. */
 function whyNot(entry, explain) {
   const chunks = el("select", { id: "why-chunk", disabled: true });
-  const ask = el("button", { type: "button", class: "primary", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this chunk?");
+  const ask = el("button", { type: "button", class: "quiet", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this chunk?");
   const place = el("div", {});
+  const says = el("p", { class: "document-verdict", role: "status" });
   const documents = el("select", { id: "why-document", onchange: async () => {
-    const found = documents.value ? await api.get(`/v1/documents/${documents.value}/chunks`, { limit: 1000 }).catch(() => []) : [];
+    const id = documents.value;
+    replace(place);
+    replace(says);
+    const found = id ? await api.get(`/v1/documents/${id}/chunks`, { limit: 1000 }).catch(() => []) : [];
     replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shorten(one.text, 80)}`)));
     chunks.disabled = ask.disabled = !found.length;
+    if (!found.length) return;
+    try {
+      const about = await api.get(`/v1/queries/${entry.query_id}/explain`, { document_id: id });
+      if (documents.value !== id) return;
+      const used = entry.citations?.some((one) => one.document_id === id);
+      chunks.value = about.chunk_id;
+      replace(says, el("strong", {}, used ? "This document is cited. " : about.chunks_found ? `${about.chunks_found} of its ${plural(about.chunks, "chunk")} ${about.chunks_found === 1 ? "was" : "were"} found. ` : `None of its ${plural(about.chunks, "chunk")} was found. `),
+        `The closest one: ${about.verdict}`);
+    } catch (error) {
+      replace(says, error.message);
+    }
   } }, el("option", { value: "" }, "Choose a document"));
   api.get("/v1/documents", { collection: entry.collection, limit: 1000 }).then((found) => {
     documents.append(...found.filter((one) => one.status === "indexed").map((one) => el("option", { value: one.id }, one.name)));
   }).catch(() => {});
-  return el("div", { class: "card" }, el("h2", {}, "Why not this chunk?"),
-    el("p", { class: "muted" }, "Choose any chunk of the collection, found or not."),
+  return el("div", { class: "card", id: "missing" }, el("h2", {}, "Why was a document not used?"),
+    el("p", { class: "muted" }, "Choose a document to see how far it came, then any of its chunks."),
     el("div", { class: "row" },
       el("div", { class: "stack grow" }, el("label", { for: "why-document" }, "Document"), documents),
       el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask),
-    place);
+    says, place);
 }
