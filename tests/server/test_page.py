@@ -41,6 +41,16 @@ def test_an_unchanged_file_is_not_sent_again(client: httpx.Client) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+def test_a_file_is_compressed_for_a_browser_that_reads_that(client: httpx.Client) -> None:
+    plain = client.get("/ui/style.css", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    small = client.get("/ui/style.css", headers={"Accept-Encoding": "gzip"})
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.headers["vary"] == "Accept-Encoding"
+    assert small.content == plain.content
+    assert int(small.headers["content-length"]) < len(plain.content) / 2
+
+
 @pytest.mark.parametrize(
     "path",
     ["/ui/nothing.js", "/ui/../app.py", "/ui/%2e%2e/app.py", "/ui/vendor/README.md", "/ui/",

@@ -1,6 +1,6 @@
-"""Make questions and topics from documents, for a reader who does not know them yet.
+"""Make questions and topics from documents, for readers to start with.
 
-Passages in, candidates out: whoever offers a question should ask it first and see it answered.
+Passages in, candidates out: ask a question first, and offer it only when it is answered.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ _MAX_ACRONYM = 5
 _NUMBERING = re.compile(r"^(?:§\s*)?(?:\d+(?:\.\d+)*|[A-Z]|[ivxIVX]+)[.)]?\s+(?=\S)")
 # Headings that every document may have say nothing about this collection.
 _GENERIC = frozenset(
-    "abstract introduction overview summary contents conclusion conclusions references appendix "
-    "annex index notes about background preface glossary faq readme license general definitions "
-    "scope purpose miscellaneous usage example examples see also installation".split()
-)
+    {
+        "abstract", "introduction", "overview", "summary", "contents", "conclusion", "conclusions",
+        "references", "appendix", "annex", "index", "notes", "about", "background", "preface",
+        "glossary", "faq", "readme", "license", "general", "definitions", "scope", "purpose",
+        "miscellaneous", "usage", "example", "examples", "see", "also", "installation",
+    }
+)  # fmt: skip
 _SUBJECT = r"(?P<subject>(?:[Tt]he|[Oo]ur|[Aa]n?) [\w' -]{3,48}?|[A-Z][\w'-]+)"
 _AMOUNT = r"(?:about |up to |at least |only )?(?:EUR|USD|GBP|CHF|[€$£])\s?\d"
 _MOMENT = (
@@ -49,7 +52,7 @@ def _lower_first(subject: str) -> str:
 
 
 def _lower_plural(subject: str, verb: str) -> str:
-    """Write "Invoices are" as "are invoices": one word before `are` is no name."""
+    """Write "Invoices are" as "are invoices": a single word before `are` is not a name."""
     is_common = verb == "are" and " " not in subject
     return subject.lower() if is_common else _lower_first(subject)
 
@@ -59,6 +62,11 @@ def _ask_when(match: re.Match[str]) -> str:
     base = verb.removesuffix("es") if verb in {"closes", "takes"} else verb.removesuffix("s")
     base = {"clos": "close", "tak": "take"}.get(base, base)
     return f"When does {_lower_first(match['subject'])} {base}{match['rest'] or ''}?"
+
+
+def _ask_how_long(match: re.Match[str]) -> str:
+    subject = _lower_plural(match["subject"], match["verb"])
+    return f"How long {match['verb']} {subject} {match['done']}?"
 
 
 # Each pattern matches the beginning of a sentence; what it makes of it is the question.
@@ -90,14 +98,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
             rf"{_SUBJECT} (?P<verb>is|are) (?P<done>kept|stored|valid|concluded|retained|open)"
             r" for (?:\d+|two|three|four|five|six|ten|twelve) "
         ),
-        lambda match: (
-            f"How long {match['verb']} {_lower_plural(match['subject'], match['verb'])} {match['done']}?"
-        ),
+        _ask_how_long,
     ),
     (
         re.compile(
-            rf"[Tt]he (?:\w+ )?(?:{_ROLES}) (?P<verb>(?!thanks|is\b|has\b|was\b)[a-z]+s) (?P<object>(?:the |all )?"
-            r"[a-z][\w' -]{3,40}?)(?=[,.;]| and | before | by | at | within | to )"
+            rf"[Tt]he (?:\w+ )?(?:{_ROLES}) (?P<verb>(?!thanks|is\b|has\b|was\b)[a-z]+s) "
+            r"(?P<object>(?:the |all )?[a-z][\w' -]{3,40}?)"
+            r"(?=[,.;]| and | before | by | at | within | to )"
         ),
         lambda match: f"Who {match['verb']} {match['object']}?",
     ),

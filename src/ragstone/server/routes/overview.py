@@ -92,6 +92,7 @@ async def _build_overview(engine: Engine, quoting: Engine, name: str) -> Overvie
         failed=info.failed,
         chunks=info.chunks,
         topics=list_topics(await asyncio.to_thread(engine.collections.headings, name)),
+        about=None,
         questions=[],
         recent=recent,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -23,6 +25,8 @@ _MEDIA_TYPES = {
     ".ttf": "font/ttf",
     ".pfb": "application/octet-stream",
 }
+# A page is text: a third of its size is sent.
+_COMPRESSED = {".html", ".css", ".js", ".mjs", ".svg"}
 # Only these files are served: a name from a client is looked up and never joined to a path.
 _FILES = {
     file.relative_to(_FOLDER).as_posix(): file
@@ -95,7 +99,21 @@ def _send_file(request: Request, path: str) -> Response:
     if file is None:
         raise NotFoundError(f"The page has no file '{path}'.", hint="Open / to see the page.")
     media_type = _MEDIA_TYPES[file.suffix]
-    reply = FileResponse(file, media_type=media_type, headers=_HEADERS, stat_result=file.stat())
-    if request.headers.get("if-none-match") == reply.headers["etag"]:
-        return Response(status_code=304, headers=_HEADERS | {"ETag": reply.headers["etag"]})
+    status = file.stat()
+    reply: Response = FileResponse(
+        file, media_type=media_type, headers=_HEADERS, stat_result=status
+    )
+    etag = reply.headers["etag"]
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=_HEADERS | {"ETag": etag})
+    if file.suffix in _COMPRESSED and "gzip" in request.headers.get("accept-encoding", ""):
+        content = _compress(file, status.st_mtime_ns)
+        headers = _HEADERS | {"ETag": etag, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        reply = Response(content, media_type=media_type, headers=headers)
     return reply
+
+
+@lru_cache(maxsize=100)
+def _compress(file: Path, mtime_ns: int) -> bytes:
+    """Compress a file of the page; again only when it has changed."""
+    return gzip.compress(file.read_bytes(), mtime=0)
