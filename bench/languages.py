@@ -43,6 +43,7 @@ class RememberingEmbedder:
         self._embedder = embedder
         self.name, self.dimension = embedder.name, embedder.dimension
         self.max_tokens = embedder.max_tokens
+        self.languages = getattr(embedder, "languages", None)
         self._known: dict[str, Vectors] = {}
 
     def embed(self, texts: list[str]) -> Vectors:

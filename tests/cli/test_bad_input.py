@@ -26,7 +26,7 @@ def test_a_question_of_a_wrong_length(filled: Path, question: str, said: str) ->
 
 def test_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    assert_refused(call("ingest", "docs", "-d", "data", cwd=tmp_path), "holds no documents", ".pdf")
+    assert_refused(call("ingest", "docs", "-d", "data", cwd=tmp_path), "holds no documents", "PDF")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_collection_that_is_not_there_is_made_by_ingest_and_by_nothing_else(
 
 def test_a_document_is_not_deleted_where_nobody_can_be_asked(filled: Path) -> None:
     listed = call("documents", "-d", "data", cwd=filled).stdout
-    document_id, *_, name, _ = listed.splitlines()[0].split("\t")
+    document_id, *_, name, _ = listed.splitlines()[1].split("\t")
     done = call("documents", "delete", document_id, "-d", "data", cwd=filled)
     assert_refused(done, f"'{name}' was not deleted", "--yes")
     assert call("documents", "-d", "data", cwd=filled).stdout == listed

@@ -63,7 +63,7 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     shown = call("sessions", "show", "money", "-d", "data", cwd=folder).stdout
     assert shown.count("›") == 3
     assert "never" not in shown
-    listed = call("sessions", "list", "-d", "data", cwd=folder).stdout.split("\t")
+    listed = call("sessions", "list", "-d", "data", cwd=folder).stdout.splitlines()[1].split("\t")
     assert (listed[1], listed[3]) == ("money", "3")
     entries = json.loads(
         call("history", "--session", "money", "-d", "data", "--json", cwd=folder).stdout

@@ -86,7 +86,7 @@ def test_documents_are_listed_shown_and_deleted(tmp_path: Path) -> None:
     assert [(file["name"], file["outcome"]) for file in report] == [("a.txt", "added")]
     document_id = report[0]["document_id"]
     listed = call("documents", "list", "-d", "data", cwd=tmp_path).stdout
-    assert listed.split("\t")[:2] == [document_id, "indexed"]
+    assert listed.splitlines()[1].split("\t")[:2] == [document_id, "indexed"]
     as_json = json.loads(call("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
     assert as_json[0]["id"] == document_id
     shown = call("documents", "show", document_id, "-d", "data", "--json", cwd=tmp_path).stdout

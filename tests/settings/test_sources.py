@@ -171,6 +171,19 @@ def test_a_misspelt_variable_is_refused(environ: dict[str, str], hint: str) -> N
     assert hint in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("LLM_PROVIDR", "LLM_PROVIDER"), ("EMBEDING_MODEL", "EMBEDDING_MODEL"), ("OPENAI_KEY", "")],
+)
+def test_a_misspelt_variable_that_another_program_may_have_is_ignored_with_a_warning(
+    name: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layers._warn_once.cache_clear()
+    assert load({name: "x"}).settings == load().settings
+    expected = f"The variable {name} is ignored: no setting has that name. Did you mean {meant}?"
+    assert caplog.messages == ([expected] if meant else [])
+
+
 # What Kubernetes sets for Services named ragstone, ragstone-server and ragstone-qdrant.
 OF_SERVICES = {
     "RAGSTONE_PORT": "tcp://10.0.0.7:8642",

@@ -62,6 +62,19 @@ app.command("restore")(maintain.restore)
 app.command("doctor")(maintain.doctor)
 
 
+def _hide_type_of_flags() -> None:
+    """Print nothing behind a flag in the help: Typer 0.29 prints <bool>."""
+    from typer.core import TyperOption
+
+    original = getattr(TyperOption, "display_type_rich", None)
+    if original is not None:
+        display = lambda self, ctx: None if self.is_flag else original(self, ctx)  # noqa: E731
+        setattr(TyperOption, "display_type_rich", display)  # noqa: B010
+
+
+_hide_type_of_flags()
+
+
 def _print_version(requested: bool) -> None:
     if requested:
         typer.echo(f"ragstone {__version__}")

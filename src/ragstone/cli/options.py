@@ -94,9 +94,9 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table with headings in a terminal, and tab-separated lines in a pipe."""
+    """Print a table in a terminal, and tab-separated lines in a pipe; both begin with headings."""
     if not stdout().is_terminal:
-        for row in rows:
+        for row in (columns, *rows):
             sys.stdout.write("\t".join(str(cell) for cell in row) + "\n")
         return
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.detect import is_wanted, list_suffixes
+from ragstone.ingest.formats.detect import READABLE_HINT, is_wanted
 
 _WILDCARDS = frozenset("*?[")
 
@@ -45,7 +45,7 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFil
             if not inside and not may_be_empty:
                 raise IngestError(
                     f"The folder '{path}' holds no documents.",
-                    hint=f"Ragstone reads {', '.join(list_suffixes())} files.",
+                    hint=READABLE_HINT,
                 )
         elif path.exists():
             inside = [_read_status(path.resolve(), path.name)]

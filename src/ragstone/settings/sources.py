@@ -38,6 +38,16 @@ _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 # RAGSTONE_IMAGE, which other tools may set, are less similar to every name.
 _MIN_SIMILARITY = 0.8
 _MIN_PREFIX_CHARS = 6
+# Settings have names that begin like this, and so have the variables of other programs.
+_SHARED_PREFIXES = (
+    "ANTHROPIC_",
+    "EMBEDDING_",
+    "GOOGLE_",
+    "LLM_",
+    "OLLAMA_",
+    "OPENAI_",
+    "QUERY_LOG",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +176,16 @@ def _read_environ(environ: Mapping[str, str]) -> _Layer:
     of_services = {name for name in environ if _is_of_service(name, environ[name])}
     for name in sorted(environ):
         if name in of_services:
-            _warn_once(name, "Kubernetes sets it for a Service")
+            _warn_once(name, "Kubernetes sets it for a Service.")
         elif name in _paths_by_name() or name == "RAGSTONE_CONFIG":
             continue
         # A misspelt name must not be ignored silently.
         elif _is_misspelt(name):
             raise _make_unknown_error(name, "environment")
         elif name.startswith("RAGSTONE_"):
-            _warn_once(name, "no setting has a similar name")
+            _warn_once(name, "no setting has a similar name.")
+        elif similar := _find_shared_name(name):
+            _warn_once(name, f"no setting has that name. Did you mean {similar}?")
     # Of two names for one field the later one wins: it is the more specific one
     # (RETRIEVAL_FINAL_K over RAG_TOP_K, which sets two fields).
     return {
@@ -199,7 +211,7 @@ def _is_of_service(name: str, value: str) -> bool:
 @cache
 def _warn_once(name: str, reason: str) -> None:
     """Log an ignored variable; only once, because a command may read the settings twice."""
-    log.warning("The variable %s is ignored: %s.", name, reason)
+    log.warning("The variable %s is ignored: %s", name, reason)
 
 
 def _is_misspelt(name: str) -> bool:
@@ -208,6 +220,17 @@ def _is_misspelt(name: str) -> bool:
         return bool(_find_similar_names(name))
     is_ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in UNUSED_NAMES
     return is_ours and bool(difflib.get_close_matches(name, _paths_by_name(), n=1, cutoff=0.85))
+
+
+def _find_shared_name(name: str) -> str | None:
+    """Return the variable that one without our prefix is probably meant for, e.g. LLM_PROVIDR.
+
+    Other programs have variables that begin like these, so that this is no error.
+    """
+    if name in UNUSED_NAMES:
+        return None
+    known = [one for one in _paths_by_name() if one.startswith(_SHARED_PREFIXES)]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.88)), None)
 
 
 def _find_similar_names(name: str) -> list[str]:

@@ -177,10 +177,6 @@ def guess_kind_by_name(name: str) -> str | None:
     return _map_suffixes().get(PurePosixPath(name.lower()).suffix)
 
 
-def list_suffixes() -> list[str]:
-    return sorted(_map_suffixes())
-
-
 @cache
 def _map_suffixes() -> dict[str, str]:
     return {suffix: kind for kind in list_parts("loader") for suffix in get_loader(kind).suffixes}
