@@ -16,12 +16,12 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "migrations" not in pa
 
 # The rooms in the order of their layers: a room may import from rooms above it, never below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "system", "prompts", "samples", "text"),
+    ("errors", "system", "prompts", "samples", "text", "calls"),
     ("threads", "files", "filters", "outline"),
     ("reports", "types"),
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),
-    ("models", "catalog"),
+    ("models", "catalog", "metering"),
     ("plugins",),
     ("index", "providers", "testing"),
     ("reading",),

@@ -110,15 +110,27 @@ class StoreBusyError(StoreError):
 
 
 class ProviderError(RagstoneError):
-    """Report a model or external service that did not answer."""
+    """Report a model or external service that did not answer.
+
+    `summary` and `reason` can be logged; `detail`, the service's own words, may quote a question.
+    """
 
     retryable = True
+
+    def __init__(
+        self, message: str, *, hint: str = "", reason: str = "fault", detail: str = ""
+    ) -> None:
+        super().__init__(f"{message} It says: {detail}" if detail else message, hint=hint)
+        self.summary, self.reason, self.detail = message, reason, detail
 
 
 class UnusableReplyError(ProviderError):
     """Report a model's reply that does not have the requested form."""
 
     retryable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, reason="unusable")
 
 
 class NotFoundError(RagstoneError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from ragstone.calls import StopReason
 from ragstone.types import AnswerStatus, Citation, Claim, Intent, Query, RetrievedHits, Source
 
 Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
@@ -99,6 +100,7 @@ class Draft:
     """True when the provider failed and the fallback wrote it."""
     is_plain: bool = False
     """True when it was written without documents."""
+    stop_reason: StopReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)

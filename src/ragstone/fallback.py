@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from typing import Literal, TypeAlias
 
+from ragstone.errors import ProviderError
 from ragstone.trace import QueryRun, Span
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,8 @@ class Fallbacks:
     ) -> None:
         """Record that a part failed, or found nothing (no `error`).
 
-        The log names the kind of error, never its text, which may hold a question or a passage; the
-        trace has both.
+        The log names the kind of error, and the reason that a provider failed; never its whole
+        text, which may hold a question or a passage. The trace has both.
         """
         if level not in run.degraded:
             self.counts[level] += 1
@@ -53,7 +54,12 @@ class Fallbacks:
         kind = type(error).__name__ if error else ""
         if error:
             span.error = f"{kind}: {error}"
-        span.note(f"{_SENTENCES[level]} ({kind})." if error else f"{_SENTENCES[level]}.")
+        known = {}
+        if isinstance(error, ProviderError):
+            known = {"reason": error.reason, "explanation": error.summary, "hint": error.hint}
+            span.note(" ".join([error.summary, error.hint, f"{_SENTENCES[level]}."]))
+        else:
+            span.note(f"{_SENTENCES[level]} ({kind})." if error else f"{_SENTENCES[level]}.")
         log.warning(
             "degraded",
             extra={
@@ -61,6 +67,7 @@ class Fallbacks:
                 "stage": span.stage,
                 "error": kind,
                 "request_id": run.request_id,
+                **known,
             },
         )
 

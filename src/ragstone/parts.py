@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.history import History
 from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
+from ragstone.errors import ProviderError
 from ragstone.fallback import Fallbacks
 from ragstone.files import create_data_directory
 from ragstone.ingest.intake import Intake
@@ -20,6 +22,7 @@ from ragstone.models.cache import CachedEmbedder, QuestionBatcher, add_vector_ca
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import IndexContext, PartContext, find_part
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Moderator, Provider
+from ragstone.providers.health import HealthReport, ProviderHealth
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import (
     GivenParts,
@@ -34,6 +37,8 @@ from ragstone.settings import Settings, load_settings
 from ragstone.threads import opened_once
 from ragstone.trace import QueryRun
 from ragstone.types import Answer
+
+log = logging.getLogger(__name__)
 
 
 class EngineParts:
@@ -100,6 +105,34 @@ class EngineParts:
             "provider", self.settings.provider.name
         )(self._base_context)
         return built
+
+    @property
+    def provider_health(self) -> HealthReport:
+        """Return how the last call to the provider went."""
+        health = getattr(self.provider, "health", None)
+        if isinstance(health, ProviderHealth):
+            return health.report
+        return HealthReport("ok" if self.provider.name == "extractive" else "unknown")
+
+    async def probe_provider(self) -> HealthReport:
+        """Ask the provider for one word, log a failure, and return how it went."""
+        probe = getattr(self.provider, "probe", None)
+        if probe is None:
+            return self.provider_health
+        try:
+            await probe()
+        except ProviderError as error:
+            log.warning(
+                "provider cannot answer",
+                extra={
+                    "provider": self.provider.name,
+                    "model": self.provider.model,
+                    "reason": error.reason,
+                    "explanation": error.summary,
+                    "hint": error.hint,
+                },
+            )
+        return self.provider_health
 
     @opened_once
     def moderator(self) -> Moderator | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.blocks import LineBox, LoadedDocument
+from ragstone.calls import Usage
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
 from ragstone.filters import ANY_QUERY, Filter, HistoryFilter
 from ragstone.reports import IngestedFile
@@ -30,7 +31,6 @@ from ragstone.types import (
     Query,
     RetrievedHits,
     Source,
-    Usage,
 )
 
 Vectors: TypeAlias = NDArray[np.float32]

@@ -16,11 +16,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from ragstone.calls import Usage, sum_usage
 from ragstone.threads import background_thread
-from ragstone.types import LOCAL_OWNER, Answer, Chunk, Hits, Scores, Usage
+from ragstone.types import LOCAL_OWNER, Answer, Chunk, Hits, Scores
 
 WATERFALL = "waterfall"
 _LENGTH_BYTES = 4
@@ -121,6 +122,18 @@ class Span:
     counts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     error: str | None = None
+    usage: list[Usage] = field(default_factory=list)
+    """The calls to models that this stage made."""
+
+    def count_usage(self, usage: Usage) -> None:
+        self.usage.append(replace(usage, stage=self.stage))
+        total = sum_usage(self.usage)
+        self.count(
+            input_tokens=total.input_tokens,
+            output_tokens=total.output_tokens,
+            cached_tokens=total.cached_tokens,
+            cost_usd=total.cost_usd,
+        )
 
     def count(self, **figures: Any) -> None:
         self.counts.update(figures)
@@ -360,6 +373,7 @@ class QueryRun:
             span.cpu_ms = span.cpu_ms or (time.thread_time() - cpu) * 1000
             self.timings[stage] = self.timings.get(stage, 0.0) + span.duration_ms
             self.notes += span.notes
+            self.usage += span.usage
             for watcher in Trace.watchers:
                 watcher.observe_stage(self, span)
 

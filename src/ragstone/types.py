@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from ragstone.calls import StopReason, Usage, sum_usage
 from ragstone.filters import Filter
 from ragstone.outline import Outline
 from ragstone.text import remove_markup
@@ -256,15 +257,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Count the tokens of one call to a model, with their price where it is known."""
-
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Prompt:
     """Hold what a provider answers: messages for a model, sources for one that quotes."""
 
@@ -390,7 +382,9 @@ class Answer:
     chunks_retrieved: int = 0
     """How many chunks the searches listed."""
     usage: tuple[Usage, ...] = ()
-    """The tokens of each call to the model that wrote it."""
+    """The tokens and the cost of each call to a model, those of internal steps as well."""
+    stop_reason: StopReason = "stop"
+    """Why the model stopped writing: `length` at its token limit."""
     repeated: bool = False
     """Taken from the answer cache, or from work that another caller started."""
     started_at: float = 0.0
@@ -406,6 +400,10 @@ class Answer:
     def retrieval_ms(self) -> float:
         """Return the milliseconds of all search and refine stages together."""
         return round(sum(ms for stage, ms in self.timings.items() if stage.startswith(_SEARCH)), 3)
+
+    @property
+    def total_usage(self) -> Usage:
+        return sum_usage(self.usage)
 
     @property
     def generation_ms(self) -> float:

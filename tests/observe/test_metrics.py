@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY
 
+from ragstone.calls import Usage
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError
 from ragstone.observe.metrics import MetricsWatcher, render_metrics
@@ -62,7 +63,7 @@ def test_models_that_clients_choose_are_a_bounded_number_of_labels() -> None:
     watcher, run = MetricsWatcher(), QueryRun("r")
     for number in range(100):
         with watched_by(watcher), run.span("ground.generate") as span:
-            span.count(provider="bounded", model=f"model-{number}", input_tokens=1, output_tokens=1)
+            span.count_usage(Usage(1, 1, provider="bounded", model=f"model-{number}"))
     cost = re.findall(
         r'^ragstone_cost_usd_total\{.*provider="bounded"',
         render_metrics("")[0].decode(),

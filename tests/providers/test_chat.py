@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ragstone.calls import Usage
 from ragstone.engine import Engine
 from ragstone.errors import ProviderError, SettingsError
 from ragstone.models.embedder import OnnxEmbedder
@@ -15,7 +16,7 @@ from ragstone.plugins import PartContext, find_part
 from ragstone.providers.chat import ChatProvider, add_price, extract_json
 from ragstone.providers.llamacpp import find_gguf_file
 from ragstone.testing import HashEmbedder
-from ragstone.types import Message, Prompt, Usage
+from ragstone.types import Message, Prompt
 
 from ..conftest import settings_in
 from ..patience import LONG_S, until

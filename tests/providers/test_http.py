@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ragstone.providers.http import Endpoint, StatusError, hide_secrets
+from ragstone.providers.http import Endpoint, hide_secrets
+from ragstone.providers.retry import Service, StatusError
 
 KEY = "sk-very-secret-123"
 
@@ -43,14 +44,14 @@ def address() -> Iterator[str]:
 async def test_a_key_that_the_service_repeats_is_not_in_the_error(
     address: str, headers: dict[str, str]
 ) -> None:
-    endpoint = Endpoint("OpenAI", address, headers)
+    endpoint = Endpoint(Service("OpenAI"), address, headers)
     with pytest.raises(StatusError) as refused:
         await anext(endpoint.stream_lines("/v1/chat/completions", {}))
     await endpoint.aclose()
     failure = endpoint.explain(refused.value)
     assert failure is not None
-    assert "Incorrect API key provided" in failure.message
-    assert KEY not in failure.message + str(refused.value)
+    assert "Incorrect API key provided" in failure.detail
+    assert KEY not in failure.message + failure.detail + str(refused.value)
 
 
 def test_only_keys_are_hidden() -> None:

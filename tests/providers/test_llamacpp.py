@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from ragstone.calls import Usage
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import PartContext, find_part
 from ragstone.providers.chat import ChatProvider
-from ragstone.types import Message, Prompt, Usage
+from ragstone.types import Message, Prompt
 
 from ..conftest import settings_in
 
@@ -34,7 +35,7 @@ PROMPT = Prompt("?", (), (Message("user", "Say in one sentence what an observato
 def local(tmp_path_factory: pytest.TempPathFactory) -> ChatProvider:
     """The provider `local`: llama.cpp inside this process, and its own HTTP server."""
     flags: dict[str, Any] = {
-        "provider.name": "local", "provider.model": str(GGUF), "provider.max_tokens": 12,
+        "provider.name": "local", "provider.model": str(GGUF), "provider.max_tokens": 16,
         "provider.timeout_s": 90.0, "ground.max_context_tokens": 900,
     }  # fmt: skip
     settings = settings_in(tmp_path_factory.mktemp("local"), **flags)
@@ -44,8 +45,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> ChatProvider:
 def openai(local: ChatProvider, directory: Path, **flags: Any) -> ChatProvider:
     """The provider `openai`, pointed at that server as at any other."""
     url = local.wire.endpoint.base_url  # type: ignore[attr-defined]
-    flags = {"provider.base_url": url, "provider.model": "smollm2", "provider.max_tokens": 12,
-             "provider.timeout_s": 90.0, **flags}  # fmt: skip
+    flags = {"provider.name": "openai", "provider.base_url": url, "provider.model": "smollm2",
+             "provider.max_tokens": 16, "provider.timeout_s": 90.0, **flags}  # fmt: skip
     context = PartContext(settings_in(directory, **flags), None, None, None, None, None)  # type: ignore[arg-type]
     made: ChatProvider = find_part("provider", "openai")(context)
     return made
@@ -63,7 +64,7 @@ async def test_it_streams_text_and_says_what_it_cost(
     assert "".join(texts).strip()
     (usage,) = [piece for piece in pieces if isinstance(piece, Usage)]
     assert usage.input_tokens > 5
-    assert 2 < usage.output_tokens <= 12
+    assert 2 < usage.output_tokens <= 16
 
 
 async def test_a_schema_is_kept_to(local: ChatProvider, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 from ragstone.errors import SettingsError
 from ragstone.settings import PRESETS, LoadedSettings, allowed_values, load_settings, preset_values
 from ragstone.settings import sources as layers
-from ragstone.settings.schema import UNUSED_NAMES, Settings
+from ragstone.settings.schema import Settings
 
 # The design documents' variables, what they set, and a value that is not the default.
 DESIGN_NAMES: list[tuple[str, str, str, Any]] = [
@@ -78,9 +78,35 @@ def test_a_name_of_the_design_documents_works(
     assert origin_of(loaded, path) == f"environment {name}"
 
 
-@pytest.mark.parametrize("name", UNUSED_NAMES)
-def test_a_name_without_a_part_is_accepted_and_listed_as_unused(name: str) -> None:
-    assert load({name: "1"}).unused == (name,)
+SERVICES = ("openai", "azure", "anthropic", "google", "ollama")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_variables_of_a_service_touch_no_other(service: str) -> None:
+    prefix = "AZURE_OPENAI" if service == "azure" else service.upper()
+    own = {f"{prefix}_MODEL": "m", f"{prefix}_FAST_MODEL": "f", f"{prefix}_BASE_URL": "http://h",
+           f"{prefix}_API_KEY": "k", f"{prefix}_TEMPERATURE": "0.7", f"{prefix}_MAX_TOKENS": "99",
+           "LLM_PROVIDER": "nobody"}  # fmt: skip
+    settings = load(own).settings
+    default = load({"LLM_PROVIDER": "nobody"}).settings
+    assert settings.model_copy(update={service: getattr(default, service)}) == default
+    found = settings.service(service)
+    told = (found.model, found.fast_model, found.base_url, found.key, found.temperature)
+    assert told == ("m", "f", "http://h", "k", 0.7)
+    assert found.token_limit == 99
+
+
+def test_llm_variables_are_for_the_chosen_provider_alone() -> None:
+    settings = load(
+        {"LLM_PROVIDER": "google", "LLM_MODEL": "x", "GOOGLE_MODEL": "y", "OPENAI_MODEL": "z"}
+    ).settings
+    assert [settings.service(one).model for one in ("google", "openai", "ollama")] == ["x", "z", ""]
+
+
+def test_the_temperature_of_the_chosen_provider_wins() -> None:
+    both = {"OPENAI_TEMPERATURE": "0.9", "RAG_TEMPERATURE": "0.2"}
+    assert load({**both, "LLM_PROVIDER": "openai"}).settings.temperature == 0.9
+    assert load({**both, "LLM_PROVIDER": "ollama"}).settings.temperature == 0.2
 
 
 @pytest.mark.parametrize("setting", load().listing, ids=lambda setting: setting.path)
@@ -162,7 +188,10 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         ({"RAGSTONE_DATBASE_URL": "x"}, "Did you mean RAGSTONE_DATABASE_URL?"),
         ({"RAGSTONE_DATA_DIR": "x"}, "Did you mean RAGSTONE_DATA_DIRECTORY?"),
         ({"RAGSTONE_PORT": "8642"}, "Did you mean RAGSTONE_SERVER_PORT?"),
-        ({"RAGSTONE_API_KEY": "x"}, "Did you mean EMBEDDING_API_KEY or LLM_API_KEY?"),
+        (
+            {"RAGSTONE_API_KEY": "x"},
+            "EMBEDDING_API_KEY or LLM_API_KEY or OPENAI_API_KEY?",
+        ),
     ],
 )
 def test_a_misspelt_variable_is_refused(environ: dict[str, str], hint: str) -> None:
@@ -276,7 +305,8 @@ WRONG_SECRETS = ["123456789", "1234567.89", "[123456789]", '["sk-123456789"]', "
 def test_all_secrets_are_known() -> None:
     named = [one.path for one in load().listing if re.search("key$|_url$|rate_storage", one.path)]
     plain = {"index.qdrant_url", "embed.base_url", "retrieve.chunkenizer_url", "provider.base_url",
-             "server.public_url", "server.rate_per_key"}  # fmt: skip
+             "server.public_url", "server.rate_per_key",
+                 *(f"{service}.base_url" for service in SERVICES)}  # fmt: skip
     assert set(named) - plain == set(SECRETS)
 
 

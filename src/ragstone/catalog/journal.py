@@ -115,7 +115,7 @@ def write_entries(connection: Connection, entries: Sequence[Entry]) -> None:
 
 def collect_figures(answer: Answer) -> dict[str, Any]:
     """Return the numbers and names of one query that analytics need, without its texts."""
-    costs = [one.cost_usd for one in answer.usage if one.cost_usd is not None]
+    total = answer.total_usage
     return {
         "total_ms": answer.total_ms,
         "stages": dict(answer.timings),
@@ -126,9 +126,11 @@ def collect_figures(answer: Answer) -> dict[str, Any]:
         "provider": answer.provider,
         "model": answer.model,
         "documents": {one.document_id: one.document_name for one in answer.citations},
-        "input_tokens": sum(one.input_tokens for one in answer.usage),
-        "output_tokens": sum(one.output_tokens for one in answer.usage),
-        "cost_usd": sum(costs) if costs else None,
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "cached_tokens": total.cached_tokens,
+        "model_calls": len(answer.usage),
+        "cost_usd": total.cost_usd,
     }
 
 

@@ -26,6 +26,7 @@ def ask(
     top_k: Annotated[int | None, typer.Option(min=1, help="Number of sources to read.")] = None,
     rag: options.Rag = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show every stage with its time.")] = False,
+    strict: options.Strict = False,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -42,10 +43,16 @@ def ask(
 
       ragstone ask "Who signed the lease?" --json | jq .citations
     """
-    flags = {"retrieve.method": method, "refine.top_k": top_k, "retrieve.enabled": rag}
+    flags = {
+        "retrieve.method": method,
+        "refine.top_k": top_k,
+        "retrieve.enabled": rag,
+        "provider.strict": strict or None,
+    }
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
         answer = engine.ask_sync(question, collection=collection, is_chat=True)
+        options.warn_about_provider(engine, answer)
         is_plain = answer.route == "plain"
         if not answer.sources and not is_plain and not engine.documents(collection, limit=1):
             stderr().print(

@@ -32,6 +32,7 @@ def chat(
         bool, typer.Option("--continue", help="Continue the session that was used last.")
     ] = False,
     rag: options.Rag = None,
+    strict: options.Strict = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
@@ -51,7 +52,7 @@ def chat(
 
       printf 'What is the rent?\\nand the deposit?\\n' | ragstone chat
     """
-    flags = {"retrieve.enabled": rag}
+    flags = {"retrieve.enabled": rag, "provider.strict": strict or None}
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
         session_id = session or uuid.uuid4().hex
@@ -95,6 +96,7 @@ def _ask_once(engine: Engine, question: str, collection: str, session_id: str) -
     except (InputError, ProviderError) as error:
         print_error(error)
         return
+    options.warn_about_provider(engine, answer)
     if not streamed:
         print_answer(answer)
     else:

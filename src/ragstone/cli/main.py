@@ -92,6 +92,8 @@ def main(
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("warning: %(message)s"))
     logging.getLogger("ragstone.settings").addHandler(handler)
+    # A command prints what it has to say itself; the server sets up its own log.
+    logging.getLogger("ragstone").addHandler(logging.NullHandler())
 
 
 @contextmanager

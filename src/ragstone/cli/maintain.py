@@ -20,6 +20,7 @@ from ragstone.settings import Setting, Settings
 from ragstone.system import count_usable_cores
 
 if TYPE_CHECKING:
+    from ragstone.catalog.backup import Finding
     from ragstone.engine import Engine
 
 
@@ -162,6 +163,7 @@ def doctor(
         findings = list(
             check_data(catalog, catalog.database, engine.index, engine.embedder, repair=not check)
         )
+        findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:
@@ -173,6 +175,22 @@ def doctor(
             "[dim]hint:[/] Repair the problems above by hand; see docs/guides/upkeep.md."
         )
         raise typer.Exit(1)
+
+
+def _check_provider(engine: Engine) -> Finding:
+    """Ask the provider for one word, unless LLM_PROBE is off."""
+    from ragstone.catalog.backup import Finding
+
+    name = " ".join(filter(None, (engine.provider.name, engine.provider.model)))
+    if engine.provider.name == "extractive":
+        return Finding("provider", "ok", "extractive: answers are quoted, no model is asked")
+    if not engine.settings.provider.probe:
+        return Finding("provider", "ok", f"{name}: not asked, because LLM_PROBE is off")
+    health = options.probe_provider(engine)
+    if health.state == "failing":
+        words = f' It says: "{health.detail}"' if health.detail else ""
+        return Finding("provider", "wrong", f"{name}: {health.message} {health.hint}{words}")
+    return Finding("provider", "ok", f"{name} answers")
 
 
 models_app = typer.Typer(invoke_without_command=True)
@@ -253,8 +271,6 @@ def settings(
         (one.path, _mask_value(one), one.origin, ", ".join(one.names)) for one in loaded.listing
     ]
     print_table(["setting", "value", "origin", "variables"], rows)
-    for name in loaded.unused:
-        stderr().print(f"[dim]note: {name} is set, but this version does not use it.[/]")
 
 
 def _mask_value(setting: Setting) -> str | int | float | bool | None:

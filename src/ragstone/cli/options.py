@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -25,6 +26,7 @@ from ragstone.types import Answer, Citation
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
+    from ragstone.providers.health import HealthReport
     from ragstone.settings import LoadedSettings
 
 # `readable=False`: the engine reports a path it cannot read, with its own message and exit code.
@@ -61,6 +63,11 @@ Rag = Annotated[
     ),
 ]
 Method = Annotated[str | None, typer.Option(help="semantic, keyword or hybrid (default).")]
+
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Fail if the model cannot answer, in place of quoting."),
+]
 
 # Without a terminal, progress is printed as a line this often.
 PROGRESS_LINE_EVERY_S = 10.0
@@ -265,6 +272,31 @@ def open_engine(loaded: LoadedSettings) -> Iterator[Engine]:
         yield engine
     finally:
         engine.close()
+
+
+def probe_provider(engine: Engine) -> HealthReport:
+    """Ask the provider for one word; return how it went."""
+
+    async def probe() -> HealthReport:
+        try:
+            return await engine.probe_provider()
+        finally:
+            await engine.close_connections()
+
+    return asyncio.run(probe())
+
+
+def warn_about_provider(engine: Engine, answer: Answer) -> None:
+    """Say on standard error why no model wrote an answer, and what to do about it."""
+    health = engine.provider_health
+    if health.state != "failing" or not answer.degraded:
+        return
+    stderr().print(
+        f"[bold yellow]warning:[/] {escape(health.message)} {escape(health.hint)} "
+        "No model was used; the answer is quoted from the sources."
+    )
+    if health.detail:
+        stderr().print(f"[dim]It says: {escape(health.detail)}[/]")
 
 
 def require_collection(engine: Engine, name: str) -> None:

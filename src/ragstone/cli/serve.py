@@ -10,7 +10,7 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.options import stderr
-from ragstone.errors import SettingsError
+from ragstone.errors import ProviderError, SettingsError
 
 if TYPE_CHECKING:
     from ragstone.settings import LoadedSettings, Settings
@@ -27,6 +27,7 @@ def serve(
     port: Port = None,
     workers: Workers = None,
     insecure: Insecure = False,
+    strict: options.Strict = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
     preset: options.Preset = None,
@@ -42,7 +43,12 @@ def serve(
 
       ragstone keys create alice --role admin && ragstone serve --host 0.0.0.0 --workers 4
     """
-    flags = {"server.host": host, "server.port": port, "server.workers": workers}
+    flags = {
+        "server.host": host,
+        "server.port": port,
+        "server.workers": workers,
+        "provider.strict": strict or None,
+    }
     _serve_http(options.load_settings(data, config, preset, set, **flags), insecure=insecure)
 
 
@@ -117,6 +123,8 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     from ragstone.server.connections import open_listener
     from ragstone.server.run import list_keyless_hosts, run_server
 
+    if loaded.settings.provider.strict:
+        _refuse_dead_provider(loaded)
     server = loaded.settings.server
     listener = open_listener(server.host, server.port)
     only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
@@ -126,6 +134,14 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     else:
         stderr().print(f"Ragstone listens on [bold]{address}[/] · documentation at {address}/docs")
     run_server(loaded, listener, only_hosts=only_hosts, only_mcp=mcp_only)
+
+
+def _refuse_dead_provider(loaded: LoadedSettings) -> None:
+    """Do not start, with --strict, when the provider cannot answer."""
+    with options.open_engine(loaded) as engine:
+        health = options.probe_provider(engine)
+    if health.state == "failing":
+        raise ProviderError(health.message, hint=health.hint, detail=health.detail)
 
 
 def _serve_stdio(settings: Settings, collection: str | None) -> None:

@@ -16,6 +16,7 @@ from prometheus_client import (
     multiprocess,
 )
 
+from ragstone.calls import Usage
 from ragstone.trace import QueryRun, Span
 from ragstone.types import Answer
 
@@ -33,7 +34,14 @@ QUALITY = Histogram(
     "ragstone_quality", "Signals of quality per answer, 0 to 1.", ["signal"], buckets=_SHARES
 )
 UNGROUNDED = Counter("ragstone_ungrounded_answers", "Answers that their sources do not support.")
-TOKENS = Counter("ragstone_tokens", "Tokens of models.", ["provider", "model", "direction"])
+TOKENS = Counter(
+    "ragstone_tokens",
+    "Tokens of models: input, output, and the part of the input that was cached.",
+    ["provider", "model", "direction"],
+)
+CALLS = Counter(
+    "ragstone_model_calls", "Calls to models.", ["provider", "model", "stage", "stop_reason"]
+)
 COST = Counter("ragstone_cost_usd", "What the tokens cost, in dollars.", ["provider", "model"])
 ERRORS = Counter("ragstone_errors", "Failures by component.", ["component", "error"])
 DEGRADED = Counter("ragstone_degraded", "Answers that went on without a part.", ["rung"])
@@ -63,8 +71,8 @@ class MetricsWatcher:
         STAGE_SECONDS.labels(span.stage).observe(span.duration_ms / 1000)
         if span.error is not None:
             ERRORS.labels(span.stage, span.error.partition(":")[0]).inc()
-        if span.stage == "ground.generate" and "input_tokens" in span.counts:
-            self._count_tokens(span)
+        for usage in span.usage:
+            self._count_tokens(usage)
 
     def observe_answer(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
@@ -83,11 +91,13 @@ class MetricsWatcher:
             if not answer.is_grounded:
                 UNGROUNDED.inc()
 
-    def _count_tokens(self, span: Span) -> None:
-        labels = span.counts.get("provider", ""), self._limit_model(span.counts.get("model", ""))
-        for direction in ("input", "output"):
-            TOKENS.labels(*labels, direction).inc(span.counts.get(f"{direction}_tokens") or 0)
-        COST.labels(*labels).inc(span.counts.get("cost_usd") or 0)
+    def _count_tokens(self, usage: Usage) -> None:
+        labels = usage.provider, self._limit_model(usage.model)
+        TOKENS.labels(*labels, "input").inc(usage.input_tokens)
+        TOKENS.labels(*labels, "output").inc(usage.output_tokens)
+        TOKENS.labels(*labels, "cached").inc(usage.cached_tokens)
+        COST.labels(*labels).inc(usage.cost_usd or 0)
+        CALLS.labels(*labels, usage.stage, usage.stop_reason).inc()
 
     def _limit_model(self, model: str) -> str:
         if model not in self._models and len(self._models) >= _MAX_MODELS:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from ragstone.calls import StopReason, Usage
 from ragstone.plugins import PartContext
-from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, build_provider
+from ragstone.providers.chat import ChatProvider, Request, build_provider
 from ragstone.providers.http import Endpoint, HttpWire
-from ragstone.types import Usage
+from ragstone.providers.retry import (
+    CutStreamError,
+    Pieces,
+    Service,
+    StatusError,
+    Stop,
+    Thought,
+)
 
 DEFAULT_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
+_STOP_REASONS: dict[str, StopReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "blocked",
+}
+_STATUS = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,49 +33,77 @@ class AnthropicWire(HttpWire):
     """Stream `POST /v1/messages`. The system text is a field of its own."""
 
     name: str = "anthropic"
+    kind: str = "anthropic"
 
     async def stream_pieces(self, request: Request) -> Pieces:
-        input_tokens = output_tokens = 0
+        counts: dict[str, Any] = {}
+        stopped = ""
         finished = False
-        async for event in self.endpoint.stream_events("v1/messages", _build_body(request)):
+        async for event in self.endpoint.stream_events("v1/messages", build_body(request)):
             kind = event.get("type")
             if kind == "content_block_delta":
                 if text := event["delta"].get("text"):
                     yield text
+                else:  # a thought, or its signature
+                    yield Thought()
             elif kind == "message_start":
-                input_tokens = event["message"]["usage"]["input_tokens"]
+                counts |= event["message"]["usage"]
             elif kind == "message_delta":
-                output_tokens = event["usage"]["output_tokens"]
+                counts |= event.get("usage") or {}
+                stopped = event["delta"].get("stop_reason") or stopped
             elif kind == "message_stop":
                 finished = True
             elif kind == "error":
-                raise CutStreamError
+                error = event.get("error") or {}
+                status = _STATUS.get(str(error.get("type")), 500)
+                raise StatusError(status, None, str(error.get("message", "")))
         if not finished:
             raise CutStreamError
-        yield Usage(input_tokens, output_tokens)
+        yield _read_usage(counts)
+        yield Stop(_STOP_REASONS.get(stopped, "stop"))
 
 
-def _build_body(request: Request) -> dict[str, Any]:
-    system = [m.content for m in request.messages if m.role == "system"]
-    if request.schema is not None:
-        schema = json.dumps(request.schema)
-        system.append(f"Reply with one JSON value and nothing else. Its schema: {schema}")
-    return {
+def _read_usage(counts: dict[str, Any]) -> Usage:
+    """Add up the tokens: `input_tokens` leaves out what the cache gave or took."""
+    read = counts.get("cache_read_input_tokens") or 0
+    written = counts.get("cache_creation_input_tokens") or 0
+    total = counts.get("input_tokens", 0) + read + written
+    return Usage(total, counts.get("output_tokens", 0), cached_tokens=read, cache_writes=written)
+
+
+def build_body(request: Request) -> dict[str, Any]:
+    """Build the body of a call. The documents are in the system text, which may be cached."""
+    known = request.capabilities
+    system = [one.content for one in request.messages if one.role == "system"]
+    body: dict[str, Any] = {
         "model": request.model,
-        "system": "\n\n".join(system),
         "messages": [
-            {"role": m.role, "content": m.content} for m in request.messages if m.role != "system"
+            {"role": one.role, "content": one.content}
+            for one in request.messages
+            if one.role != "system"
         ],
-        "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
+        known.token_field: request.token_limit,
         "stream": True,
     }
+    if system:
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": text} for text in system]
+        if known.caches_on_mark:
+            # The first block holds the documents; a summary of the conversation may follow.
+            blocks[0]["cache_control"] = {"type": "ephemeral"}
+        body["system"] = blocks
+    if request.effort not in ("", "off"):
+        budget = known.count_thinking(request.effort)
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    elif known.temperature:  # with thinking none may be sent
+        body["temperature"] = min(request.temperature, 1.0)
+    return body
 
 
 def build(context: PartContext) -> ChatProvider:
-    settings = context.settings.provider
-    headers = {"x-api-key": settings.key("anthropic"), "anthropic-version": VERSION}
-    wire = AnthropicWire(Endpoint("Anthropic", settings.base_url or DEFAULT_URL, headers))
+    options = context.settings.service("anthropic").override(context.settings.provider)
+    headers = {"anthropic-version": VERSION} | ({"x-api-key": options.key} if options.key else {})
+    service = Service("Anthropic", "ANTHROPIC")
+    wire = AnthropicWire(Endpoint(service, options.base_url or DEFAULT_URL, headers))
     return build_provider(
-        wire, context.settings, model="claude-sonnet-4-5", fast_model="claude-haiku-4-5"
+        wire, options, context.settings, model="claude-sonnet-4-5", fast_model="claude-haiku-4-5"
     )

@@ -1,137 +1,53 @@
 """Chat with a model: `stream` an answer, or `complete` a short request.
 
-A wire (one file per service) turns a request into pieces of text. Retries, time-outs, prices and
-JSON are the same for all services and are handled here.
+A wire (one file per service) turns a request into pieces. Retries, time-outs, thoughts, prices and
+JSON are the same for all services and are handled here. What a model accepts is looked up in the
+table of models; a field that a server refuses is left out from then on.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 import re
-import tomllib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import resources
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol
 
+from ragstone.calls import StopReason, Usage
 from ragstone.errors import ProviderError, UnusableReplyError
+from ragstone.providers.capabilities import (
+    Capabilities,
+    Lessons,
+    add_price,
+    estimate_tokens,
+    look_up,
+)
+from ragstone.providers.health import ProviderHealth
+from ragstone.providers.retry import (
+    Failure,
+    Pieces,
+    RetryPolicy,
+    Service,
+    StatusError,
+    Stop,
+    Thought,
+    stream_with_retries,
+)
+from ragstone.providers.thinking import ThoughtFilter
 from ragstone.settings import Settings
-from ragstone.types import Message, Prompt, Usage
+from ragstone.settings.providers import ServiceSettings
+from ragstone.types import Message, Prompt
 
-Pieces: TypeAlias = AsyncGenerator[str | Usage, None]
+# A model may refuse more than one field, each in a reply of its own.
+_MAX_LESSONS = 4
+# A model that thinks in silence gets this much more time for its first word.
+_HIDDEN_THINKING = 4.0
+_PROBE = (Message("user", "Reply with the word: ready"),)
+_PROBE_TOKENS = 16
 
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_WITH_SMALL_MODEL = ("openai", "anthropic", "google")
 
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Limit retries and waiting. The pause doubles with every try, plus or minus a half."""
-
-    max_retries: int = 3
-    timeout_s: float = 30.0
-    first_pause_s: float = 0.5
-    max_pause_s: float = 20.0
-
-    def pause_s(self, attempt: int) -> float:
-        pause = min(self.first_pause_s * 2**attempt, self.max_pause_s)
-        spread: float = random.uniform(0.5, 1.5)  # noqa: S311  spreads retries, guards nothing
-        return float(pause) * spread
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Describe why one try failed."""
-
-    message: str
-    hint: str = ""
-    retryable: bool = True
-    retry_after_s: float | None = None
-
-
-class CutStreamError(Exception):
-    """Signal that the connection ended before the answer did."""
-
-
-class EmptyAnswerError(Exception):
-    """Signal an answer without text."""
-
-
-def explain_status(name: str, status: int, retry_after: str | None, detail: str) -> Failure:
-    """Describe an HTTP error status: whether to try again, and when."""
-    hints = {
-        401: "Check LLM_API_KEY.",
-        403: "Check LLM_API_KEY and its permissions.",
-        404: "Check LLM_MODEL and LLM_BASE_URL.",
-        429: "Wait a little, or ask the provider for a higher limit.",
-    }
-    try:
-        wait = float(retry_after) if retry_after else None
-    except ValueError:
-        wait = None
-    return Failure(
-        f"{name} answered with status {status}: {detail[:200]}",
-        hints.get(status, ""),
-        status in _RETRYABLE_STATUS,
-        wait,
-    )
-
-
-def explain_failure(name: str, error: Exception) -> Failure:
-    """Describe any other failure: no connection, a cut stream, a reply that is not JSON."""
-    if isinstance(error, CutStreamError):
-        return Failure(f"{name} closed the connection in the middle of its answer.")
-    if isinstance(error, EmptyAnswerError):
-        return Failure(f"{name} sent an empty answer.")
-    if isinstance(error, ValueError):
-        return Failure(f"{name} sent a reply that cannot be read ({type(error).__name__}).")
-    return Failure(
-        f"{name} cannot be reached ({type(error).__name__}).", "Check LLM_BASE_URL and the network."
-    )
-
-
-async def stream_with_retries(
-    name: str,
-    attempt_once: Callable[[], Pieces],
-    explain: Callable[[Exception], Failure | None],
-    policy: RetryPolicy,
-) -> AsyncIterator[str | Usage]:
-    """Yield the pieces of the first try that gives an answer; ProviderError if none does."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + policy.timeout_s
-    for attempt in range(policy.max_retries + 1):
-        pieces = attempt_once()
-        has_text = False
-        try:
-            while True:
-                left = policy.timeout_s if has_text else max(deadline - clock(), 0.0)
-                async with asyncio.timeout(left):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                has_text = has_text or (isinstance(piece, str) and bool(piece.strip()))
-                yield piece
-            if has_text:
-                return
-            failure = explain_failure(name, EmptyAnswerError())
-        except TimeoutError as error:
-            raise ProviderError(
-                f"{name} sent nothing for {policy.timeout_s:g} seconds.",
-                hint="Raise LLM_TIMEOUT_SECONDS, or choose a faster model.",
-            ) from error
-        except Exception as error:  # whatever a library raises becomes a ProviderError
-            failure = explain(error) or explain_failure(name, error)
-            if has_text:
-                raise ProviderError(failure.message, hint=failure.hint) from error
-        finally:
-            await pieces.aclose()
-        pause = failure.retry_after_s
-        pause = policy.pause_s(attempt) if pause is None else pause
-        if not failure.retryable or attempt == policy.max_retries or clock() + pause >= deadline:
-            raise ProviderError(failure.message, hint=failure.hint)
-        await asyncio.sleep(pause)
+CountUsage = Callable[[Usage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +59,45 @@ class Request:
     temperature: float
     max_tokens: int
     schema: Mapping[str, Any] | None = None
+    is_fast: bool = False
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    effort: str = ""
+
+    @property
+    def token_limit(self) -> int:
+        """Return the limit to send: the thoughts of a model count against it."""
+        known = self.capabilities
+        limit = self.max_tokens + known.count_thinking(self.effort)
+        if known.context_window:
+            limit = max(16, min(limit, known.context_window - self.count_input()))
+        return min(limit, known.max_output) if known.max_output else limit
+
+    def count_input(self) -> int:
+        """Estimate the tokens of the messages."""
+        return sum(estimate_tokens(message.content) + 8 for message in self.messages)
+
+    def fit(self, capabilities: Capabilities, reasoning: str) -> Request:
+        """Return the request as a model with these capabilities accepts it."""
+        messages = self.messages
+        if self.schema is not None and capabilities.json != "schema":
+            text = json.dumps(self.schema, ensure_ascii=False)
+            last = messages[-1]
+            asked = f"{last.content}\n\nReply with one JSON value and nothing else. Schema: {text}"
+            messages = (*messages[:-1], replace(last, content=asked))
+        if not capabilities.system_role:
+            messages = _merge_system(messages)
+        effort = capabilities.choose_effort(reasoning, is_fast=self.is_fast)
+        return replace(self, messages=messages, capabilities=capabilities, effort=effort)
+
+
+def _merge_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Put the system text before the first message of the user."""
+    system = [one.content for one in messages if one.role == "system"]
+    rest = [one for one in messages if one.role != "system"]
+    if not system or not rest:
+        return messages
+    first = replace(rest[0], content="\n\n".join([*system, rest[0].content]))
+    return (first, *rest[1:])
 
 
 def format_messages(request: Request) -> list[dict[str, str]]:
@@ -151,12 +106,19 @@ def format_messages(request: Request) -> list[dict[str, str]]:
 
 
 class Wire(Protocol):
-    """Speak the protocol of one service: stream pieces of text, and at the end the usage."""
+    """Speak the protocol of one service: stream text, thoughts, usage, and why it ended."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def service(self) -> Service: ...
+    @property
+    def kind(self) -> str:
+        """Return the name of the service in the table of models."""
+        ...
+
     def stream_pieces(self, request: Request) -> Pieces: ...
-    def explain(self, error: Exception) -> Failure | None:
+    def explain(self, error: Exception, model: str) -> Failure | None:
         """Describe an error of this service; None for one that any connection may have."""
         ...
 
@@ -167,79 +129,193 @@ class Wire(Protocol):
 class ChatProvider:
     """Use a large model for answers and a small fast one for other steps, over one wire."""
 
+    counts_usage: ClassVar[bool] = True
     wire: Wire
     model: str
     fast_model: str
     policy: RetryPolicy = field(default_factory=RetryPolicy)
-    max_tokens: int = 1024
+    options: ServiceSettings = field(default_factory=ServiceSettings)
+    lessons: Lessons = field(default_factory=Lessons)
+    health: ProviderHealth = field(default_factory=ProviderHealth)
 
     @property
     def name(self) -> str:
         return self.wire.name
 
+    @property
+    def context_window(self) -> int:
+        """Return the tokens that prompt and answer may have together; 0 if that is unknown."""
+        return self.find_capabilities(self.model).context_window
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Return the tokens that an answer and its thoughts may take."""
+        return Request((), self.model, 0.0, self.options.token_limit).fit(
+            replace(self.find_capabilities(self.model), context_window=0), self.options.reasoning
+        ).token_limit  # fmt: skip
+
+    def find_capabilities(self, model: str) -> Capabilities:
+        default = look_up(self.wire.kind, model, self.options.capabilities)
+        return self.lessons.recall(model, default)
+
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | Usage]:
         model = prompt.model or self.model
-        request = Request(prompt.messages, model, prompt.temperature, self.max_tokens)
-        async for piece in self._stream(request):
+        limit = self.options.token_limit
+        async for piece in self._stream(Request(prompt.messages, model, prompt.temperature, limit)):
             yield piece
 
     async def complete(
-        self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        count: CountUsage | None = None,
     ) -> str:
-        """Return the small model's whole reply; with a schema, one JSON value and nothing else."""
-        request = Request(tuple(messages), self.fast_model, 0.0, self.max_tokens, schema)
-        text = "".join([piece async for piece in self._stream(request) if isinstance(piece, str)])
-        return text if schema is None else extract_json(text)
+        """Return the small model's whole reply; with a schema, one JSON value and nothing else.
+
+        `count` is told the usage of every call. A reply that is not JSON is sent back once, to be
+        repaired.
+        """
+        limit = self.options.token_limit
+        request = Request(tuple(messages), self.fast_model, 0.0, limit, schema, is_fast=True)
+        text = await self._collect(request, count)
+        if schema is None:
+            return text
+        try:
+            return extract_json(text, schema)
+        except UnusableReplyError as error:
+            complaint = f"This cannot be used: {error.message} Reply with the JSON value alone."
+            again = (*messages, Message("assistant", text), Message("user", complaint))
+            text = await self._collect(replace(request, messages=again), count)
+            return extract_json(text, schema)
+
+    async def probe(self) -> None:
+        """Ask for one word; raise a ProviderError if none comes. `health` keeps the outcome."""
+        request = Request(_PROBE, self.model, 0.0, _PROBE_TOKENS, is_fast=True)
+        try:
+            await self._collect(request, None)
+        except ProviderError as error:
+            # A model that was cut off, or has nothing to say, is there all the same.
+            if error.reason not in ("length", "empty"):
+                self.health.record_failure(error, is_probe=True)
+                raise
+            self.health.record_success()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self.wire.aclose()
 
+    async def _collect(self, request: Request, count: CountUsage | None) -> str:
+        pieces = []
+        async for piece in self._stream(request):
+            if isinstance(piece, str):
+                pieces.append(piece)
+            elif count is not None:
+                count(piece)
+        return "".join(pieces)
+
     async def _stream(self, request: Request) -> AsyncIterator[str | Usage]:
+        policy = self.policy
+        if self.find_capabilities(request.model).thinks_hidden:
+            policy = replace(policy, first_word_s=policy.timeout_s * _HIDDEN_THINKING)
         pieces = stream_with_retries(
-            self.name, lambda: self.wire.stream_pieces(request), self.wire.explain, self.policy
+            self.wire.service,
+            lambda: self._attempt(request),
+            lambda error: self.wire.explain(error, request.model),
+            policy,
         )
-        async for piece in pieces:
-            yield add_price(piece, request.model) if isinstance(piece, Usage) else piece
+        usage: Usage | None = None
+        stop: StopReason = "stop"
+        written = 0
+        try:
+            async for piece in pieces:
+                if isinstance(piece, Stop):
+                    stop = piece.reason
+                elif isinstance(piece, Usage):
+                    usage = piece
+                else:
+                    written += estimate_tokens(piece)
+                    yield piece
+        except ProviderError as error:
+            self.health.record_failure(error)
+            raise
+        self.health.record_success()
+        if usage is None:
+            usage = Usage(request.count_input(), written, is_estimate=True)
+        told = replace(usage, provider=self.name, model=request.model, stop_reason=stop)
+        yield add_price(told, request.model)
+
+    async def _attempt(self, request: Request) -> Pieces:
+        """Yield the pieces of one call, without thoughts; adapt it if a field is refused."""
+        for lesson in range(_MAX_LESSONS + 1):
+            known = self.find_capabilities(request.model)
+            thoughts = ThoughtFilter(known.inline_thoughts)
+            pieces = self.wire.stream_pieces(request.fit(known, self.options.reasoning))
+            try:
+                async for piece in pieces:
+                    if not isinstance(piece, str):
+                        yield piece
+                    elif text := thoughts.feed(piece):
+                        yield text
+                    else:
+                        yield Thought()
+                if rest := thoughts.close():
+                    yield rest
+            except StatusError as error:
+                refused = error.status in (400, 422) and lesson < _MAX_LESSONS
+                if not refused or not self.lessons.learn(
+                    self.name, request.model, known, error.detail
+                ):
+                    raise
+            else:
+                return
+            finally:
+                await pieces.aclose()
 
 
-def extract_json(text: str) -> str:
-    """Return the first JSON value in a reply, which may have text or a code fence around it."""
+def extract_json(text: str, schema: Mapping[str, Any] | None = None) -> str:
+    """Return the first JSON value in a reply, which may have text or a code fence around it.
+
+    With a schema the value must be of its type and have its required names.
+    """
     decoder = json.JSONDecoder()
+    missing = ""
     for match in re.finditer(r"[\[{]", text):
         try:
             value, _ = decoder.raw_decode(text, match.start())
         except ValueError:
             continue
-        return json.dumps(value, ensure_ascii=False)
-    raise UnusableReplyError("The reply of the model holds no JSON.", hint="Try a larger model.")
+        missing = _find_missing(value, schema or {})
+        if not missing:
+            return json.dumps(value, ensure_ascii=False)
+    raise UnusableReplyError(
+        missing or "The reply of the model holds no JSON.", hint="Try a larger model."
+    )
 
 
-@cache
-def _load_prices() -> dict[str, tuple[float, float]]:
-    text = resources.files(__package__).joinpath("prices.toml").read_text("utf-8")
-    return {name: (row["input"], row["output"]) for name, row in tomllib.loads(text)["usd"].items()}
+def _find_missing(value: Any, schema: Mapping[str, Any]) -> str:
+    if schema.get("type") != "object":
+        return ""
+    if not isinstance(value, dict):
+        return "The reply of the model must be a JSON object."
+    absent = [name for name in schema.get("required", ()) if name not in value]
+    return f"The reply of the model lacks {', '.join(absent)}." if absent else ""
 
 
-def add_price(usage: Usage, model: str) -> Usage:
-    """Add the price of a call, by the longest name in the table that the model starts with."""
-    known = max((name for name in _load_prices() if model.startswith(name)), key=len, default=None)
-    if known is None:
-        return usage
-    per_input, per_output = _load_prices()[known]
-    cost = (usage.input_tokens * per_input + usage.output_tokens * per_output) / 1e6
-    return replace(usage, cost_usd=cost)
-
-
-def build_provider(wire: Wire, settings: Settings, *, model: str, fast_model: str) -> ChatProvider:
+def build_provider(
+    wire: Wire, options: ServiceSettings, settings: Settings, *, model: str, fast_model: str
+) -> ChatProvider:
     """Build a provider; `model` and `fast_model` are used where the settings name none."""
-    chosen = settings.provider
-    main = chosen.model or model
+    look_up(wire.kind, options.model or model, options.capabilities)  # a wrong override is an error
+    main = options.model or model
+    # A server of one's own may not have the small model of the service.
+    is_own = wire.kind != "openai" if options.base_url else wire.kind not in _WITH_SMALL_MODEL
     return ChatProvider(
         wire,
         main,
-        # A server with a chosen model may not have the default small one.
-        chosen.fast_model or (main if chosen.model else fast_model),
-        RetryPolicy(max_retries=chosen.max_retries, timeout_s=chosen.timeout_s),
-        chosen.max_tokens,
+        options.fast_model or (main if is_own else fast_model),
+        RetryPolicy(
+            max_retries=settings.provider.max_retries, timeout_s=settings.provider.timeout_s
+        ),
+        options,
     )

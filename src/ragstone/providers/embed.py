@@ -19,8 +19,14 @@ import numpy as np
 from ragstone.errors import ProviderError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
-from ragstone.providers.chat import Failure, RetryPolicy, explain_failure, explain_status
 from ragstone.providers.http import extract_detail, hide_secrets, parse_object
+from ragstone.providers.retry import (
+    Failure,
+    RetryPolicy,
+    Service,
+    explain_failure,
+    explain_status,
+)
 from ragstone.settings import Settings
 
 
@@ -28,7 +34,7 @@ class EmbeddingWire(Protocol):
     """Speak the protocol of one service: its path, its request, and the vectors of its reply."""
 
     @property
-    def title(self) -> str: ...
+    def service(self) -> Service: ...
     def path(self, model: str) -> str: ...
     def body(self, model: str, texts: Sequence[str], dimension: int) -> dict[str, Any]: ...
     def vectors(self, reply: Mapping[str, Any]) -> list[list[float]]:
@@ -85,7 +91,7 @@ class RemoteEmbedder:
         vectors = np.array(rows, dtype=np.float32)
         if vectors.shape[1] != self.dimension:
             raise ProviderError(
-                f"{self._wire.title} sent vectors of {vectors.shape[1]} numbers, not "
+                f"{self._wire.service.title} sent vectors of {vectors.shape[1]} numbers, not "
                 f"{self.dimension}.",
                 hint="Check EMBEDDING_MODEL and EMBEDDING_DIMENSION.",
             )
@@ -116,26 +122,28 @@ class RemoteEmbedder:
             pause = self._policy.pause_s(attempt) if pause is None else pause
             late = time.monotonic() + pause >= deadline
             if not failure.retryable or attempt == self._policy.max_retries or late:
-                raise ProviderError(failure.message, hint=failure.hint)
+                raise failure.as_error()
             time.sleep(pause)
             attempt += 1
 
     def _try_once(self, texts: Sequence[str]) -> tuple[list[list[float]] | None, Failure]:
-        title = self._wire.title
+        service = self._wire.service
         try:
             body = self._wire.body(self._model, texts, self._wanted)
             reply = self._client.post(self._wire.path(self._model), json=body)
             if reply.status_code >= 400:
                 after = reply.headers.get("retry-after")
                 text = extract_detail(hide_secrets(reply.text, self._headers))
-                return None, explain_status(title, reply.status_code, after, text)
+                return None, explain_status(
+                    service, reply.status_code, after, text, model=self._model
+                )
             rows = self._wire.vectors(parse_object(reply.text))
             if len(rows) != len(texts) or not all(rows):
                 raise ValueError("the number of vectors and texts differs")
         except (KeyError, TypeError, ValueError) as error:
-            return None, explain_failure(title, ValueError(str(error)))
+            return None, explain_failure(service, ValueError(str(error)))
         except httpx.HTTPError as error:
-            return None, explain_failure(title, error)
+            return None, explain_failure(service, error)
         return rows, Failure("")
 
 

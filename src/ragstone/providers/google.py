@@ -6,14 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ragstone.calls import StopReason, Usage
 from ragstone.plugins import PartContext
-from ragstone.providers.chat import ChatProvider, CutStreamError, Pieces, Request, build_provider
+from ragstone.providers.chat import ChatProvider, Request, build_provider
 from ragstone.providers.embed import RemoteEmbedder, build_remote
 from ragstone.providers.http import Endpoint, HttpWire
+from ragstone.providers.retry import (
+    BlockedError,
+    CutStreamError,
+    Pieces,
+    Service,
+    Stop,
+    Thought,
+)
 from ragstone.settings import Settings
-from ragstone.types import Usage
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
+_BLOCKED = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,37 +32,54 @@ class GoogleWire(HttpWire):
     """Stream `POST /v1beta/models/{model}:streamGenerateContent`."""
 
     name: str = "google"
+    kind: str = "google"
 
     async def stream_pieces(self, request: Request) -> Pieces:
         path = f"v1beta/models/{request.model}:streamGenerateContent?alt=sse"
         usage: Usage | None = None
-        finished = False
-        async for event in self.endpoint.stream_events(path, _build_body(request)):
+        finished = ""
+        async for event in self.endpoint.stream_events(path, build_body(request)):
+            if reason := (event.get("promptFeedback") or {}).get("blockReason"):
+                raise BlockedError(str(reason))
             for candidate in event.get("candidates") or ():
-                finished = finished or bool(candidate.get("finishReason"))
+                finished = candidate.get("finishReason") or finished
                 for part in (candidate.get("content") or {}).get("parts") or ():
-                    if part.get("text"):
-                        yield part["text"]
+                    yield Thought() if part.get("thought") else part.get("text") or Thought()
             if counts := event.get("usageMetadata"):
-                usage = Usage(
-                    counts.get("promptTokenCount", 0), counts.get("candidatesTokenCount", 0)
-                )
+                usage = _read_usage(counts)
         if not finished:
             raise CutStreamError
+        if finished in _BLOCKED:
+            raise BlockedError(finished)
         if usage:
             yield usage
+        stop: StopReason = "length" if finished == "MAX_TOKENS" else "stop"
+        yield Stop(stop)
 
 
-def _build_body(request: Request) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "temperature": request.temperature,
-        "maxOutputTokens": request.max_tokens,
-    }
-    if request.schema is not None:
-        options |= {
-            "responseMimeType": "application/json",
-            "responseJsonSchema": dict(request.schema),
-        }
+def _read_usage(counts: Mapping[str, Any]) -> Usage:
+    thoughts = counts.get("thoughtsTokenCount") or 0
+    return Usage(
+        counts.get("promptTokenCount") or 0,
+        (counts.get("candidatesTokenCount") or 0) + thoughts,
+        cached_tokens=counts.get("cachedContentTokenCount") or 0,
+    )
+
+
+def build_body(request: Request) -> dict[str, Any]:
+    """Build the body of a call. The token limit leaves room for the thoughts."""
+    known = request.capabilities
+    options: dict[str, Any] = {known.token_field: request.token_limit}
+    if known.temperature:
+        options["temperature"] = request.temperature
+    if request.effort and known.effort_field == "thinkingLevel":
+        options["thinkingConfig"] = {"thinkingLevel": request.effort}
+    elif request.effort:
+        options["thinkingConfig"] = {"thinkingBudget": known.count_thinking(request.effort)}
+    if request.schema is not None and known.json != "none":
+        options["responseMimeType"] = "application/json"
+        if known.json == "schema":
+            options["responseJsonSchema"] = dict(request.schema)
     turns = [
         {"role": "model" if m.role == "assistant" else "user", "parts": [{"text": m.content}]}
         for m in request.messages
@@ -63,11 +91,15 @@ def _build_body(request: Request) -> dict[str, Any]:
 
 
 def build(context: PartContext) -> ChatProvider:
-    settings = context.settings.provider
-    headers = {"x-goog-api-key": settings.key("google")}
-    wire = GoogleWire(Endpoint("Google", settings.base_url or DEFAULT_URL, headers))
+    options = context.settings.service("google").override(context.settings.provider)
+    headers = {"x-goog-api-key": options.key} if options.key else {}
+    endpoint = Endpoint(Service("Google", "GOOGLE"), options.base_url or DEFAULT_URL, headers)
     return build_provider(
-        wire, context.settings, model="gemini-2.5-flash", fast_model="gemini-2.5-flash-lite"
+        GoogleWire(endpoint),
+        options,
+        context.settings,
+        model="gemini-2.5-flash",
+        fast_model="gemini-2.5-flash-lite",
     )
 
 
@@ -75,7 +107,7 @@ def build(context: PartContext) -> ChatProvider:
 class GoogleEmbeddings:
     """Embed with `POST /v1beta/models/{model}:batchEmbedContents`."""
 
-    title: ClassVar[str] = "Google"
+    service: ClassVar[Service] = Service("Google", "EMBEDDING")
 
     def path(self, model: str) -> str:
         return f"v1beta/models/{model}:batchEmbedContents"
@@ -94,7 +126,7 @@ class GoogleEmbeddings:
 
 
 def build_embedder(settings: Settings) -> RemoteEmbedder:
-    headers = {"x-goog-api-key": settings.embed.key(settings.provider.key("google"))}
+    headers = {"x-goog-api-key": settings.embed.key(settings.service("google").key)}
     return build_remote(
         GoogleEmbeddings(),
         settings,

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from ragstone.providers.chat import Failure, explain_status
+from ragstone.providers.retry import Failure, Service, StatusError, explain_status
 from ragstone.threads import PerLoop
 
 # With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. The
@@ -23,17 +23,9 @@ from ragstone.threads import PerLoop
 # connection would lose time of its time-out.
 _MAX_CALLS_PER_POOL = 32
 _LAST_BYTES_S = 0.2
-_SECRET_HEADERS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 # A shorter one occurs inside of words.
 _MIN_SECRET_CHARS = 4
-
-
-class StatusError(Exception):
-    """Signal an HTTP error status of a service."""
-
-    def __init__(self, status: int, retry_after: str | None, detail: str) -> None:
-        super().__init__(f"{status}: {detail}")
-        self.status, self.retry_after, self.detail = status, retry_after, detail
 
 
 @dataclass(slots=True)
@@ -48,7 +40,7 @@ class _Pool:
 class Endpoint:
     """Call one address with its headers. Each event loop has its own pools of connections."""
 
-    name: str
+    service: Service
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     _pools: PerLoop[list[_Pool]] = field(default_factory=lambda: PerLoop(list))
@@ -81,10 +73,17 @@ class Endpoint:
                 if data:
                     yield parse_object(data)
 
-    def explain(self, error: Exception) -> Failure | None:
-        if isinstance(error, StatusError):
-            return explain_status(self.name, error.status, error.retry_after, error.detail)
-        return None
+    def explain(self, error: Exception, model: str = "") -> Failure | None:
+        if not isinstance(error, StatusError):
+            return None
+        return explain_status(
+            self.service,
+            error.status,
+            error.retry_after,
+            error.detail,
+            model=model,
+            has_key=any(name in _SECRET_HEADERS for name in self.headers),
+        )
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -119,8 +118,12 @@ class HttpWire:
 
     endpoint: Endpoint
 
-    def explain(self, error: Exception) -> Failure | None:
-        return self.endpoint.explain(error)
+    @property
+    def service(self) -> Service:
+        return self.endpoint.service
+
+    def explain(self, error: Exception, model: str) -> Failure | None:
+        return self.endpoint.explain(error, model)
 
     async def aclose(self) -> None:
         await self.endpoint.aclose()
@@ -152,10 +155,14 @@ def hide_secrets(text: str, headers: Mapping[str, str]) -> str:
 
 
 def extract_detail(text: str) -> str:
-    """Return the message of an error body, in any of the usual forms."""
+    """Return the message of an error body, in any of the usual forms, and the field it names."""
     try:
         body = json.loads(text)
     except ValueError:
         return text.strip()
     error = body.get("error", body) if isinstance(body, dict) else body
-    return str(error.get("message", error) if isinstance(error, dict) else error)
+    if not isinstance(error, dict):
+        return str(error)
+    message = str(error.get("message", error))
+    named = [str(error[name]) for name in ("param", "code") if error.get(name)]
+    return " ".join([message, *(f"({one})" for one in named if one not in message)])

@@ -15,8 +15,11 @@ from ragstone.plugins import PartContext
 from ragstone.providers.chat import ChatProvider, build_provider
 from ragstone.providers.http import Endpoint
 from ragstone.providers.openai import OpenAIWire
+from ragstone.providers.retry import Service
 
 DEFAULT_MODEL = "smollm2-135m"
+# llama.cpp writes hundreds of lines about a model that it loads; 3 is its default.
+_ERRORS_ONLY = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,16 @@ def build(context: PartContext) -> ChatProvider:
             hint="Try: pip install 'ragstone[local]'",
         ) from error
     settings = context.settings
-    path = find_gguf_file(
-        settings.provider.model or DEFAULT_MODEL, settings.data.directory / "models"
-    )
+    options = settings.service("local").override(settings.provider)
+    path = find_gguf_file(options.model or DEFAULT_MODEL, settings.data.directory / "models")
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
-    params.n_ctx = settings.ground.max_context_tokens + 2 * settings.provider.max_tokens
+    params.n_ctx = settings.ground.max_context_tokens + 2 * options.token_limit
     params.n_parallel = 1
+    params.verbosity = _ERRORS_ONLY
     server = xllamacpp.Server(params)
-    wire = LocalWire(Endpoint("llama.cpp", f"{server.listening_address}/v1"), "local", server)
-    return build_provider(wire, settings, model=path.stem, fast_model=path.stem)
+    endpoint = Endpoint(Service("llama.cpp"), f"{server.listening_address}/v1")
+    wire = LocalWire(endpoint, "local", "local", server)
+    # The server has one model, whatever its name; the name of the file tells the family.
+    options = options.model_copy(update={"model": path.stem})
+    return build_provider(wire, options, settings, model=path.stem, fast_model=path.stem)

@@ -27,6 +27,7 @@ from ragstone.evidence import (
     UnderstoodQuery,
 )
 from ragstone.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
+from ragstone.metering import MeteredChat
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import (
     Answerer,
@@ -373,11 +374,10 @@ class Pipeline:
 
     async def _reword(self, best: Evidence, run: QueryRun, span: Span) -> Query:
         """Find other words: first those of the sources, which cost nothing; then a model's."""
-        query = best.query
-        works = self.chat is not None and not MODEL_FAILED & set(run.degraded)
-        if self.chat is not None and works and best.other_wordings:
+        query, chat = best.query, self.chat and MeteredChat(self.chat, span)
+        if chat and best.other_wordings and not MODEL_FAILED & set(run.degraded):
             try:
-                found = await expand_question(self.chat, query.text, variants=_VARIANTS)
+                found = await expand_question(chat, query.text, variants=_VARIANTS)
                 return replace(query, expansions=tuple(found))
             except UnusableReplyError:
                 span.note("The model's other wordings could not be read.")

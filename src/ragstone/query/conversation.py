@@ -17,6 +17,7 @@ from typing import Protocol
 
 from ragstone.errors import InputError, ProviderError
 from ragstone.fallback import Fallbacks
+from ragstone.metering import MeteredChat
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Embedder
 from ragstone.query.ground.context import cut_at_sentence
@@ -141,9 +142,8 @@ class Conversation:
         limit = self.options.summary_tokens
         if self.chat is not None:
             try:
-                return await _write_summary(
-                    self.chat, session.summary, old, limit, self._count_tokens
-                )
+                chat = MeteredChat(self.chat, span)
+                return await _write_summary(chat, session.summary, old, limit, self._count_tokens)
             except Exception as error:  # noqa: BLE001  whatever a provider raises, a digest will do
                 self.fallbacks.use("without_llm_steps", run, span, error)
         return digest_turns(session.summary, old, limit, self._count_tokens)

@@ -106,7 +106,7 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         method=options.get("method") or settings.retrieve.method,
         top_k=options.get("top_k") or settings.refine.top_k,
         mmr_lambda=settings.refine.mmr_lambda if mmr_lambda is None else mmr_lambda,
-        temperature=settings.ground.temperature if temperature is None else temperature,
+        temperature=settings.temperature if temperature is None else temperature,
         history=(*(options.get("history") or ()), *before),
         expansions=expansions,
         mode="plain" if is_plain else "refined",

@@ -47,6 +47,7 @@ def build_answer(
         degraded=tuple(run.degraded),
         notes=tuple(run.notes),
         usage=tuple(run.usage),
+        stop_reason=draft.stop_reason if draft else "stop",
         started_at=run.started_at,
         total_ms=round(run.elapsed_ms(), 3),
         timings={stage: round(ms, 3) for stage, ms in run.timings.items()},

@@ -14,7 +14,7 @@ from ragstone import __version__
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.observe.logs import stop_watching
-from ragstone.server.background import BackgroundTasks, delete_expired_history
+from ragstone.server.background import BackgroundTasks, delete_expired_history, watch_provider
 from ragstone.server.deps import authenticate, hold_answer_slot
 from ragstone.server.errors import install_error_handlers
 from ragstone.server.limits import AnswerSlots, RateLimits
@@ -90,6 +90,7 @@ def create_app(
         ]
         try:
             async with engine, mcp.run() if mcp else nullcontext():
+                upkeep.append(asyncio.create_task(watch_provider(engine)))
                 try:
                     await asyncio.to_thread(engine.intake.resume_uploads)
                     yield

@@ -39,6 +39,17 @@ class BackgroundTasks:
             log.error("an upload failed", exc_info=error)
 
 
+_PROBE_AGAIN_S = 60.0
+
+
+async def watch_provider(engine: Engine) -> None:
+    """Probe the provider at the start, and again and again while it cannot answer."""
+    if not engine.settings.provider.probe:
+        return
+    while (await engine.probe_provider()).state == "failing":  # noqa: ASYNC110  it asks each time
+        await asyncio.sleep(_PROBE_AGAIN_S)
+
+
 async def delete_expired_history(engine: Engine) -> None:
     """Delete, again and again, the queries and turns that are older than the retention allows."""
     options = engine.settings.journal

@@ -23,6 +23,7 @@ from ragstone.server.schemas import (
     QueryReply,
     SourceReply,
 )
+from ragstone.server.usage import name_finish
 from ragstone.settings import Settings
 from ragstone.types import Answer, Comparison, Source
 
@@ -185,7 +186,7 @@ class CompletionSkin:
             self._content += notice
             yield self._build_delta({"content": notice})
         annotations = annotate_citations(answer, self._content, self._base_url)
-        end = self._build_delta({"annotations": annotations}, finish_reason="stop")
+        end = self._build_delta({"annotations": annotations}, finish_reason=name_finish(answer))
         yield end | {"searched_as": answer.searched_as}
         if self._count_usage is not None:
             yield self._build_chunk([]) | {"usage": self._count_usage(answer).model_dump()}

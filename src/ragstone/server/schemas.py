@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.reading.units import has_instructions
 from ragstone.reports import IngestReport
+from ragstone.server.usage import UsageReply, name_finish
 from ragstone.settings import Settings
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -193,6 +194,9 @@ class QueryReply(BaseModel):
     detected_intent: str
     intent_confidence: float
     route: str
+    stop_reason: str = Field(description="`length`: the model reached its token limit.")
+    notes: list[str] = Field(description="Remarks for the reader, e.g. why no model wrote this.")
+    usage: UsageReply
     metadata: QueryMetadata
     trace: dict[str, Any] | None = None
 
@@ -202,6 +206,7 @@ class QueryReply(BaseModel):
             **copy_fields(cls, answer),
             "answer": answer.text,
             "used_chunks": [UsedChunk.of(source) for source in answer.sources],
+            "usage": UsageReply.of(answer),
             "metadata": QueryMetadata.of(answer),
             "trace": dict(answer.trace) if with_trace else None,
         }
@@ -252,7 +257,8 @@ class Choice(BaseModel):
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
-        return cls(message=ChatMessage(role="assistant", content=answer.text))
+        message = ChatMessage(role="assistant", content=answer.text)
+        return cls(message=message, finish_reason=name_finish(answer))
 
 
 class ChatData(BaseModel):

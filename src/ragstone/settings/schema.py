@@ -8,11 +8,19 @@ from typing import Literal
 import platformdirs
 from pydantic import SecretStr
 
+from ragstone.settings.providers import (
+    AnthropicSettings,
+    AzureSettings,
+    GoogleSettings,
+    OllamaSettings,
+    OpenAISettings,
+    ProviderSettings,
+    ServiceSettings,
+)
 from ragstone.settings.services import (
     EmbedSettings,
     ModerateSettings,
     ObserveSettings,
-    ProviderSettings,
     Section,
     ServerSettings,
     setting,
@@ -392,6 +400,11 @@ class Settings(Section):
     ground: GroundSettings = GroundSettings()
     check: CheckSettings = CheckSettings()
     provider: ProviderSettings = ProviderSettings()
+    openai: OpenAISettings = OpenAISettings()
+    azure: AzureSettings = AzureSettings()
+    anthropic: AnthropicSettings = AnthropicSettings()
+    google: GoogleSettings = GoogleSettings()
+    ollama: OllamaSettings = OllamaSettings()
     memory: MemorySettings = MemorySettings()
     journal: JournalSettings = JournalSettings()
     moderate: ModerateSettings = ModerateSettings()
@@ -399,7 +412,14 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
 
+    def service(self, name: str) -> ServiceSettings:
+        """Return the settings of a service, with `LLM_*` on top if it is the chosen provider."""
+        own = getattr(self, name, None)
+        own = own if isinstance(own, ServiceSettings) else ServiceSettings()
+        return own.override(self.provider) if name == self.provider.name else own
 
-# Variables of the design documents without an effect in this version. They are accepted, so that
-# an existing environment file works unchanged, and listed as unused.
-UNUSED_NAMES = ("OPENAI_TEMPERATURE", "GOOGLE_TEMPERATURE")
+    @property
+    def temperature(self) -> float:
+        """Return the temperature of a request that names none."""
+        own = self.service(self.provider.name).temperature
+        return self.ground.temperature if own is None else own

@@ -1,8 +1,8 @@
-"""Define `Section`, and the settings of models, moderation, logs and the server."""
+"""Define `Section`, and the settings of embedding, moderation, logs and the server."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
@@ -18,6 +18,8 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
     )
+    prefix: ClassVar[str] = ""
+    """With a prefix, PREFIX_FIELD is a variable of every field."""
 
 
 class EmbedSettings(Section):
@@ -56,55 +58,6 @@ class EmbedSettings(Section):
 
     def key(self, other: str) -> str:
         return self.api_key.get_secret_value() or other
-
-
-class ProviderSettings(Section):
-    name: str = setting(
-        "extractive", "Provider of the model that writes the answer.", "LLM_PROVIDER"
-    )
-    model: str = setting(
-        "",
-        "Model that writes the answer. Empty: the provider's default.",
-        "OPENAI_MODEL",
-        "OLLAMA_MODEL",
-        "LLM_MODEL",
-    )
-    fast_model: str = setting(
-        "", "Fast model for internal calls. Empty: the provider's default.", "LLM_FAST_MODEL"
-    )
-    base_url: str = setting(
-        "",
-        "URL of the provider, for your own server.",
-        "OPENAI_BASE_URL",
-        "OLLAMA_BASE_URL",
-        "LLM_BASE_URL",
-    )
-    max_tokens: int = setting(
-        1024,
-        "Maximum tokens of an answer.",
-        "OPENAI_MAX_TOKENS",
-        "GOOGLE_MAX_TOKENS",
-        "LLM_MAX_TOKENS",
-        ge=16,
-        le=1_000_000,
-    )
-    api_key: SecretStr = setting(SecretStr(""), "API key of the provider.", "LLM_API_KEY")
-    openai_api_key: SecretStr = setting(SecretStr(""), "API key for openai.", "OPENAI_API_KEY")
-    google_api_key: SecretStr = setting(
-        SecretStr(""), "API key for google.", "GEMINI_API_KEY", "GOOGLE_API_KEY"
-    )
-    anthropic_api_key: SecretStr = setting(
-        SecretStr(""), "API key for anthropic.", "ANTHROPIC_API_KEY"
-    )
-    max_retries: int = setting(3, "Maximum retries of a call.", "LLM_MAX_RETRIES", ge=0, le=20)
-    timeout_s: float = setting(
-        30.0, "Maximum wait for the provider.", "LLM_TIMEOUT_SECONDS", gt=0, le=3600
-    )
-
-    def key(self, provider: Literal["openai", "google", "anthropic"]) -> str:
-        """Return the key for a provider: `api_key`, else the provider's own."""
-        own: SecretStr = getattr(self, f"{provider}_api_key")
-        return self.api_key.get_secret_value() or own.get_secret_value()
 
 
 class ModerateSettings(Section):

@@ -22,7 +22,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from ragstone.errors import SettingsError
-from ragstone.settings.schema import PRESETS, UNUSED_NAMES, Settings
+from ragstone.settings.schema import PRESETS, Settings
 from ragstone.settings.services import Section
 
 log = logging.getLogger(__name__)
@@ -63,11 +63,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Hold the settings, the origin of each value, and the variables without an effect."""
+    """Hold the settings, and the origin of each value."""
 
     settings: Settings
     listing: tuple[Setting, ...]
-    unused: tuple[str, ...]
 
 
 def load_settings(
@@ -106,8 +105,7 @@ def load_settings(
     for layer in layers:
         merged.update(layer)
     settings = _validate(merged)
-    unused = tuple(name for name in UNUSED_NAMES if name in environ)
-    return LoadedSettings(settings, tuple(_list_values(settings, merged)), unused)
+    return LoadedSettings(settings, tuple(_list_values(settings, merged)))
 
 
 def list_settings(settings: Settings) -> tuple[Setting, ...]:
@@ -145,8 +143,22 @@ def _names(path: str) -> tuple[str, ...]:
     extra = _fields()[path].json_schema_extra
     listed = extra.get("names") if isinstance(extra, dict) else None
     own = [str(name) for name in listed] if isinstance(listed, list) else []
+    section, _, field = path.partition(".")
+    prefix = _prefixes().get(section)
+    own += [f"{prefix}_{field.upper()}"] if prefix else []
     regular = f"RAGSTONE_{path.replace('.', '_').upper()}"
     return tuple(dict.fromkeys([*own, regular]))
+
+
+@cache
+def _prefixes() -> dict[str, str]:
+    """Return the sections whose variables have a prefix of their own, such as OPENAI."""
+    sections = {name: info.annotation for name, info in Settings.model_fields.items()}
+    return {
+        name: one.prefix
+        for name, one in sections.items()
+        if isinstance(one, type) and issubclass(one, Section) and one.prefix
+    }
 
 
 @cache
@@ -218,7 +230,7 @@ def _is_misspelt(name: str) -> bool:
     """Return whether an unknown variable is similar to the name of a setting."""
     if name.startswith("RAGSTONE_"):
         return bool(_find_similar_names(name))
-    is_ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_")) and name not in UNUSED_NAMES
+    is_ours = name.startswith(("RAG_", "BM25_", "RETRIEVAL_"))
     return is_ours and bool(difflib.get_close_matches(name, _paths_by_name(), n=1, cutoff=0.85))
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from ragstone.evidence import CheckedDraft, Draft, Evidence
 from ragstone.fallback import MODEL_FAILED, Fallbacks
+from ragstone.metering import MeteredChat
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
@@ -119,7 +120,10 @@ class ClaimChecker:
             span.count(claims=len(doubtful))
             try:
                 review = await verify_with_model(
-                    judge, review, notation.sources, timeout_s=self.verify_timeout_s
+                    MeteredChat(judge, span),
+                    review,
+                    notation.sources,
+                    timeout_s=self.verify_timeout_s,
                 )
             except Exception as error:  # noqa: BLE001  whatever a provider raises, the check stands
                 self.fallbacks.use("without_llm_steps", run, span, error)

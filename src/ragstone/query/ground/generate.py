@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ragstone.calls import Usage
 from ragstone.errors import InputError, ProviderError
 from ragstone.evidence import Draft
 from ragstone.fallback import Fallbacks
@@ -19,10 +20,10 @@ from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
 from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
-from ragstone.query.ground.prompt import SourceOrder, build_prompt
+from ragstone.query.ground.prompt import SourceOrder, build_prompt, make_fence
 from ragstone.text import find_sentence_spans, remove_unstorable, split_words
 from ragstone.trace import QueryRun, Span
-from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source, Usage
+from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
 
 T = TypeVar("T")
 
@@ -105,6 +106,7 @@ class PromptAnswerer:
     order: SourceOrder = "best_first"
     chats_without_sources: bool = False
     """Let the model answer without documents when nothing is found; else nothing is asked."""
+    fence: str = make_fence(0)
 
     async def write(
         self, query: Query, sources: tuple[Source, ...], run: QueryRun
@@ -118,13 +120,13 @@ class PromptAnswerer:
             for provider in self._list_providers(query, sources, run):
                 draft = self._start_draft(provider, query)
                 stream = PlainText() if draft.is_plain else MarkerStream(notation)
-                usage: list[Usage] = []
                 prompt = self._build_prompt(provider, query, sources)
                 try:
                     async with closing_iterator(provider.stream(prompt)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, Usage):
-                                usage.append(piece)
+                                span.count_usage(piece)
+                                draft.stop_reason = piece.stop_reason
                             elif ready := stream.feed(remove_unstorable(piece)):
                                 draft.text += ready
                                 yield ready
@@ -140,9 +142,7 @@ class PromptAnswerer:
                     self.fallbacks.use("extractive_answer", run, span, error)
                     if draft.text:
                         yield "\n\n"
-                finally:
-                    run.usage += usage
-            _count_figures(span, draft, usage, stream.dangling)
+            _count_figures(span, draft, stream.dangling)
         yield draft
 
     def _start_draft(self, provider: Provider, query: Query) -> Draft:
@@ -159,7 +159,7 @@ class PromptAnswerer:
     ) -> Prompt:
         if not getattr(provider, "reads_messages", True):
             return Prompt(query.text, sources, outline=query.outline)
-        return build_prompt(query, sources, order=self.order)
+        return build_prompt(query, sources, order=self.order, fence=self.fence)
 
     def _use_chat(self, query: Query, run: QueryRun, span: Span) -> Query:
         """Turn a question that nothing was found for into a plain chat, if that is wanted."""
@@ -228,29 +228,32 @@ def _refuse_plain_chat(provider: Provider) -> None:
         )
 
 
-def _count_figures(
-    span: Span, draft: Draft, usage: Sequence[Usage], dangling: Sequence[str]
-) -> None:
+def _count_figures(span: Span, draft: Draft, dangling: Sequence[str]) -> None:
+    if draft.stop_reason == "length":
+        span.note("The answer ends at the token limit of the model. LLM_MAX_TOKENS sets it.")
+    elif draft.stop_reason == "blocked":
+        span.note("A content filter of the service ended the answer.")
     for marker in dangling:
         span.note(f"The marker {marker} names no existing source and was removed.")
-    span.count(provider=draft.provider, model=draft.model, chars=len(draft.text))
-    if usage:
-        costs = [one.cost_usd for one in usage if one.cost_usd is not None]
-        span.count(
-            input_tokens=sum(one.input_tokens for one in usage),
-            output_tokens=sum(one.output_tokens for one in usage),
-            cost_usd=round(sum(costs), 6) if costs else None,
-        )
+    span.count(
+        provider=draft.provider,
+        model=draft.model,
+        chars=len(draft.text),
+        stop_reason=draft.stop_reason,
+    )
 
 
 def build(context: PartContext) -> PromptAnswerer:
     assert context.provider is not None
     quoting = context.quoting
+    if quoting is context.provider or context.settings.provider.strict:
+        quoting = None
     return PromptAnswerer(
         context.provider,
-        None if quoting is context.provider else quoting,
+        quoting,
         context.fallbacks,
         add_vector_cache(context.reads_with),
         context.settings.ground.order,
         context.settings.retrieve.fallback == "chat",
+        make_fence(context.catalog.identity()),
     )

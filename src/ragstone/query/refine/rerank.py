@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 from pydantic import BaseModel, ValidationError
 
 from ragstone.errors import SettingsError
+from ragstone.metering import MeteredChat
 from ragstone.plugins import PartContext, find_part
 from ragstone.prompts import render
 from ragstone.protocols import Chat, Refiner
@@ -128,7 +129,9 @@ class LlmReranker:
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
-        reply = await ask_json(self.chat, _render_prompt(query.text, first), _Scores)
+        reply = await ask_json(
+            MeteredChat(self.chat, span), _render_prompt(query.text, first), _Scores
+        )
         scores = parse_scores(reply, first)
         ordered = reorder_hits(hits, scores, weight=LLM_SCORE, depth=self.depth)
         missing = sum(value is None for value in scores.values())

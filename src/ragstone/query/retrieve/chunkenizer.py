@@ -20,7 +20,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, Validat
 
 from ragstone.errors import SettingsError
 from ragstone.plugins import PartContext
-from ragstone.providers.http import Endpoint, StatusError
+from ragstone.providers.http import Endpoint
+from ragstone.providers.retry import Service, StatusError
 from ragstone.text import remove_unstorable
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Query, RetrievedHits
@@ -57,7 +58,7 @@ class ChunkenizerRetriever:
 
     def __post_init__(self) -> None:
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        endpoint = Endpoint("Chunkenizer", self.url, headers)
+        endpoint = Endpoint(Service("Chunkenizer"), self.url, headers)
         object.__setattr__(self, "_endpoint", endpoint)
         if not self.url.startswith(("http://", "https://")):
             raise SettingsError(

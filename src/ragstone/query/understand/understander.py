@@ -18,6 +18,7 @@ from typing import Any
 from ragstone.evidence import DetectedIntent, UnderstoodQuery
 from ragstone.fallback import Fallbacks
 from ragstone.index.analyze import detect_language
+from ragstone.metering import MeteredChat
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Chat, Embedder
@@ -115,7 +116,7 @@ class IntentUnderstander:
             detected = DetectedIntent("question", detected.confidence, 1)
         if unsure and self.chat is not None and run.asks_model:
             try:
-                return await detect_with_model(self.chat, query.text)
+                return await detect_with_model(MeteredChat(self.chat, span), query.text)
             except Exception as error:  # noqa: BLE001  whatever a provider raises, layer 1 stands
                 self.fallbacks.use("without_llm_steps", run, span, error)
         return detected
@@ -125,7 +126,9 @@ class IntentUnderstander:
         with run.span("understand.follow_up") as span:
             if self.chat is not None and run.asks_model and readings[0].kind != "more":
                 try:
-                    text = await make_standalone(self.chat, query.text, query.history)
+                    text = await make_standalone(
+                        MeteredChat(self.chat, span), query.text, query.history
+                    )
                 except Exception as error:  # noqa: BLE001  the other readings need no model
                     self.fallbacks.use("without_llm_steps", run, span, error)
                 else:
@@ -141,11 +144,12 @@ class IntentUnderstander:
                 span.count(expansions=0)
                 span.note("Without a model the question was searched as it is.")
                 return query
+            chat = MeteredChat(self.chat, span)
             calls: list[Awaitable[list[Expansion]]] = [
-                expand_question(self.chat, query.text, variants=self.options.variants)
+                expand_question(chat, query.text, variants=self.options.variants)
             ]
             if self.options.hyde:
-                calls.append(imagine_answer(self.chat, query.text))
+                calls.append(imagine_answer(chat, query.text))
             found: list[Expansion] = []
             for result in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(result, Exception):

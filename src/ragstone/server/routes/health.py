@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -22,19 +23,24 @@ async def check_alive() -> dict[str, str]:
 
 
 @router.get("/readyz")
-async def check_ready(response: Response, engine: EngineDep) -> dict[str, str]:
+async def check_ready(response: Response, engine: EngineDep) -> dict[str, Any]:
     """Check everything that an answer needs; 503 if a part fails.
 
-    The provider is not called: that costs money, and without it answers quote the documents.
+    The provider is not called: that costs money. `provider_state` says how its last call went, that
+    of the start included. If it failed, the status is `degraded`: answers quote the documents.
     """
     states = await asyncio.to_thread(_check_parts, engine)
     is_ready = all(state == "ok" for state in states.values())
+    health = engine.provider_health
+    status = "degraded" if health.state == "failing" else "ok"
     if not is_ready:
         response.status_code = 503
+        status = "failing"
     return {
-        "status": "ok" if is_ready else "failing",
+        "status": status,
         **states,
         "provider": engine.provider.name,
+        "provider_state": {"model": engine.provider.model, **health.as_dict()},
     }
 
 

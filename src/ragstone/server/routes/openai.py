@@ -23,6 +23,7 @@ from ragstone.server.links import annotate_citations
 from ragstone.server.openapi import INVALID, Replies
 from ragstone.server.schemas import RAG_ENABLED, CompletionUsage, Problem, Text
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
+from ragstone.server.usage import name_finish
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/v1", tags=["openai"])
@@ -94,7 +95,7 @@ class ReplyMessage(BaseModel):
 class CompletionChoice(BaseModel):
     index: int = 0
     message: ReplyMessage
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: Literal["stop", "length", "content_filter"] = "stop"
     logprobs: None = None
 
 
@@ -187,7 +188,7 @@ async def complete_chat(
         id=f"chatcmpl-{answer.query_id}",
         created=int(time.time()),
         model=body.model,
-        choices=[CompletionChoice(message=message)],
+        choices=[CompletionChoice(message=message, finish_reason=name_finish(answer))],
         usage=count_usage(answer),
         searched_as=answer.searched_as,
     )
@@ -208,8 +209,7 @@ def _find_collection(engine: Engine, caller: Caller, model: str) -> str:
 def _count_usage(engine: Engine, question: str, answer: Answer) -> CompletionUsage:
     """Sum the tokens that the provider counted; if it counts none, use the embedder's tokens."""
     if answer.usage:
-        read = sum(one.input_tokens for one in answer.usage)
-        written = sum(one.output_tokens for one in answer.usage)
+        read, written = answer.total_usage.input_tokens, answer.total_usage.output_tokens
     else:
         tokenize = engine.embedder.token_starts
         read = len(tokenize(question))
