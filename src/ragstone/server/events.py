@@ -19,11 +19,10 @@ from ragstone.server.schemas import (
     CitationReply,
     ClaimReply,
     ComparedData,
-    CompletionUsage,
     QueryReply,
     SourceReply,
 )
-from ragstone.server.usage import name_finish
+from ragstone.server.usage import CompletionUsage, name_finish
 from ragstone.settings import Settings
 from ragstone.types import Answer, Comparison, Source
 

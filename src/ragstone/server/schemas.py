@@ -195,7 +195,6 @@ class QueryReply(BaseModel):
     intent_confidence: float
     route: str
     stop_reason: str = Field(description="`length`: the model reached its token limit.")
-    notes: list[str] = Field(description="Remarks for the reader, e.g. why no model wrote this.")
     usage: UsageReply
     metadata: QueryMetadata
     trace: dict[str, Any] | None = None
@@ -339,12 +338,6 @@ class ComparedData(BaseModel):
             baseline=Side.of(comparison.baseline),
             enhanced=enhanced,
         )
-
-
-class CompletionUsage(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
 
 
 class Problem(BaseModel):

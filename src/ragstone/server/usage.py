@@ -46,6 +46,12 @@ class UsageReply(BaseModel):
         )
 
 
+class CompletionUsage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
 def name_finish(answer: Answer) -> Literal["stop", "length", "content_filter"]:
     """Return why an answer ended, in the words of OpenAI's protocol."""
     return "content_filter" if answer.stop_reason == "blocked" else answer.stop_reason

@@ -21,9 +21,9 @@ from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import CompletionSkin, shape_events
 from ragstone.server.links import annotate_citations
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import RAG_ENABLED, CompletionUsage, Problem, Text
+from ragstone.server.schemas import RAG_ENABLED, Problem, Text
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
-from ragstone.server.usage import name_finish
+from ragstone.server.usage import CompletionUsage, name_finish
 from ragstone.types import DEFAULT_COLLECTION, Answer, Message
 
 router = APIRouter(prefix="/v1", tags=["openai"])
