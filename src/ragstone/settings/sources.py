@@ -237,10 +237,8 @@ def _is_misspelt(name: str) -> bool:
 def _find_shared_name(name: str) -> str | None:
     """Return the variable that one without our prefix is probably meant for, e.g. LLM_PROVIDR.
 
-    Other programs have variables that begin like these, so that this is no error.
+    Other programs have variables that begin like these, so that it is only a warning.
     """
-    if name in UNUSED_NAMES:
-        return None
     known = [one for one in _paths_by_name() if one.startswith(_SHARED_PREFIXES)]
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.88)), None)
 
