@@ -124,6 +124,7 @@ def _record_documents(recorder: Recorder) -> None:
     lease = next(one["id"] for one in documents if one["name"].endswith("ridge.pdf"))
     one, span = {"document_id": lease}, {"start": 784, "end": 850}
     send("GET", "/v1/documents/{document_id}", params=one)
+    send("PATCH", "/v1/documents/{document_id}", params=one, json={"tags": ["contract"]})
     send("GET", "/v1/documents/{document_id}/lines", params={**one, **span})
     send("GET", "/v1/documents/{document_id}/original", params=one, record=False)
     recorder.examples["GET /v1/documents/{document_id}/original"] = {"params": one, "replies": {}}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from ..conftest import settings_in
 from ..server.conftest import serve
 from .conftest import ask, go
 
+PARAGRAPH = "<w:p><w:r><w:t>The annual report says that the gate is green.</w:t></w:r></w:p>"
 DROP = """([name, text]) => {
     const data = new DataTransfer();
     data.items.add(new File([text], name, {type: "text/plain"}));
@@ -168,3 +171,108 @@ def test_a_whole_collection_is_deleted_after_a_question(page: Page) -> None:
     dialog.get_by_role("button", name="Delete everything").click()
     expect(page.locator(".toast")).to_contain_text("“short-lived” is deleted")
     expect(row(page, "a.txt")).to_be_hidden()
+
+
+def word_file() -> bytes:
+    """Return the smallest file that Word can open."""
+    kinds = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    base = "http://schemas.openxmlformats.org"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{base}/package/2006/content-types">'
+        '<Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/word/document.xml" ContentType="{kinds}"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{base}/package/2006/relationships">'
+        f'<Relationship Id="r1" Type="{base}/officeDocument/2006/relationships/officeDocument" '
+        'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f'<w:document xmlns:w="{base}/wordprocessingml/2006/main"><w:body>'
+        f"{PARAGRAPH}</w:body></w:document>",
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("width", [1280, 800, 375])
+def test_a_word_file_does_not_wreck_the_table_at_any_width(
+    open_page: Callable[..., Page], address: str, width: int
+) -> None:
+    page = open_page(viewport={"width": width, "height": 860})
+    page.goto(address)
+    into(page, f"word-{width}")
+    choose(page, file("report.docx", word_file()))
+    expect(row(page, "report.docx")).to_contain_text("Word")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    table = page.locator(".documents-table").bounding_box()
+    region = page.get_by_role("region", name="Documents").bounding_box()
+    assert table is not None
+    assert region is not None
+    assert table["width"] <= region["width"] + 1
+
+
+def test_folders_are_a_tree_that_opens_and_closes(page: Page, address: str) -> None:
+    for name in ("guide/_index.md", "guide/setup/_index.md", "top.md"):
+        body = {"name": name, "text": f"The file {name} is here.", "collection": "tree"}
+        assert page.request.post(f"{address}/v1/documents", data=body).status == 201
+    page.reload()
+    page.get_by_label("Collection", exact=True).select_option("tree")
+    go(page, "Documents")
+    folder = page.get_by_role("button", name="Folder guide, 2 documents")
+    expect(folder).to_have_attribute("aria-expanded", "true")
+    inner = page.get_by_role("button", name="guide/setup/_index.md", exact=True)
+    expect(inner).to_be_visible()
+    folder.click()
+    expect(inner).to_be_hidden()
+    expect(folder).to_be_focused()
+    expect(page.get_by_role("button", name="top.md", exact=True)).to_be_visible()
+    page.get_by_label("Find documents").fill("setup")
+    expect(inner).to_contain_text("guide/setup/_index.md")
+
+
+def test_tags_are_edited_in_the_list(page: Page) -> None:
+    into(page, "edited")
+    choose(page, file("plan.txt", b"The meeting is on Monday."))
+    page.get_by_role("button", name="Change the tags of plan.txt").click()
+    field = page.get_by_role("textbox", name="Tags of plan.txt")
+    field.fill("meeting, 2026")
+    field.press("Enter")
+    expect(row(page, "plan.txt").locator(".tag")).to_have_text(["meeting", "2026"])
+    page.reload()
+    expect(row(page, "plan.txt").locator(".tag")).to_have_text(["meeting", "2026"])
+
+
+def test_one_document_can_be_asked_from_the_list(page: Page) -> None:
+    into(page, "single")
+    choose(page, file("a.txt", b"The gate is green."), file("b.txt", b"The gate is red."))
+    page.get_by_role("button", name="Ask only b.txt").click()
+    ask(page, "What colour is the gate?")
+    expect(page.locator(".answer")).to_contain_text("red")
+    expect(page.locator(".answer")).not_to_contain_text("green")
+
+
+def test_each_file_shows_the_stage_it_is_in(page: Page) -> None:
+    into(page, "stages")
+    events = "".join(
+        f"data: {line}\n\n"
+        for line in (
+            '{"type": "stage", "name": "a.txt", "stage": "reading"}',
+            '{"type": "stage", "name": "b.txt", "stage": "embedding"}',
+        )
+    )
+    page.route(
+        "**/v1/uploads/*/events",
+        lambda route: route.fulfill(content_type="text/event-stream", body=events),
+    )
+    page.evaluate(
+        """() => { window.seen = new Set(); new MutationObserver(() => {
+            for (const one of document.querySelectorAll(".file")) window.seen.add(one.innerText);
+        }).observe(document.querySelector(".queue"), {subtree: true, childList: true,
+            characterData: true}); }"""
+    )
+    choose(page, file("a.txt", b"The gate is green."), file("b.txt", b"The door is red."))
+    expect(page.locator(".file.failed")).to_have_count(2)  # the stream was cut
+    seen = " ".join(page.evaluate("[...window.seen]"))
+    assert "Reading the text…" in seen
+    assert "Making it searchable…" in seen

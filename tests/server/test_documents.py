@@ -147,7 +147,10 @@ async def test_an_upload_can_be_watched(client: httpx.AsyncClient) -> None:
     async with client.stream("GET", f"/v1/uploads/{upload_id}/events") as stream:
         lines = [line async for line in stream.aiter_lines() if line]
     events = [json.loads(line.removeprefix("data: ")) for line in lines]
-    assert [event["type"] for event in events] == ["file", "file", "file", "done"]
+    steps = [event["type"] for event in events if event["type"] != "stage"]
+    assert steps == ["file", "file", "file", "done"]
+    stages = {event["stage"] for event in events if event["type"] == "stage"}
+    assert stages <= {"reading", "embedding"}
     assert events[-1]["status"] == "finished"
     status = (await client.get(f"/v1/uploads/{upload_id}")).json()
     assert (status["status"], status["file_count"]) == ("finished", 3)
@@ -192,3 +195,38 @@ async def test_a_request_that_cannot_be_used_is_explained(
 )
 async def test_an_unknown_id_is_not_found(client: httpx.AsyncClient, path: str) -> None:
     assert (await client.get(path)).status_code == 404
+
+
+async def test_tags_are_changed_without_reading_the_document_again(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"name": "tagged.md", "text": "# Bell\n\nThe bell rings at noon.", "tags": ["old"],
+            "collection": "tags"}  # fmt: skip
+    sent = (await client.post("/v1/documents", json=body)).json()
+    document_id = sent["documents"][0]["id"]
+    changed = await client.patch(
+        f"/v1/documents/{document_id}", json={"tags": ["new", " ", "new", "x"]}
+    )
+    assert changed.json()["metadata"]["tags"] == ["new", "x"]
+    asked = {"query": "When does the bell ring?", "collection": "tags"}
+    hit = (await client.post("/v1/query", json={**asked, "filters": {"tags": "new"}})).json()
+    assert "noon" in hit["answer"]
+    assert hit["citations"][0]["document_id"] == document_id
+    missed = (await client.post("/v1/query", json={**asked, "filters": {"tags": "old"}})).json()
+    assert missed["status"] == "abstained"
+    listed = (await client.get("/v1/documents", params={"collection": "tags"})).json()
+    assert [one["chunk_count"] for one in listed] == [1]
+    again = await client.post(
+        "/v1/documents", json={key: body[key] for key in body if key != "tags"}
+    )
+    assert again.json()["documents"][0]["outcome"] == "unchanged"
+
+
+async def test_a_document_that_could_not_be_read_is_listed_with_its_remedy(
+    client: httpx.AsyncClient,
+) -> None:
+    files = {"files": ("broken.pdf", b"%PDF-1.7 x")}
+    await client.post("/v1/documents", files=files, params={"collection": "broken"})
+    [listed] = (await client.get("/v1/documents", params={"collection": "broken"})).json()
+    assert "damaged" in listed["error"]
+    assert "Save it again" in listed["hint"]

@@ -27,6 +27,7 @@ from ragstone.protocols import AcceptedUpload, Catalog, FileRecord, ReceivedFile
 from ragstone.reports import IngestedFile
 from ragstone.types import Document
 
+_MAX_BOUND_VALUES = 500
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
 UPLOAD_SCHEME = "upload:"
@@ -93,6 +94,17 @@ class SqlIntakeRecords:
         )
         with self._catalog.read_transaction() as connection:
             return [(rows.to_document(row), row.retired_at) for row in connection.execute(query)]
+
+    def hints(self, document_ids: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        with self._catalog.read_transaction() as connection:
+            for begin in range(0, len(document_ids), _MAX_BOUND_VALUES):
+                part = document_ids[begin : begin + _MAX_BOUND_VALUES]
+                for table in (upload_files, files):
+                    query = select(table.c.document_id, table.c.hint)
+                    rows_found = connection.execute(query.where(table.c.document_id.in_(part)))
+                    found |= {row.document_id: row.hint for row in rows_found if row.hint}
+        return found
 
     def lines(self, document_id: str) -> list[LineBox]:
         query = select(page_lines.c.lines).where(page_lines.c.document_id == document_id)

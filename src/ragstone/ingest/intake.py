@@ -10,10 +10,13 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
+
+import numpy as np
 
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import refuse_other_embedder
@@ -22,14 +25,23 @@ from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeR
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
+from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.queue import IntakeQueue
-from ragstone.ingest.run import Ingestor, Progress, RunOptions
+from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
 from ragstone.ingest.store import Record, refresh_index
 from ragstone.ingest.uploads import Upload, accept_upload, fail_upload, find_upload_files
-from ragstone.protocols import AcceptedUpload, Catalog, Embedder, Index, IntakeRecords, Splitter
+from ragstone.protocols import (
+    AcceptedUpload,
+    Catalog,
+    Embedder,
+    Index,
+    IntakeRecords,
+    NewDocument,
+    Splitter,
+)
 from ragstone.reports import IngestReport
 from ragstone.settings import IngestSettings
-from ragstone.types import DEFAULT_COLLECTION, Document
+from ragstone.types import DEFAULT_COLLECTION, Document, Query
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +94,7 @@ class Intake:
         self._splitter = splitter
         self._queue = IntakeQueue()
         self._stops: set[threading.Event] = set()
+        self._stages: dict[str, dict[str, str]] = {}
         self.records: IntakeRecords = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
         self.originals = Originals(directory)
@@ -157,7 +170,8 @@ class Intake:
         upload = self.records.upload(upload_id)
         if upload["status"] == "running":
             self.resume_uploads()
-        return upload
+        # Known to the process that reads it; another one shows no stages.
+        return {**upload, "stages": dict(self._stages.get(upload_id, {}))}
 
     def find_original(self, document: Document) -> Path:
         """Return the file that a document was read from, if it exists and is unchanged."""
@@ -184,6 +198,29 @@ class Intake:
         self._delete_unused_files()
         refresh_index(self._index, document.collection)
         self._catalog.erase_deleted()
+
+    def change_tags(self, document_id: str, tags: Sequence[str]) -> None:
+        """Give a document other tags; its chunks and vectors stay as they are."""
+        document = self._catalog.document(document_id)
+        self._queue.submit(
+            lambda: self._change_tags(document_id, tags), collection=document.collection
+        ).result()
+
+    def _change_tags(self, document_id: str, tags: Sequence[str]) -> None:
+        document = self._catalog.document(document_id)
+        metadata = {**document.metadata, "tags": list(dict.fromkeys(tags))}
+        check_metadata(metadata)
+        query = Query("", "", collection=document.collection, document_ids=(document_id,))
+        scope = self._catalog.resolve_scope(query)
+        keys = [key for part in (scope.ranges if scope else ()) for key in part]
+        chunks = tuple(self._catalog.chunks(keys).values())
+        known = self.records.vectors_by_text(document_id)
+        vectors = np.array([known[one.contextual_text] for one in chunks], np.float32)
+        lines = tuple(self.records.lines(document_id))
+        # Stored anew: an index may keep the metadata beside its vectors.
+        changed = NewDocument(replace(document, metadata=metadata), chunks, vectors, lines)
+        self._catalog.add([changed], embedder=self._embedder.name)
+        refresh_index(self._index, document.collection)
 
     def create_collection(self, name: str) -> CollectionInfo:
         self.collections.create(check_collection(name), embedder=self._embedder.name)
@@ -226,8 +263,12 @@ class Intake:
             password,
             again=bool(upload.options.get("again")),
         )
+        stages = self._stages.setdefault(upload.id, {})
         ingestor = self._build_ingestor(
-            options, stop, record=partial(self.records.record_outcomes, upload.id)
+            options,
+            stop,
+            record=partial(self.records.record_outcomes, upload.id),
+            stage=stages.__setitem__,
         )
         try:
             report = self._run(ingestor, find_upload_files(self.originals, upload), stop)
@@ -236,6 +277,8 @@ class Intake:
             hint = "Send it again; the files that were read are stored."
             fail_upload(self.records, upload, error=message or type(error).__name__, hint=hint)
             raise
+        finally:
+            self._stages.pop(upload.id, None)
         if stop.is_set():
             raise StoreBusyError(
                 "The server is stopping; it reads the rest of this upload after its next start.",
@@ -255,6 +298,7 @@ class Intake:
         *,
         progress: Progress | None = None,
         record: Record | None = None,
+        stage: Stage | None = None,
     ) -> Ingestor:
         return Ingestor(
             self._catalog,
@@ -265,6 +309,7 @@ class Intake:
             options,
             progress=progress,
             record=record,
+            stage=stage,
             stop=stop,
             splitter=self._splitter,
         )

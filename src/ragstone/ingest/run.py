@@ -13,11 +13,11 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ragstone.blocks import LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
@@ -44,6 +44,9 @@ from ragstone.types import Chunk, Document
 
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 """Called for each document with its outcome, the number of files done, and of all files."""
+
+Stage: TypeAlias = Callable[[str, Literal["reading", "embedding"]], None]
+"""Called with the name of a file when it enters a stage."""
 
 # Raised when a loader or the splitter returns other text or chunks for the same bytes.
 _READER_VERSION = 3
@@ -84,6 +87,7 @@ class Ingestor:
         *,
         progress: Progress | None = None,
         record: Record | None = None,
+        stage: Stage | None = None,
         stop: threading.Event | None = None,
         splitter: Splitter | None = None,
     ) -> None:
@@ -94,6 +98,7 @@ class Ingestor:
         self._settings = settings
         self._options = options
         self._progress = progress
+        self._stage = stage or (lambda _name, _stage: None)
         self._stop = stop or threading.Event()
         self._given_splitter = splitter
         self._chunking = ChunkingOptions.from_settings(settings)
@@ -175,7 +180,7 @@ class Ingestor:
         workers = self._settings.workers or count_usable_cores()
         workers = min(workers, 1 + len(files) // _FILES_PER_WORKER)
         pool = ParserPool[FoundFile](workers, timeout_s=self._settings.timeout_s)
-        jobs = ((file, self._build_request(file, known.get(file.source))) for file in files)
+        jobs = self._list_jobs(files, known)
         with closing(pool.run(jobs)) as events:
             for event in events:
                 if self._stop.is_set():
@@ -184,6 +189,13 @@ class Ingestor:
                 self._store(max_chunks=self._settings.batch_chunks * _BATCHES_IN_MEMORY)
         self._store(max_chunks=0)
         self._writer.commit()
+
+    def _list_jobs(
+        self, files: Sequence[FoundFile], known: Mapping[str, FileRecord]
+    ) -> Iterator[tuple[FoundFile, Request]]:
+        for file in files:
+            self._stage(file.name, "reading")
+            yield file, self._build_request(file, known.get(file.source))
 
     def _build_request(self, file: FoundFile, record: FileRecord | None) -> Request:
         settings = self._settings
@@ -220,6 +232,7 @@ class Ingestor:
                 state.outcome = _repeat_outcome(file, record)
             self._queue.append(self._open_files.pop(file.source))
             return
+        self._stage(file.name, "embedding")
         prepared = self._prepare(file, part)
         if part.member:
             state.members[part.member] = prepared.outcome

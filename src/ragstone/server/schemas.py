@@ -361,6 +361,7 @@ class DocumentSummary(BaseModel):
     chunk_count: int
     upload_id: str | None
     error: str | None
+    hint: str = Field("", description="What helps, where it could not be read.")
     created_at: float
     metadata: dict[str, Any]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
@@ -63,6 +64,18 @@ _FORM = describe_form({"files": _FILES}, required=["files"], example={"files": [
 _FILE: Replies = {
     200: {"content": {"application/octet-stream": {"schema": BINARY, "example": "(the file)"}}}
 }
+
+
+class DocumentChange(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tags": ["contract", "2026"]}]}
+    )
+
+    tags: list[Annotated[str, Field(max_length=100)]] = Field(
+        description="All its tags from now on.", max_length=100
+    )
+
+
 _ACCEPTED: Replies = {202: {"model": UploadReply, "description": "They are being read."}}
 _POLL_S = 0.2
 
@@ -148,7 +161,12 @@ async def list_documents(
     page = await asyncio.to_thread(engine.documents, collection, skip=skip, limit=limit)
     total = await asyncio.to_thread(engine.catalog.document_count, collection)
     response.headers[TOTAL_HEADER] = str(total)
-    return [DocumentSummary.of(document) for document in page]
+    failed = [document.id for document in page if document.status == "failed"]
+    hints = await asyncio.to_thread(engine.records.hints, failed) if failed else {}
+    return [
+        DocumentSummary.of(document).model_copy(update={"hint": hints.get(document.id, "")})
+        for document in page
+    ]
 
 
 @router.get("/v1/documents/{document_id}", responses=_PROBLEMS)
@@ -193,6 +211,18 @@ async def download_original(document_id: str, engine: EngineDep, caller: CallerD
     )
 
 
+@router.patch("/v1/documents/{document_id}", responses=_PROBLEMS)
+async def change_document(
+    document_id: str, body: DocumentChange, engine: EngineDep, caller: CallerDep
+) -> DocumentSummary:
+    """Give a document other tags; nothing is read or embedded again."""
+    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    caller.require_write(document.collection)
+    tags = [tag.strip() for tag in body.tags if tag.strip()]
+    await asyncio.to_thread(engine.intake.change_tags, document_id, tags)
+    return DocumentSummary.of(await asyncio.to_thread(engine.catalog.document, document_id))
+
+
 @router.delete("/v1/documents/{document_id}", responses=_PROBLEMS, status_code=204)
 async def delete_document(document_id: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete a document completely: text, vectors, terms and the file."""
@@ -223,15 +253,21 @@ def _find_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, An
 async def stream_upload(
     upload_id: str, request: Request, engine: EngineDep, caller: CallerDep
 ) -> EventStream:
-    """Follow an upload by server-sent events: `file` for each document, `done` at the end."""
+    """Follow an upload by server-sent events: `stage` when a file enters one (`reading`,
+    `embedding`), `file` for each document, `done` at the end."""
     await asyncio.to_thread(_find_upload, engine, caller, upload_id)
     return EventStream(request, _follow_upload(engine, upload_id))
 
 
 async def _follow_upload(engine: Engine, upload_id: str) -> AsyncGenerator[dict[str, Any], None]:
     sent = 0
+    stages: dict[str, str] = {}
     while True:
         upload = await asyncio.to_thread(engine.upload, upload_id)
+        for name, stage in upload["stages"].items():
+            if stages.get(name) != stage:
+                yield {"type": "stage", "name": name, "stage": stage}
+        stages = upload["stages"]
         for file in upload["files"][sent:]:
             sent += 1
             yield {"type": "file", **file, "done": sent, "file_count": upload["file_count"]}

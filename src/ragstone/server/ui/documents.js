@@ -1,17 +1,13 @@
 // Documents: list, add and delete documents, with their versions and tags.
 
 import * as api from "./api.js";
-import { announce, baseName, confirmFirst, el, empty, failure, plural, replace, toast, when } from "./dom.js";
+import { announce, baseName, confirmFirst, el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
+import { kindOf } from "./kinds.js";
 import { openSource } from "./source.js";
 import { upload } from "./upload.js";
 
 const BATCH = 1000;
 const ROWS = 200;
-const KINDS = {
-  "application/pdf": "PDF", "text/markdown": "Markdown", "text/plain": "Text", "text/html": "HTML", "text/csv": "Table",
-  "message/rfc822": "Mail", "application/json": "JSON",
-};
-
 export function create(shared) {
   const list = el("div", {});
   const queue = el("ul", { class: "queue", "aria-label": "Uploads" });
@@ -39,6 +35,7 @@ export function create(shared) {
   let chosenTag = "";
   let shown = ROWS;
   const leaving = new Map();
+  const closed = new Set();
   const unfolded = new Set();
 
   const drag = (on) => (event) => { event.preventDefault(); zone.classList.toggle("over", on); };
@@ -87,33 +84,95 @@ export function create(shared) {
         el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Add the sample documents")));
       return;
     }
-    replace(list, fit.length ? table(fit.slice(0, shown)) : el("p", { class: "muted" }, "No document matches."),
+    replace(list, fit.length ? table(fit.slice(0, shown), !wanted && !chosenTag) : el("p", { class: "muted" }, "No document matches."),
       fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, `Show more of ${fit.length.toLocaleString()}`));
   }
 
-  function table(documents) {
-    return el("div", { class: "scroll", role: "region", "aria-label": "Documents", tabindex: "0" }, el("table", {},
+  function table(documents, isWhole) {
+    const rows = isWhole && documents.some((one) => one.name.includes("/")) ? tree(documents) : documents.map((one) => row(one, pathName(one.name), 0));
+    return el("div", { class: "scroll", role: "region", "aria-label": "Documents", tabindex: "0" }, el("table", { class: "documents-table" },
       el("thead", {}, el("tr", {}, ["Name", "Kind", "Passages", "Tags", "Added", ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, "Actions"))))),
-      el("tbody", {}, documents.map(row))));
+      el("tbody", {}, rows)));
   }
 
-  function row(one) {
+  /** List the folders in order, each with its documents below it, unless it is closed. */
+  function tree(documents) {
+    const inside = Map.groupBy(documents.flatMap((one) => one.name.split("/").slice(0, -1).map((_, depth, parts) => parts.slice(0, depth + 1).join("/"))), (path) => path);
+    const shownFolders = new Set();
+    const rows = [];
+    for (const one of documents.toSorted((a, b) => compareNames(a.name, b.name))) {
+      const parts = one.name.split("/");
+      let hidden = false;
+      for (let depth = 0; depth < parts.length - 1 && !hidden; depth += 1) {
+        const path = parts.slice(0, depth + 1).join("/");
+        if (!shownFolders.has(path)) { shownFolders.add(path); rows.push(folderRow(path, parts[depth], depth, inside.get(path).length)); }
+        hidden = closed.has(path);
+      }
+      if (!hidden) rows.push(row(one, parts.at(-1), parts.length - 1));
+    }
+    return rows;
+  }
+
+  function folderRow(path, name, depth, count) {
+    const open = !closed.has(path);
+    const button = el("button", { type: "button", class: "link name", "aria-expanded": String(open), "aria-label": `Folder ${path}, ${plural(count, "document")}`, onclick: () => {
+      if (open) closed.add(path); else closed.delete(path);
+      draw();
+      list.querySelector(`[data-folder="${CSS.escape(path)}"]`)?.focus();
+    }, "data-folder": path }, `${open ? "▾" : "▸"} ${name}/`);
+    return el("tr", { class: "folder-row" }, indented(el("th", { scope: "row", colspan: "6" }, button, el("span", { class: "muted small" }, ` ${plural(count, "document")}`)), depth));
+  }
+
+  function indented(cell, depth) {
+    if (depth) cell.style.paddingInlineStart = `${0.8 + Math.min(depth, 6) * 1.2}rem`;
+    return cell;
+  }
+
+  function row(one, label, depth) {
     const place = { document_id: one.id, document_name: one.name, start: 0, end: 0 };
-    const folder = one.name.slice(0, one.name.length - baseName(one.name).length);
     const under = el("tr", { class: "under", hidden: true }, el("td", { colspan: "6" }));
     const versions = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => toggleVersions(one, versions, under) }, "Versions");
     const failed = one.status === "failed";
     if (unfolded.has(one.name)) toggleVersions(one, versions, under);
+    const tagCell = el("td", { "data-label": "Tags" });
+    const edit = () => editTags(one, tagCell);
+    replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": `Change the tags of ${one.name}`, onclick: edit }, one.metadata.tags?.length ? "Change" : "Add tags"));
     return [el("tr", { class: failed ? "failed" : "" },
-      el("th", { scope: "row" },
-        failed ? el("span", { class: "name" }, one.name)
-          : el("button", { type: "button", class: "link name", onclick: (event) => openSource(place, event.currentTarget) }, el("span", {}, el("span", { class: "muted" }, folder), baseName(one.name))),
-        failed && el("p", { class: "reason" }, `Could not be read: ${one.error}`)),
-      el("td", {}, KINDS[one.media_type] ?? one.media_type.split("/").pop()),
-      el("td", { class: "number" }, failed ? "–" : one.chunk_count.toLocaleString()),
-      el("td", {}, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag))),
-      el("td", { class: "muted date" }, when(one.created_at)),
-      el("td", {}, el("div", { class: "row end" }, versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => deleteDocument(one) }, "Delete")))), under];
+      indented(el("th", { scope: "row" },
+        failed ? el("span", { class: "name" }, label)
+          : el("button", { type: "button", class: "link name", "aria-label": one.name, onclick: (event) => openSource(place, event.currentTarget) }, el("span", {}, label)),
+        failed && el("p", { class: "reason" }, `Could not be read: ${one.error}${one.hint ? ` ${one.hint}` : ""}`)), depth),
+      el("td", { "data-label": "Kind" }, kindOf(one.media_type, one.name)),
+      el("td", { class: "number", "data-label": "Passages" }, failed ? "–" : one.chunk_count.toLocaleString()),
+      tagCell,
+      el("td", { class: "muted date", "data-label": "Added" }, when(one.created_at)),
+      el("td", {}, el("div", { class: "row end" },
+        !failed && el("button", { type: "button", class: "link", "aria-label": `Ask only ${one.name}`, onclick: () => document.dispatchEvent(new CustomEvent("ragstone:only", { detail: one.name })) }, "Ask"),
+        versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => deleteDocument(one) }, "Delete")))), under];
+  }
+
+  function editTags(one, cell) {
+    const field = el("input", { type: "text", value: (one.metadata.tags ?? []).join(", "), "aria-label": `Tags of ${one.name}, separated by commas`, class: "tag-field" });
+    const done = async (save) => {
+      const wanted = field.value.split(",").map((tag) => tag.trim()).filter(Boolean);
+      if (save) {
+        field.disabled = true;
+        try {
+          one.metadata = (await api.patch(`/v1/documents/${one.id}`, { tags: wanted })).metadata;
+          announce(`The tags of ${one.name} are ${wanted.join(", ") || "removed"}.`);
+        } catch (error) {
+          toast(`The tags could not be changed: ${error.message}`, { kind: "bad" });
+        }
+      }
+      draw();
+      list.querySelector(`[aria-label="${CSS.escape(`Change the tags of ${one.name}`)}"]`)?.focus();
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") done(true);
+      if (event.key === "Escape") done(false);
+    });
+    replace(cell, el("div", { class: "row" }, field, el("button", { type: "button", class: "link", onclick: () => done(true) }, "Save"), el("button", { type: "button", class: "link", onclick: () => done(false) }, "Cancel")));
+    field.focus();
   }
 
   async function toggleVersions(one, button, under) {
@@ -191,4 +250,14 @@ export function create(shared) {
   }
 
   return { root, title: "Documents", enter: load };
+}
+
+/** Put the files of a folder before its folders, as file managers do. */
+function compareNames(a, b) {
+  const [left, right] = [a.split("/"), b.split("/")];
+  const depth = left.findIndex((part, index) => part !== right[index]);
+  if (depth < 0) return left.length - right.length;
+  const [leftEnds, rightEnds] = [depth === left.length - 1, depth === right.length - 1];
+  if (leftEnds !== rightEnds) return leftEnds ? -1 : 1;
+  return left[depth].localeCompare(right[depth] ?? "", undefined, { numeric: true });
 }

@@ -5,6 +5,8 @@ import { announce, el, plural, replace } from "./dom.js";
 
 const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged", removed: "Removed" };
 
+const STAGES = { reading: ["Reading the text…", 0.65], embedding: ["Making it searchable…", 0.85] };
+
 export async function upload(files, { collection, tags, password }, queue) {
   const rows = files.map((file) => row(file));
   queue.prepend(...rows.map((one) => one.node));
@@ -12,8 +14,9 @@ export async function upload(files, { collection, tags, password }, queue) {
   let begun;
   try {
     begun = await sendAll(files, { collection, tags, password }, rows);
-    for (const one of rows) one.say("Reading…");
+    for (const one of rows) one.say("Waiting to be read…", 0.55);
     for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
+      if (event.type === "stage") rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))?.enter(event.stage);
       if (event.type === "file") showOutcome(rows, event, queue);
     }
   } catch (problem) {
@@ -46,7 +49,8 @@ function row(file) {
   const self = {
     node, name: file.name, ended: false, failed: false,
     sent(share) { bar.value = share * 0.5; says.textContent = share < 1 ? `Sending ${Math.round(share * 100)} %` : "Sent"; },
-    say(text) { bar.value = 0.6; says.textContent = text; },
+    say(text, share) { bar.value = share; says.textContent = text; },
+    enter(stage) { const [text, share] = STAGES[stage] ?? [stage, 0.6]; self.say(text, share); },
     end(text) { self.ended = true; bar.remove(); node.classList.add("done"); says.textContent = text; node.append(close); },
     fail(reason, hint) { self.ended = self.failed = true; bar.remove(); node.classList.add("failed"); replace(says, el("strong", {}, reason), hint ? ` ${hint}` : ""); node.append(close); },
   };
