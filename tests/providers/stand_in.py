@@ -155,7 +155,7 @@ def _embedded(path: str, body: dict[str, Any], behaviour: str) -> dict[str, Any]
     texts = body.get("input") or [
         one["content"]["parts"][0]["text"] for one in body.get("requests") or ()
     ]
-    if not texts or behaviour == "invalid":
+    if not texts or behaviour == "invalid" or path.endswith("/responses"):
         return None
     if not all(text.strip() for text in texts):
         return {"error": "empty input"}
