@@ -38,6 +38,7 @@ from ragstone.query.middleware import (
     apply_middleware,
     stream_answer,
 )
+from ragstone.query.retrieve.external import ExternalDocuments, ExternalSearch
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.reading.choose import AnswerChooser
@@ -80,12 +81,16 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
     thorough = replace(hybrid, reads_all=True)
     context = replace(context, search=hybrid)
     retriever = given.retriever or _build("retriever", settings.retrieve.retriever_name, context)
+    if getattr(retriever, "is_external", False):
+        retriever = ExternalSearch(retriever, settings.retrieve.rrf_k)
     quoting = context.quoting
     return Pipeline(
         understander=given.understander
         or _build("understander", settings.understand.name, context),
         retriever=retriever,
-        sequential=SequentialRetriever(
+        sequential=ExternalDocuments(retriever, settings.retrieve.candidates)
+        if isinstance(retriever, ExternalSearch)
+        else SequentialRetriever(
             # The document that a question names may be that of the last candidate.
             context.catalog,
             context.embedder,

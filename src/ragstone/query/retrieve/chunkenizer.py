@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import httpx
 from pydantic import AfterValidator, BaseModel, ConfigDict, FiniteFloat, ValidationError
@@ -51,6 +51,7 @@ class ServiceHit(BaseModel):
 class ChunkenizerRetriever:
     """Search with the service at `url`."""
 
+    is_external: ClassVar[bool] = True
     url: str
     timeout_s: float
     api_key: str = field(default="", repr=False)
