@@ -98,6 +98,25 @@ def test_a_chat_about_documents_has_choices_and_sources(
     assert len(sent) == 4
 
 
+def test_what_other_clients_send_is_understood_or_ignored(
+    written: httpx.Client, model: StandIn
+) -> None:
+    parts = [{"type": "text", "text": "Is the gate"}, {"type": "text", "text": "green?"}]
+    body = {
+        "messages": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": parts, "name": "ada"},
+        ],
+        "stream": True, "user": "ada", "top_p": 0.9, "rag_enabled": False,
+    }  # fmt: skip
+    assert written.post("/api/chat", json=body).status_code == 200
+    (call,) = model.calls
+    assert call["body"]["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Is the gate\ngreen?"},
+    ]
+
+
 def test_retrieval_is_done_before_the_first_token(written: httpx.Client, model: StandIn) -> None:
     model.behaviours, kinds = ["held"], []
     for event in stream(written, "/api/chat/stream", QUESTION):
@@ -194,7 +213,6 @@ def test_a_client_that_leaves_a_comparison_stops_both(
         {"messages": [{"role": "user"}]},
         {"messages": [{"role": "user", "content": ["x"]}]},
         {"messages": [{"role": "assistant", "content": "Is it so?"}]},
-        {**QUESTION, "surprise": 1},
         {**QUESTION, "temperature": 9},
         {**QUESTION, "compare": "maybe"},
         {**QUESTION, "collection": "../up"},

@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -131,31 +133,33 @@ def _describe_errors(*, with_message: bool) -> Processor:
 
 
 class LogWatcher:
-    """Write a line for some stages of a query as they end, and one summary line."""
+    """Write four lines for each search as its stages end, and one summary line per query.
+
+    A stage that is switched off has its line too, with the count that it passes on.
+    """
 
     def __init__(self, *, with_text: bool) -> None:
         self._with_text = with_text
         self._log = structlog.get_logger("ragstone")
 
     def observe_stage(self, run: QueryRun, span: Span) -> None:
-        point = _POINTS.get(span.stage)
-        if point is None:
-            return
-        event, fields = point
-        if span.stage == "ground.context" and not _has_run(run, "refine.rerank"):
+        found = _list_stages(run.trace.spans, span)
+        for stage in found.due:
             self._log.info(
-                "after rerank",
+                _EVENTS[stage],
                 request_id=run.request_id,
-                reranker_type="none",
-                chunks_after_rerank=span.counts.get("chunks_in", 0),
-                rerank_scores=[],
+                duration_ms=round(span.duration_ms, 3) if stage == found.current else 0.0,
+                **found.fields(stage),
             )
-        self._log.info(
-            event,
-            request_id=run.request_id,
-            duration_ms=round(span.duration_ms, 3),
-            **{name: span.counts.get(name, empty) for name, empty in fields.items()},
-        )
+        if found.current == "search" and not found.fields("search")["chunks_retrieved"]:
+            self._log.warning("no chunks found", request_id=run.request_id)
+        if found.current == "context" and span.counts.get("is_truncated"):
+            self._log.warning(
+                "context truncated",
+                request_id=run.request_id,
+                sources_left_out=span.counts["sources_left_out"],
+                **found.fields("context"),
+            )
 
     def observe_answer(self, answer: Answer) -> None:
         run = answer.trace
@@ -163,13 +167,67 @@ class LogWatcher:
         self._log.info("query", request_id=run["request_id"], **summarize_answer(answer), **texts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """Hold the figures of the stages since the last search, and which lines are due now."""
+
+    counts: Mapping[str, Mapping[str, Any]]
+    current: str = ""
+    due: tuple[str, ...] = ()
+
+    def fields(self, stage: str) -> dict[str, Any]:
+        """Return the fields of a stage's line; one that did not run passes on what it got."""
+        own = self.counts.get(stage, {})
+        passed = {"filter": "chunks_after_filter", "rerank": "chunks_after_rerank"}
+        fields = {name: own.get(name, empty) for name, empty in _FIELDS[stage].items()}
+        if stage in passed and passed[stage] not in own:
+            before = self.fields("search" if stage == "filter" else "filter")
+            count = before.get("chunks_after_filter", before.get("chunks_retrieved"))
+            fields[passed[stage]] = own.get("chunks_out", count)
+        return fields
+
+
+def _list_stages(spans: Sequence[Any], span: Span | None = None) -> _Stages:
+    """Read the stages since the last search, and which lines are due at the end of `span`."""
+    counts: dict[str, Mapping[str, Any]] = {}
+    for one in spans:
+        name, figures = (
+            (one.stage, one.counts) if isinstance(one, Span) else (one["stage"], one["counts"])
+        )
+        stage = _STAGES.get(name)
+        # Whole documents are read in order, after a search or in place of one.
+        if name == "retrieve.sequential" and "search" in counts:
+            continue
+        if stage == "search":
+            counts = {}
+        if stage is not None:
+            counts[stage] = figures
+    current = _STAGES.get(span.stage, "") if span is not None else ""
+    if not current or counts.get(current) is not getattr(span, "counts", None):
+        return _Stages(counts)
+    # The last stage ends the search: what has not run until then is switched off.
+    skipped = [stage for stage in _FIELDS if stage not in counts] if current == "context" else []
+    return _Stages(counts, current, (*skipped, current))
+
+
 def summarize_answer(answer: Answer) -> dict[str, Any]:
     """Build the fields of the one line that a query logs."""
+    stages = _list_stages(answer.trace.get("spans", ()))
+    search, kept, ranked = (stages.fields(one) for one in ("search", "filter", "rerank"))
+    is_searched = "search" in stages.counts
     return {
         "query_id": answer.query_id,
         "collection": answer.collection,
         "rag_enabled": answer.route != "plain",
         "top_k": answer.top_k or None,
+        "initial_k": search["initial_k"] if is_searched else None,
+        "filtered_k": kept["chunks_after_filter"] if is_searched else None,
+        "final_k": len(answer.sources),
+        "threshold": kept["threshold_used"],
+        "fallback": kept["fallback_triggered"],
+        "reranker": ranked["reranker_type"],
+        "scores_range": search["scores_range"],
+        "context_size": sum(len(source.prompt_text) for source in answer.sources),
         "retrieval_time_ms": answer.retrieval_ms,
         "generation_time_ms": answer.generation_ms,
         "total_time_ms": answer.total_ms,
@@ -186,30 +244,30 @@ def summarize_answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _has_run(run: QueryRun, stage: str) -> bool:
-    return any(span.stage == stage for span in run.trace.spans)
-
-
-# Stage → the event of its log line, and its fields with their defaults.
-_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "fuse": (
-        "initial retrieval",
-        {"initial_k": 0, "chunks_retrieved": 0, "scores_range": []},
-    ),
-    "refine.filter": (
-        "after filter",
-        {
-            "chunks_after_filter": 0,
-            "threshold_used": 0.0,
-            "fallback_triggered": False,
-            "filtered_scores": [],
-        },
-    ),
-    "refine.rerank": (
-        "after rerank",
-        {"chunks_after_rerank": 0, "reranker_type": "", "rerank_scores": []},
-    ),
-    "ground.context": ("final context", {"final_chunks_count": 0, "context_size_chars": 0}),
+# The stages that have a line, in their order, with its fields and their values when it is off.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "search": {"initial_k": 0, "chunks_retrieved": 0, "scores_range": []},
+    "filter": {
+        "chunks_after_filter": 0,
+        "threshold_used": 0.0,
+        "fallback_triggered": False,
+        "filtered_scores": [],
+    },
+    "rerank": {"chunks_after_rerank": 0, "reranker_type": "none", "rerank_scores": []},
+    "context": {"final_chunks_count": 0, "context_size_chars": 0},
+}
+_EVENTS = {
+    "search": "initial retrieval",
+    "filter": "after filter",
+    "rerank": "after rerank",
+    "context": "final context",
+}
+_STAGES = {
+    "fuse": "search",
+    "retrieve.sequential": "search",
+    "refine.filter": "filter",
+    "refine.rerank": "rerank",
+    "ground.context": "context",
 }
 
 

@@ -269,6 +269,7 @@ class Pipeline:
                     if refiner.name == "rerank":
                         level = "without_rerank"
                     self.fallbacks.use(level, run, span, error)
+                span.count(chunks_out=len(hits))
                 if refiner.name == "deduplicate":
                     copies = len(before) - len(hits)
                 run.trace.waterfall.add_step(span.stage, before, hits, span.counts)

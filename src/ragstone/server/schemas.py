@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.reading.units import has_instructions
-from ragstone.reports import IngestReport
 from ragstone.server.usage import UsageReply, name_finish
 from ragstone.settings import Settings
 from ragstone.types import (
@@ -17,6 +16,7 @@ from ragstone.types import (
     Comparison,
     Document,
     Grounding,
+    Message,
     RetrievalMethod,
     Source,
 )
@@ -82,12 +82,14 @@ class CitationReply(BaseModel):
     verdict: str
 
 
+_RERANK_SCORE = "The score of the reranker, from 0 to 1; null without one."
 _SUSPICIOUS = "True when it holds text that reads like an instruction to a model."
 
 
 class UsedChunk(BaseModel):
     chunk_id: str
     relevance_score: float
+    rerank_score: float | None = Field(None, description=_RERANK_SCORE)
     retrieval_method: str
     suspicious: bool = Field(False, description=_SUSPICIOUS)
 
@@ -97,6 +99,7 @@ class UsedChunk(BaseModel):
         return cls(
             chunk_id=hit.chunk.id,
             relevance_score=hit.score,
+            rerank_score=hit.scores.rerank,
             retrieval_method=hit.method,
             suspicious=has_instructions(source.text),
         )
@@ -116,6 +119,7 @@ class SourceReply(BaseModel):
     end: int
     snippet: str
     relevance_score: float
+    rerank_score: float | None = Field(None, description=_RERANK_SCORE)
     retrieval_method: str
     suspicious: bool = Field(False, description=_SUSPICIOUS)
 
@@ -131,6 +135,7 @@ class SourceReply(BaseModel):
             "end": source.end,
             "snippet": source.text,
             "relevance_score": hit.score,
+            "rerank_score": hit.scores.rerank,
             "retrieval_method": hit.method,
             "suspicious": has_instructions(source.text),
         }
@@ -242,9 +247,24 @@ class CheckReply(BaseModel):
         )
 
 
-class ChatMessage(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class TextPart(BaseModel):
+    type: Literal["text"]
+    text: Text
 
+
+class SentMessage(BaseModel):
+    """Accept a message as chat clients send it; further fields (`name`, …) are ignored."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[TextPart]
+
+    def to_message(self) -> Message:
+        content = self.content
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
+        return Message("system" if self.role == "developer" else self.role, text)
+
+
+class ChatMessage(BaseModel):
     role: Literal["system", "user", "assistant"]
     content: Text
 
@@ -372,76 +392,3 @@ class DocumentSummary(BaseModel):
 
 class DocumentReply(DocumentSummary):
     text: str
-
-
-class FileOutcome(BaseModel):
-    id: str | None
-    name: str
-    outcome: str
-    chunk_count: int
-
-
-class FileFailure(BaseModel):
-    name: str
-    error: str
-    hint: str = ""
-
-
-class UploadReply(BaseModel):
-    upload_id: str
-    collection: str
-    status: str
-    file_count: int
-    documents: list[FileOutcome]
-    failed: list[FileFailure]
-
-    @classmethod
-    def of(cls, upload: dict[str, Any]) -> Self:
-        return cls(
-            upload_id=upload["id"],
-            collection=upload["collection"],
-            status=upload["status"],
-            file_count=upload["file_count"],
-            documents=[
-                FileOutcome(
-                    id=file["document_id"],
-                    **{k: file[k] for k in ("name", "outcome", "chunk_count")},
-                )
-                for file in upload["files"]
-                if file["outcome"] != "failed"
-            ],
-            failed=[
-                FileFailure(name=file["name"], error=file["error"] or "", hint=file["hint"] or "")
-                for file in upload["files"]
-                if file["outcome"] == "failed"
-            ],
-        )
-
-
-class UploadedFile(BaseModel):
-    id: str
-    name: str
-    chunk_count: int
-
-
-class FailedFile(BaseModel):
-    name: str
-    error: str
-
-
-class ChatUploadReply(BaseModel):
-    uploaded: list[UploadedFile]
-    failed: list[FailedFile]
-
-    @classmethod
-    def of(cls, report: IngestReport) -> Self:
-        return cls(
-            uploaded=[
-                UploadedFile(id=file.document_id, name=file.name, chunk_count=file.chunk_count)
-                for file in report.files
-                if file.outcome != "failed" and file.document_id
-            ],
-            failed=[
-                FailedFile(name=file.name, error=file.error or "") for file in report.of("failed")
-            ],
-        )

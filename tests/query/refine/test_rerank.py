@@ -12,6 +12,8 @@ from ragstone.engine import Engine
 from ragstone.errors import SettingsError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.refine.rerank import LLM_SCORE, combine_scores, parse_scores, reorder_hits
+from ragstone.server.schemas import UsedChunk
+from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Hit, Hits
 
 from ...conftest import settings_in
@@ -61,6 +63,8 @@ def test_a_score_that_cannot_be_read_is_none() -> None:
         ]
     }
     assert parse_scores(reply, ranked([0.5, 0.4, 0.3])) == {1: 0.8, 2: None, 3: None}
+    mixed = {"scores": [{"passage": 1, "score": "n/a"}, {"passage": 2, "score": "7"}, 3, None]}
+    assert parse_scores(mixed, ranked([0.5, 0.4])) == {1: None, 2: 0.7}
     assert parse_scores({"scores": "many"}, ranked([0.5])) == {1: None}
 
 
@@ -132,3 +136,19 @@ async def test_a_cross_encoder_that_is_not_installed_is_left_out(
     assert answer.status == "answered"
     assert any("reranker" in note for note in answer.notes)
     engine.close()
+
+
+async def test_one_bad_score_of_a_model_spoils_one_chunk_and_not_the_rest(tmp_path: Path) -> None:
+    reply = '{"scores": [{"passage": 1, "score": "n/a"}, {"passage": 2, "score": 10}]}'
+    provider = ScriptedProvider({"Score how well": reply}, answer="Yes [Source 1].")
+    flags = {"refine.reranker_enabled": True, "refine.reranker": "llm"}
+    settings = settings_in(tmp_path / "data", **flags)
+    for name, text in {"gate": "The gate is green.", "sun": "The sun is green too."}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    async with Engine(settings, embedder=HashEmbedder(), provider=provider) as engine:
+        await engine.ingest([tmp_path / "gate.txt", tmp_path / "sun.txt"])
+        answer = await engine.ask("Is the gate green?")
+    assert "without_rerank" not in answer.degraded
+    scored = [source.hit.scores.rerank for source in answer.sources]
+    assert set(scored) == {1.0, None}
+    assert [UsedChunk.of(source).rerank_score for source in answer.sources] == scored

@@ -59,6 +59,7 @@ class BudgetContextBuilder:
                 chars += len(header) + len(shown)
             if len(shown) < len(excerpt.prompt_text):
                 left_out = len(hits) - len(sources)
+                span.count(is_truncated=True, sources_left_out=left_out)
                 span.note(f"The context is full: a source was cut and {left_out} left out.")
                 break
         _count_instructions(sources, span)

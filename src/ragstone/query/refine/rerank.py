@@ -9,9 +9,9 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from ragstone.errors import SettingsError
 from ragstone.metering import MeteredChat
@@ -118,6 +118,20 @@ class _Score(BaseModel):
 class _Scores(BaseModel):
     scores: list[_Score]
 
+    @field_validator("scores", mode="before")
+    @classmethod
+    def leave_out_unusable(cls, given: Any) -> Any:
+        """Keep the usable scores: a bad score costs its own passage, not the whole reply."""
+        return [one for one in given if _is_score(one)] if isinstance(given, list) else given
+
+
+def _is_score(value: object) -> bool:
+    try:
+        _Score.model_validate(value)
+    except ValidationError:
+        return False
+    return True
+
 
 @dataclass(frozen=True, slots=True)
 class LlmReranker:
@@ -129,6 +143,8 @@ class LlmReranker:
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
+        if not first:
+            return hits
         reply = await ask_json(
             MeteredChat(self.chat, span), _render_prompt(query.text, first), _Scores
         )

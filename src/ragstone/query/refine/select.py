@@ -60,7 +60,8 @@ class SimilarityFilter:
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         if self.threshold == 0.0:
-            span.count(threshold_used=0.0, chunks_after_filter=len(hits))
+            scores = [round(get_similarity(hit), 4) for hit in hits]
+            span.count(threshold_used=0.0, chunks_after_filter=len(hits), filtered_scores=scores)
             return hits
         kept, report = filter_by_similarity(
             hits, threshold=self.threshold, keep_at_least=self.keep_at_least

@@ -121,6 +121,8 @@ class SequentialRetriever:
                 documents=len({chunk.document_id for chunk in chunks}),
                 chunks_in=len(chunks),
                 chunks_out=len(chosen),
+                initial_k=len(chunks),
+                chunks_retrieved=len(chosen),
             )
             if len(chosen) < len(chunks):
                 span.note(f"{len(chosen)} of {len(chunks)} chunks fit the context, evenly spread.")

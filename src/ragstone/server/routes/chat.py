@@ -21,9 +21,9 @@ from ragstone.server.schemas import (
     AS_TYPED,
     RAG_ENABLED,
     ChatData,
-    ChatMessage,
     ComparedData,
     Problem,
+    SentMessage,
 )
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.types import DEFAULT_COLLECTION, Message
@@ -59,9 +59,11 @@ CompareParam = Annotated[bool | None, Query(description=_COMPARE)]
 
 
 class ChatRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+    """Unknown fields (`stream`, `user`, …) are ignored: clients of other servers send them."""
 
-    messages: list[ChatMessage] = Field(min_length=1, description="The last one is the question.")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [_EXAMPLE]})
+
+    messages: list[SentMessage] = Field(min_length=1, description="The last one is the question.")
     rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
     model: str | None = Field(None, min_length=1, max_length=200, description="The model to use.")
     temperature: float | None = Field(None, ge=0, le=2)
@@ -71,10 +73,10 @@ class ChatRequest(BaseModel):
     as_typed: bool = Field(False, description=AS_TYPED)
 
     def list_messages(self) -> tuple[Message, ...]:
-        return tuple(Message(one.role, one.content) for one in self.messages)
+        return tuple(one.to_message() for one in self.messages)
 
     def read_question(self) -> str:
-        last = self.messages[-1]
+        last = self.messages[-1].to_message()
         if last.role != "user":
             raise InputError(
                 f"The last message has the role '{last.role}', not 'user'.",

@@ -30,8 +30,9 @@ from ragstone.server.openapi import (
     describe_form,
 )
 from ragstone.server.receive import ReceivedDocuments, receive_documents
-from ragstone.server.schemas import ChatUploadReply, DocumentReply, DocumentSummary, UploadReply
+from ragstone.server.schemas import DocumentReply, DocumentSummary
 from ragstone.server.sse import EventStream
+from ragstone.server.upload_replies import ChatUploadReply, UploadReply
 from ragstone.types import DEFAULT_COLLECTION
 
 router = APIRouter(tags=["documents"])

@@ -21,10 +21,10 @@ from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import CompletionSkin, shape_events
 from ragstone.server.links import annotate_citations
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import RAG_ENABLED, Problem, Text
+from ragstone.server.schemas import RAG_ENABLED, Problem, SentMessage
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.server.usage import CompletionUsage, name_finish
-from ragstone.types import DEFAULT_COLLECTION, Answer, Message
+from ragstone.types import DEFAULT_COLLECTION, Answer
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
@@ -40,21 +40,6 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class TextPart(BaseModel):
-    type: Literal["text"]
-    text: Text
-
-
-class CompletionMessage(BaseModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
-
-    def to_message(self) -> Message:
-        content = self.content
-        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
-        return Message("system" if self.role == "developer" else self.role, text)
-
-
 class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
@@ -65,7 +50,7 @@ class CompletionRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [_EXAMPLE]})
 
     model: str = Field(description="`ragstone/COLLECTION`, or `ragstone` for the default one.")
-    messages: list[CompletionMessage] = Field(min_length=1)
+    messages: list[SentMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
