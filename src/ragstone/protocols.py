@@ -369,8 +369,7 @@ class Understander(Protocol):
 class Retriever(Protocol):
     """Find candidate hits for a question, best first.
 
-    One whose documents are not in the catalog sets `is_external = True`. It is then asked once for
-    the question and for each expansion, and summaries are made of what it finds.
+    One whose documents are not in the catalog sets `is_external = True` (`retrieve/external.py`).
     """
 
     async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits: ...

@@ -94,7 +94,7 @@ def written_address(
     settings = settings_in(
         folder / "data",
         **{"provider.name": "openai", "provider.base_url": f"{model_server.url}/v1",
-           "provider.max_retries": 0, "understand.intent_enabled": False,
+           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
            "check.max_iterations": 0},
     )  # fmt: skip
     (folder / "gate.txt").write_text(DOCUMENTS["gate.txt"])

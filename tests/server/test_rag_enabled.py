@@ -48,7 +48,7 @@ def rag(
     settings = settings_in(
         tmp_path / "data",
         **{"provider.name": "openai", "provider.base_url": f"{model.url}/v1",
-           "provider.max_retries": 0, "understand.intent_enabled": False,
+           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
            "check.max_iterations": 0},
         RAG_ENABLED="false" if request.param == "off" else "true",
     )  # fmt: skip
