@@ -16,7 +16,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "migrations" not in pa
 
 # The rooms in the order of their layers: a room may import from rooms above it, never below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "system", "prompts", "samples", "text", "calls"),
+    ("errors", "messages", "system", "prompts", "samples", "text", "calls"),
     ("threads", "files", "filters", "outline"),
     ("reports", "types"),
     ("blocks", "events", "evidence", "trace", "settings"),

@@ -48,6 +48,7 @@ from ragstone.query.middleware import (
     merge_streams,
 )
 from ragstone.query.request import QueryOptions, build_query
+from ragstone.query.result import translate_refusal
 from ragstone.reports import IngestReport
 from ragstone.settings import Settings
 from ragstone.threads import background_loop, run_in_thread_if_blocking
@@ -177,7 +178,7 @@ class Engine(EngineParts):
             async for event in events:
                 if isinstance(event, Finished):
                     Trace.notify(event.answer)
-                yield event
+                yield translate_refusal(event, question)
 
     async def compare(self, question: str, **options: Unpack[QueryOptions]) -> Comparison:
         """Return two answers from one retrieval, before and after refine; store the second."""
@@ -218,7 +219,8 @@ class Engine(EngineParts):
         sides["enhanced"].then(store)
         async with aclosing(merge_streams(sides)) as events:
             async for side_name, event in events:
-                yield SideEvent("enhanced" if side_name == "enhanced" else "baseline", event)
+                shown = translate_refusal(event, question)
+                yield SideEvent("enhanced" if side_name == "enhanced" else "baseline", shown)
 
     async def _begin(self, question: str, options: QueryOptions) -> tuple[Query, QueryRun]:
         query = build_query(question, options, self.settings)

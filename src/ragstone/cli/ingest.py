@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragstone.cli import options
-from ragstone.cli.options import print_json, stderr, stdout
+from ragstone.cli.options import get_language, print_json, say, stderr, stdout
 from ragstone.errors import SettingsError
+from ragstone.messages import translate
 from ragstone.reports import IngestedFile, IngestReport
 from ragstone.types import DEFAULT_COLLECTION
 
@@ -81,7 +82,7 @@ def ingest(
                 arguments |= {"again": False, "prune": True}
                 _watch(engine, paths, collection, arguments, json=json)
         except KeyboardInterrupt:
-            stderr().print("Stopped. Stored documents stay; run the same command to continue.")
+            stderr().print(say("Stopped. Stored documents stay; run the same command to continue."))
             raise
     if report.of("failed"):
         raise typer.Exit(1)
@@ -202,20 +203,24 @@ def _print_result(report: IngestReport, *, json: bool) -> None:
 
 def print_report(report: IngestReport) -> None:
     for file in report.of("failed"):
-        stdout().print(f"[red]failed[/] {escape(file.name)}: {escape(file.error or '')}")
-        stdout().print(f"       [dim]hint: {escape(file.hint)}[/]")
+        error = translate(file.error or "", get_language())
+        stdout().print(f"[red]{say('failed')}[/] {escape(file.name)}: {escape(error)}")
+        hint = translate(file.hint, get_language())
+        stdout().print(f"       [dim]{say('hint:')} {escape(hint)}[/]")
     counts = ", ".join(
-        f"{len(report.of(outcome))} {outcome}"
+        say(f"{{}} {outcome}", len(report.of(outcome)))
         for outcome in ("added", "updated", "unchanged", "removed", "failed")
         if report.of(outcome)
     )
+    chunks = say("{} chunks in '{}'", report.chunk_count, report.collection)
     stdout().print(
-        f"[green]{len(report.files)} files[/]: {counts or 'none'} · {report.chunk_count} chunks "
-        f"in '{report.collection}' · {report.embedded_chunks} embedded · {report.seconds:.1f} s"
+        f"[green]{say('{} files', len(report.files))}[/]: {counts or say('none')} · "
+        f"{escape(chunks)} · "
+        f"{say('{} embedded', report.embedded_chunks)} · {report.seconds:.1f} s"
         f"{format_rates(report)}"
     )
     if report.hint:
-        stdout().print(f"[yellow]hint:[/] {escape(report.hint)}")
+        stdout().print(f"[yellow]{say('hint:')}[/] {escape(report.hint)}")
 
 
 def format_rates(report: IngestReport) -> str:

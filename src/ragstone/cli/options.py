@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragstone.errors import InputError, RagstoneError, SettingsError
+from ragstone.messages import choose_language, translate, translate_format
 from ragstone.types import Answer, Citation
 
 if TYPE_CHECKING:
@@ -90,10 +91,30 @@ def _open_console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not stream.isatty())
 
 
+class _Messages:
+    """Hold the language of the messages: of the environment, until settings name one."""
+
+    language = ""
+
+
+def get_language() -> str:
+    """Return the language of the messages."""
+    from ragstone.settings import read_language
+
+    return _Messages.language or choose_language(read_language())
+
+
+def say(template: str, *values: object) -> str:
+    """Translate a text with `{}` for its values into the language of the messages."""
+    return translate_format(template, *values, language=get_language())
+
+
 def print_error(error: RagstoneError) -> None:
-    stderr().print(f"[bold red]error:[/] {escape(error.message)}")
-    if error.hint:
-        stderr().print(f"[dim]hint:[/] {escape(error.hint)}")
+    language = get_language()
+    message, hint = translate(error.message, language), translate(error.hint, language)
+    stderr().print(f"[bold red]{say('error:')}[/] {escape(message)}")
+    if hint:
+        stderr().print(f"[dim]{say('hint:')}[/] {escape(hint)}")
 
 
 def print_json(value: Any) -> None:
@@ -131,38 +152,39 @@ def print_sources(answer: Answer) -> None:
     """Print citations, notes and figures of an answer whose text is on the screen already."""
     console = stdout()
     if answer.searched_as:
-        console.print(f"[dim]Searched as: {escape(answer.searched_as)}[/]")
+        console.print(f"[dim]{escape(say('Searched as: {}', answer.searched_as))}[/]")
     unique: dict[tuple[int, int, int], Citation] = {}
     for citation in answer.citations:
         unique.setdefault((citation.number, citation.start, citation.end), citation)
     if unique:
         console.print()
     for citation in unique.values():
-        page = f", page {citation.page}" if citation.page else ""
+        page = escape(say(", page {}", citation.page)) if citation.page else ""
         console.print(
             f"[cyan]\\[Source {citation.number}][/] [bold]{escape(citation.document_name)}[/]{page}"
             f" [dim]({citation.start}–{citation.end})[/]"
         )
         console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
     for note in answer.notes:
-        console.print(f"[dim]note: {escape(note)}[/]")
+        console.print(f"[dim]{escape(say('note: {}', translate(note, get_language())))}[/]")
     console.print(f"[dim]{_summarise_answer(answer)}[/]")
 
 
 def _summarise_answer(answer: Answer) -> str:
-    figures = f"{len(answer.sources)} sources read"
+    figures = say("{} sources read", len(answer.sources))
     total = f"{answer.trace['total_ms']:.0f} ms"
     if answer.status == "conversational":
-        return f"small talk · {total}"
+        return f"{say('small talk')} · {total}"
     if answer.status == "abstained":
-        return f"no answer found · {figures} · {total}"
+        return f"{say('no answer found')} · {figures} · {total}"
     if answer.status == "refused":
-        return f"withheld by the moderator · {figures} · {total}"
+        return f"{say('withheld by the moderator')} · {figures} · {total}"
     if answer.status == "ungrounded":
-        return f"written without documents · {answer.provider} · {total}"
-    grounded = "grounded" if answer.is_grounded else "not grounded"
+        return f"{say('written without documents')} · {answer.provider} · {total}"
+    grounded = say("grounded") if answer.is_grounded else say("not grounded")
+    confidence = say("confidence {}", f"{answer.confidence:.2f}")
     return (
-        f"{grounded} {answer.groundedness_score:.2f} · confidence {answer.confidence:.2f} · "
+        f"{grounded} {answer.groundedness_score:.2f} · {confidence} · "
         f"{figures} · {answer.provider} · {total}"
     )
 
@@ -231,7 +253,10 @@ def load_settings(
     flags = parse_overrides(overrides)
     named = {"data.directory": data, "preset": preset, **more}
     flags.update({path: value for path, value in named.items() if value is not None})
-    return settings.load_settings(flags=flags, config_file=config)
+    loaded = settings.load_settings(flags=flags, config_file=config)
+    if loaded.settings.language != "auto":
+        _Messages.language = loaded.settings.language
+    return loaded
 
 
 def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:

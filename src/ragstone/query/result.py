@@ -5,10 +5,14 @@ understood query, checked draft, evidence and run → `Answer`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ragstone.events import Event, Finished, Token
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
-from ragstone.index.analyze import extract_query_terms
+from ragstone.index.analyze import detect_language, extract_query_terms
+from ragstone.messages import find_language_code, translate
 from ragstone.trace import QueryRun
-from ragstone.types import Answer, Query
+from ragstone.types import NEAREST, NO_ANSWER, Answer, Query
 
 
 def build_answer(
@@ -53,6 +57,30 @@ def build_answer(
         timings={stage: round(ms, 3) for stage, ms in run.timings.items()},
         trace=run.as_dict(),
     )
+
+
+def translate_refusal(event: Event, question: str) -> Event:
+    """Say in the language of the question that the documents hold no answer.
+
+    This is the last step: the journal and the cache have the English sentence, by which the other
+    parts know a refusal.
+    """
+    is_token = isinstance(event, Token) and NO_ANSWER in event.text
+    is_answer = isinstance(event, Finished) and NO_ANSWER in event.answer.text
+    language = find_language_code(detect_language(question)) if is_token or is_answer else "en"
+    if language == "en":
+        return event
+    if isinstance(event, Token):
+        return replace(event, text=_translate_sentences(event.text, language))
+    assert isinstance(event, Finished)
+    text = _translate_sentences(event.answer.text, language)
+    return replace(event, answer=replace(event.answer, text=text))
+
+
+def _translate_sentences(text: str, language: str) -> str:
+    for sentence in (NO_ANSWER, NEAREST):
+        text = text.replace(sentence, translate(sentence, language))
+    return text
 
 
 def _name_model(query: Query, draft: Draft | None) -> str:

@@ -28,6 +28,7 @@ from ragstone.errors import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from ragstone.messages import choose_language, translate
 from ragstone.server.schemas import Problem
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,8 @@ _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
 def _build_problem(request: Request, status: int, detail: str, hint: str) -> dict[str, Any]:
+    language = choose_language(request.headers.get("accept-language", ""))
+    detail, hint = translate(detail, language), translate(hint, language)
     problem = Problem(
         title=_TITLES.get(status, HTTPStatus(status).phrase),
         status=status,

@@ -18,6 +18,7 @@ from ragstone.settings.sources import (
     list_settings,
     load_settings,
     preset_values,
+    read_language,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "list_settings",
     "load_settings",
     "preset_values",
+    "read_language",
 ]

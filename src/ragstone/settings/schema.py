@@ -390,6 +390,9 @@ class Settings(Section):
     preset: Literal["minimal", "classic", "balanced", "careful", "multilingual"] = setting(
         "balanced", "Set of default values.", "RAGSTONE_PRESET"
     )
+    language: Literal["auto", "en", "de", "zh"] = setting(
+        "auto", "Language of the messages of the command line. auto: that of the terminal."
+    )
     data: DataSettings = DataSettings()
     index: IndexSettings = IndexSettings()
     ingest: IngestSettings = IngestSettings()

@@ -235,9 +235,9 @@ def _is_misspelt(name: str) -> bool:
 
 
 def _find_shared_name(name: str) -> str | None:
-    """Return the variable that one without our prefix is probably meant for, e.g. LLM_PROVIDR.
+    """Return the known variable most similar to a misspelt one: LLM_PROVIDER for LLM_PROVIDR.
 
-    Other programs have variables that begin like these, so that it is only a warning.
+    Other programs have variables that begin alike, so it is only logged.
     """
     known = [one for one in _paths_by_name() if one.startswith(_SHARED_PREFIXES)]
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.88)), None)
@@ -419,6 +419,14 @@ def _list_values(settings: Settings, merged: _Layer) -> Iterable[Setting]:
             value = getattr(value, part)
         origin = merged[path][1] if path in merged else "default"
         yield Setting(path, value, origin, info.description or "", _names(path))
+
+
+def read_language(environ: Mapping[str, str] | None = None) -> str:
+    """Return the language that the environment asks for, as `de_DE.UTF-8`; empty if none."""
+    environ = os.environ if environ is None else environ
+    names = ("RAGSTONE_LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+    wanted = (environ.get(name, "") for name in names)
+    return next((one for one in wanted if one not in ("", "auto")), "")
 
 
 def set_default_environment(**variables: str) -> None:

@@ -34,12 +34,14 @@ def explain_other_language(embedder: Embedder, asked: str, written: str) -> str 
     languages = getattr(embedder, "languages", None)
     if languages is None or {asked, written} <= languages:
         return None
-    note = (
-        f"The question is in {asked.capitalize()} and the documents are in {written.capitalize()}"
-    )
+    asked, written = asked.capitalize(), written.capitalize()
     if len(languages) > 1:
-        return f"{note}; the embedding model {embedder.name} does not read both."
+        return (
+            f"The question is in {asked} and the documents are in {written}; the embedding model "
+            f"{embedder.name} does not read both."
+        )
     return (
-        f"{note}; the embedding model in use reads only English. To search across languages, run "
-        "`ragstone models pull multilingual` and use the preset `multilingual`."
+        f"The question is in {asked} and the documents are in {written}; the embedding model in "
+        "use reads only English. To search across languages, run `ragstone models pull "
+        "multilingual` and use the preset `multilingual`."
     )
