@@ -104,6 +104,7 @@ def record_examples(client: TestClient) -> dict[str, Any]:
     send("GET", "/v1/candidates", params={"query": LEASE, "collection": "default", "limit": 2})
     send("POST", "/v1/compare", json={"query": LEASE, "presets": ["minimal", "balanced"]})
     _record_history(recorder, asked)
+    send("PUT", "/v1/provider/state")
     for path in ("/v1/settings", "/healthz", "/readyz", "/metrics"):
         send("GET", path)
     return recorder.examples

@@ -219,7 +219,7 @@ def test_folders_are_a_tree_that_opens_and_closes(page: Page, address: str) -> N
     page.reload()
     page.get_by_label("Collection", exact=True).select_option("tree")
     go(page, "Documents")
-    folder = page.get_by_role("button", name="Folder guide, 2 documents")
+    folder = page.get_by_role("button", name="guide/ 2 documents")
     expect(folder).to_have_attribute("aria-expanded", "true")
     inner = page.get_by_role("button", name="guide/setup/_index.md", exact=True)
     expect(inner).to_be_visible()
@@ -234,7 +234,7 @@ def test_folders_are_a_tree_that_opens_and_closes(page: Page, address: str) -> N
 def test_tags_are_edited_in_the_list(page: Page) -> None:
     into(page, "edited")
     choose(page, file("plan.txt", b"The meeting is on Monday."))
-    page.get_by_role("button", name="Change the tags of plan.txt").click()
+    page.get_by_role("button", name="Edit tags of plan.txt").click()
     field = page.get_by_role("textbox", name="Tags of plan.txt")
     field.fill("meeting, 2026")
     field.press("Enter")

@@ -51,6 +51,25 @@ async def get_settings(request: Request, engine: EngineDep, caller: CallerDep) -
     )
 
 
+class ProviderState(BaseModel):
+    provider: str
+    model: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    checked_at: float | None = None
+
+
+@router.put("/provider/state")
+async def test_provider(engine: EngineDep, caller: CallerDep) -> ProviderState:
+    """Ask the model that writes answers for one word, and return how that went; admins only."""
+    caller.require_admin()
+    health = await engine.probe_provider()
+    provider = engine.provider
+    return ProviderState(provider=provider.name, model=provider.model, **health.as_dict())
+
+
 def _is_public(setting: Setting) -> bool:
     section = setting.path.partition(".")[0]
     return section not in {"data", "index", "provider", "server"} and "url" not in setting.path

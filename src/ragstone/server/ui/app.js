@@ -129,6 +129,22 @@ function showKeyBanner(event) {
     el("p", {}, el("strong", {}, event.detail.message), " Enter a key under ", el("a", { href: "#/settings" }, "Settings"), "; it stays in this tab.")));
 }
 
+/** Say why the model that writes does not answer; the rest of the page works without it. */
+export async function showModelState() {
+  let state;
+  try {
+    state = (await api.get("/readyz")).provider_state;
+  } catch {
+    return; // each area shows the error itself
+  }
+  const old = document.getElementById("model-banner");
+  if (state?.state !== "failing") { old?.remove(); return; }
+  const note = el("div", { id: "model-banner", class: "notice warn" },
+    el("p", {}, el("strong", {}, `The model ${state.model || "that writes answers"} does not answer. `), `${state.message} ${state.hint} Until then answers quote the documents. `, el("a", { href: "#/settings" }, "Test it again")));
+  if (old) old.replaceWith(note);
+  else banner.append(note);
+}
+
 export function applyTheme(theme) {
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
@@ -139,5 +155,7 @@ document.addEventListener("ragstone:key-wanted", showKeyBanner);
 document.addEventListener("ragstone:key", async () => { replace(banner); await refreshCollections(); saveCollection(); });
 picker.addEventListener("change", saveCollection);
 window.addEventListener("hashchange", route);
+document.addEventListener("ragstone:model", showModelState);
 refreshCollections().then(saveCollection);
 route();
+showModelState();

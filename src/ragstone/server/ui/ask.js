@@ -153,6 +153,7 @@ export function create(shared) {
           announceAnswer(event);
           if (replaced) card.querySelector(".answer")?.after(el("p", { class: "notice replaced", role: "status" }, "The check changed the text that was shown while it was written: a sentence was replaced or left out."));
           conversations.load();
+          if (event.degraded.includes("extractive_answer")) document.dispatchEvent(new CustomEvent("ragstone:model"));
         } else if (event.type === "error") {
           throw new api.Problem(event.detail ?? event.message ?? "The answer could not be written.", { hint: event.hint ?? "" });
         }

@@ -115,12 +115,12 @@ export function create(shared) {
 
   function folderRow(path, name, depth, count) {
     const open = !closed.has(path);
-    const button = el("button", { type: "button", class: "link name", "aria-expanded": String(open), "aria-label": `Folder ${path}, ${plural(count, "document")}`, onclick: () => {
+    const button = el("button", { type: "button", class: "link name", "aria-expanded": String(open), onclick: () => {
       if (open) closed.add(path); else closed.delete(path);
       draw();
       list.querySelector(`[data-folder="${CSS.escape(path)}"]`)?.focus();
-    }, "data-folder": path }, `${open ? "▾" : "▸"} ${name}/`);
-    return el("tr", { class: "folder-row" }, indented(el("th", { scope: "row", colspan: "6" }, button, el("span", { class: "muted small" }, ` ${plural(count, "document")}`)), depth));
+    }, "data-folder": path }, el("span", { "aria-hidden": "true" }, open ? "▾ " : "▸ "), `${name}/`, el("span", { class: "muted small" }, ` ${plural(count, "document")}`));
+    return el("tr", { class: "folder-row" }, indented(el("th", { scope: "row", colspan: "6" }, button), depth));
   }
 
   function indented(cell, depth) {
@@ -136,7 +136,7 @@ export function create(shared) {
     if (unfolded.has(one.name)) toggleVersions(one, versions, under);
     const tagCell = el("td", { "data-label": "Tags" });
     const edit = () => editTags(one, tagCell);
-    replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": `Change the tags of ${one.name}`, onclick: edit }, one.metadata.tags?.length ? "Change" : "Add tags"));
+    replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": `Edit tags of ${one.name}`, onclick: edit }, "Edit tags"));
     return [el("tr", { class: failed ? "failed" : "" },
       indented(el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, label)
@@ -165,7 +165,7 @@ export function create(shared) {
         }
       }
       draw();
-      list.querySelector(`[aria-label="${CSS.escape(`Change the tags of ${one.name}`)}"]`)?.focus();
+      list.querySelector(`[aria-label="${CSS.escape(`Edit tags of ${one.name}`)}"]`)?.focus();
     };
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") done(true);

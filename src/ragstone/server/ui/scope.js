@@ -67,7 +67,7 @@ export function createScope(shared, focusQuestion) {
       replace(body,
         all.length > 0 && el("section", {}, el("h3", {}, "Tags"), el("ul", { class: "ticks tags" }, all.map((tag) => tick(tags, tag, tag)))),
         el("section", {}, el("h3", {}, "Documents"), fit.length
-          ? el("ul", { class: "ticks" }, fit.slice(0, SHOWN).map((one) => tick(names, one.name, pathName(one.name), el("button", { type: "button", class: "link small", "aria-label": `Only ${one.name}`, onclick: () => { close(); only(one.name); } }, "Only this"))))
+          ? el("ul", { class: "ticks" }, fit.slice(0, SHOWN).map((one) => tick(names, one.name, pathName(one.name), el("button", { type: "button", class: "link small", "aria-label": `Only this: ${one.name}`, onclick: () => { close(); only(one.name); } }, "Only this"))))
           : el("p", { class: "muted" }, "No document matches."),
         fit.length > SHOWN && el("p", { class: "muted small" }, `${(fit.length - SHOWN).toLocaleString()} more: type a part of the name.`)));
     };

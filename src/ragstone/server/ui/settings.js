@@ -8,7 +8,7 @@ export function create() {
   const out = el("div", { class: "stack wide" });
   const root = el("section", { class: "area settings" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Settings"), el("span", { class: "muted about" })),
-    el("div", { class: "grid2" }, keyCard(() => load()), themeCard()), out);
+    el("div", { class: "grid2" }, keyCard(() => load()), themeCard(), modelCard()), out);
 
   async function load() {
     try {
@@ -41,6 +41,31 @@ function keyCard(changed) {
     el("label", { for: "key", class: "label" }, "Kept in this tab only, never on disk"),
     el("div", { class: "row" }, el("div", { class: "grow" }, input), el("button", { type: "submit", class: "primary" }, "Use"), el("button", { type: "button", class: "quiet", onclick: () => use("") }, "Remove")),
     says);
+}
+
+/** Show which model answers, and try it. */
+function modelCard() {
+  const says = el("p", { class: "muted", role: "status" }, "…");
+  const test = el("button", { type: "button", class: "quiet", onclick: () => run() }, "Test the model");
+  const show = (name, state) => {
+    const model = state.model && state.model !== name ? `${name}, ${state.model}` : name;
+    const how = { ok: "It answers.", failing: `It does not answer. ${state.message} ${state.hint}`, unknown: "It was not asked yet." }[state.state] ?? state.state;
+    replace(says, name === "extractive" ? "No model writes: answers quote the documents. Set LLM_PROVIDER to use one." : `${model}. ${how}`);
+  };
+  api.get("/readyz").then((found) => show(found.provider, found.provider_state)).catch((error) => replace(says, error.message));
+  async function run() {
+    test.disabled = true;
+    replace(says, "Asking for one word…");
+    try {
+      const state = await api.put("/v1/provider/state");
+      show(state.provider, state);
+    } catch (error) {
+      replace(says, `${error.message} ${error.hint ?? ""}`);
+    }
+    test.disabled = false;
+    document.dispatchEvent(new CustomEvent("ragstone:model"));
+  }
+  return el("div", { class: "card model-card" }, el("h2", {}, "The model that writes answers"), says, el("div", { class: "row" }, test));
 }
 
 function themeCard() {
