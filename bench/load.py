@@ -15,6 +15,8 @@ have two cores.
            nobody else asks, and asks them again and again
   new      the same, but no question is asked twice
   model    as `own`, with a stand-in model that answers after 2 s; times are without those 2 s
+  burst    as many new questions as connections, all at the same moment, each asked once: when
+           everything runs at once, the mean is near the time of the last
   streams  200 streams at once: how long a token takes from the model to the client
 """
 
@@ -39,7 +41,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 MODEL_SECONDS = 2.0
 TOKENS, TOKEN_SECONDS = 40, 0.1
-PARTS = ["hello", "health", "own", "new", "model", "streams"]
+PARTS = ["hello", "health", "own", "new", "burst", "model", "streams"]
 
 
 # ---- clients -------------------------------------------------------------------------------
@@ -54,7 +56,9 @@ async def _build_request(reader: Any, writer: Any, head: bytes, body: bytes) -> 
     return int(answer[9:12]), await reader.readexactly(length)
 
 
-async def _ask(port: int, path: str, questions: list[str], until: float, out: dict) -> None:
+async def _ask(
+    port: int, path: str, questions: list[str], until: float, out: dict, *, is_burst: bool = False
+) -> None:
     is_get = path != "/v1/query"
     method = "GET" if is_get else "POST"
     head = (
@@ -120,7 +124,8 @@ def run_client(kind: str, port: int, questions: list[list[str]], until: float, p
             jobs = [_ask_streaming(port, own[0], out) for own in questions]
         else:
             path = {"hello": "/", "health": "/healthz"}.get(kind, "/v1/query")
-            jobs = [_ask(port, path, own, until, out) for own in questions]
+            is_burst = kind == "burst"
+            jobs = [_ask(port, path, own, until, out, is_burst=is_burst) for own in questions]
         results = await asyncio.gather(*jobs, return_exceptions=True)
         out["errors"] += [repr(r) for r in results if isinstance(r, BaseException)]
 
@@ -362,7 +367,7 @@ def run_part(
                 "delay_p95_ms": round(1000 * delays[int(len(delays) * 0.95)]) if delays else None,
                 "delay_max_ms": round(1000 * delays[-1], 1) if delays else None,
             }
-        each = len(questions) if kind == "new" else arguments.each
+        each = {"new": len(questions), "burst": 1}.get(kind, arguments.each)
         asked = share_questions(questions, connections, each)
         memory = multiprocessing.Manager().list()
         watcher = multiprocessing.Process(target=_watch, args=(running.pid, memory), daemon=True)
@@ -372,6 +377,8 @@ def run_part(
         watcher.terminate()
         less = MODEL_SECONDS if kind == "model" else 0.0
         found = summarise(out, time.time() - (end - arguments.seconds), less=less)
+        if kind == "burst":
+            found["mean_to_last"] = round(found["mean_s"] / max(out["first_seconds"]), 3)
         found["memory_mb"] = [round(m) for m in memory[:: max(1, len(memory) // 20)]]
         return found
 

@@ -17,7 +17,8 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "migrations" not in pa
 # The rooms in the order of their layers: a room may import from rooms above it, never below.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "messages", "system", "prompts", "samples", "text", "calls"),
-    ("threads", "files", "filters", "outline"),
+    ("admission",),
+    ("threads", "processes", "files", "filters", "outline"),
     ("reports", "types"),
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),
@@ -200,3 +201,8 @@ def test_the_public_names_are_pinned() -> None:
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nothing_here"):
         ragstone.nothing_here  # noqa: B018  the access is the test
+
+
+def test_no_work_uses_the_thread_pool_that_everything_else_uses() -> None:
+    shared = re.compile(r"asyncio\.to_thread\(|run_in_executor\(\s*None")
+    assert not [name_of(path) for path in MODULES if shared.search(path.read_text("utf-8"))]

@@ -7,7 +7,6 @@ async with Engine() as engine:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -51,7 +50,7 @@ from ragstone.query.request import QueryOptions, build_query
 from ragstone.query.result import translate_refusal
 from ragstone.reports import IngestReport
 from ragstone.settings import Settings
-from ragstone.threads import background_loop, run_in_thread_if_blocking
+from ragstone.threads import background_loop, run_in_thread, run_in_thread_if_blocking
 from ragstone.trace import QueryRun, Trace
 from ragstone.types import (
     DEFAULT_COLLECTION,
@@ -240,6 +239,12 @@ class Engine(EngineParts):
         run.notes += query.notes
         return query, run
 
+    @property
+    def is_queue_full(self) -> bool:
+        """Return True when a new question would wait longer than it may."""
+        queue = self.pipeline.queue
+        return queue is not None and queue.get().is_full
+
     async def search(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
         """Return the evidence alone, without an answer; the question is searched as it stands."""
         return (await self.search_traced(question, **options))[0]
@@ -259,7 +264,7 @@ class Engine(EngineParts):
         _, run = await self.search_traced(question, **options)
         query, _ = await self._begin(question, options)
         waterfall = run.trace.waterfall.as_dict()
-        return await asyncio.to_thread(self._explainer().explain, query, waterfall, chunk_id)
+        return await run_in_thread("models", self._explainer().explain, query, waterfall, chunk_id)
 
     def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
         """Say the same for a past query, by what was recorded when it was asked."""
@@ -274,8 +279,8 @@ class Engine(EngineParts):
         self, answer: str, facts: Sequence[str], *, threshold: float = 0.6
     ) -> Grounding:
         """Check, claim by claim, whether `facts` support an answer from any source."""
-        return await asyncio.to_thread(
-            check_against_facts, answer, facts, self.embedder, threshold=threshold
+        return await run_in_thread(
+            "models", check_against_facts, answer, facts, self.embedder, threshold=threshold
         )
 
     async def ingest(
@@ -311,7 +316,7 @@ class Engine(EngineParts):
 
     async def delete(self, document_id: str) -> None:
         """Delete a document completely: text, vectors, terms, and the file as it came."""
-        await asyncio.to_thread(self.intake.delete_document, document_id)
+        await run_in_thread("intake", self.intake.delete_document, document_id)
 
     def documents(
         self, collection: str = DEFAULT_COLLECTION, *, skip: int = 0, limit: int | None = None
@@ -321,11 +326,11 @@ class Engine(EngineParts):
 
     async def create_collection(self, name: str) -> CollectionInfo:
         """Create an empty collection."""
-        return await asyncio.to_thread(self.intake.create_collection, name)
+        return await run_in_thread("intake", self.intake.create_collection, name)
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection completely: documents, index, originals, and its history."""
-        await asyncio.to_thread(self.intake.delete_collection, name)
+        await run_in_thread("intake", self.intake.delete_collection, name)
 
     def close(self) -> None:
         """Close every part that was opened."""

@@ -135,6 +135,15 @@ def limit_address_space(more_bytes: int) -> None:
     _resource.setrlimit(_resource.RLIMIT_AS, (now + more_bytes, hard))
 
 
+def limit_processor_time(more_s: float) -> None:
+    """End this process when it has computed for `more_s` from now; without effect on Windows."""
+    if _resource is not None:
+        used = _resource.getrusage(_resource.RUSAGE_SELF)
+        ends_at = int(used.ru_utime + used.ru_stime + more_s) + 1
+        hard = _resource.getrlimit(_resource.RLIMIT_CPU)[1]
+        _resource.setrlimit(_resource.RLIMIT_CPU, (ends_at, hard))
+
+
 def raise_file_limit(wanted: int) -> int:
     """Allow this process up to `wanted` open files; return how many it may have now.
 

@@ -7,14 +7,46 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from contextvars import copy_context
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from ragstone.system import lower_thread_priority
+from ragstone.admission import leave_place
+from ragstone.system import count_usable_cores, lower_thread_priority
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+PoolName = Literal["store", "journal", "models", "intake", "network"]
+# Every kind of work has its own threads: what is slow delays only its own kind. asyncio's default
+# pool has six on two cores, and six uploads that wait for each other stopped every endpoint.
+_POOL_THREADS: dict[PoolName, int] = {
+    "store": 12,  # short reads of the catalog; SQLAlchemy has 15 connections
+    "journal": 2,
+    "models": max(2, count_usable_cores()),  # a model on the processor
+    "intake": 64,  # uploads and deletions: most of them wait for each other
+    "network": 64,
+}
+
+
+async def run_in_thread(
+    pool: PoolName, work: Callable[P, T], *given: P.args, **named: P.kwargs
+) -> T:
+    """Call `work` in a thread of a pool, with the context of this call."""
+    call = partial(copy_context().run, work, *given, **named)
+    return await asyncio.get_running_loop().run_in_executor(_get_pool(pool), call)
+
+
+def _get_pool(name: PoolName) -> ThreadPoolExecutor:
+    with _first_use:
+        return _make_pool(name)
+
+
+@cache
+def _make_pool(name: PoolName) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_POOL_THREADS[name], name)
 
 
 async def run_in_thread_if_blocking(
@@ -26,7 +58,8 @@ async def run_in_thread_if_blocking(
     134 requests/s measured).
     """
     if getattr(part, "waits", False):
-        return await asyncio.to_thread(work, *given, **named)
+        async with leave_place():
+            return await run_in_thread("network", work, *given, **named)
     return work(*given, **named)
 
 
@@ -77,6 +110,7 @@ def _forget_threads() -> None:
     """Start anew in a forked process: threads do not survive a fork."""
     global _first_use  # noqa: PLW0603  the lock may be held by a thread that is gone
     _first_use = threading.RLock()
+    _make_pool.cache_clear()
     _make_background_thread.cache_clear()
     _make_background_loop.cache_clear()
 

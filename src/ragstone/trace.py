@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from ragstone.admission import take_number
 from ragstone.calls import Usage, sum_usage
 from ragstone.threads import background_thread
 from ragstone.types import LOCAL_OWNER, Answer, Chunk, Hits, Scores
@@ -337,6 +338,7 @@ class QueryRun:
         self.request_id = request_id
         self.owner = owner
         self.session_id = session_id
+        self.number = take_number()
         self.started_at = time.time()
         self._zero = time.perf_counter()
         self.degraded: list[str] = []
@@ -350,7 +352,7 @@ class QueryRun:
     def branch(self) -> QueryRun:
         """Return a run that starts with everything so far and goes its own way from here."""
         other = QueryRun(self.request_id, owner=self.owner, session_id=self.session_id)
-        other.started_at, other._zero = self.started_at, self._zero
+        other.number, other.started_at, other._zero = self.number, self.started_at, self._zero
         other.degraded, other.notes = [*self.degraded], [*self.notes]
         other.usage, other.timings = [*self.usage], {**self.timings}
         other.trace = self.trace.branch()

@@ -40,9 +40,7 @@ async def test_a_second_run_over_an_unchanged_folder_reads_nothing(
     first = await engine.ingest([folder])
     assert set(outcomes(first).values()) == {"added"}
     assert first.embedded_chunks == first.chunk_count == 12
-    monkeypatch.setattr(
-        "ragstone.ingest.parser.pool._ParserProcess", None
-    )  # no process may be started
+    monkeypatch.setattr("ragstone.ingest.parser.pool._idle.take", None)  # no process may be started
     second = await engine.ingest([folder])
     assert set(outcomes(second).values()) == {"unchanged"}
     assert (second.embedded_chunks, second.chunk_count) == (0, 12)

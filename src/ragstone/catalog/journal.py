@@ -15,7 +15,7 @@ from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
 from ragstone.filters import HistoryFilter
 from ragstone.protocols import Catalog
-from ragstone.threads import PerLoop
+from ragstone.threads import PerLoop, run_in_thread
 from ragstone.trace import WATERFALL, PackedEvidence, PackedTrace
 from ragstone.types import LOCAL_OWNER, Answer, Citation
 
@@ -302,7 +302,7 @@ class JournalWriter:
     async def _write_batch(self, batch: _Batch) -> None:
         failure: Exception | None = None
         try:
-            await asyncio.to_thread(self._commit, [entry for entry, _ in batch])
+            await run_in_thread("journal", self._commit, [entry for entry, _ in batch])
         except InputError as error:
             if len(batch) > 1:  # one entry cannot be stored: only its own caller gets the error
                 for one in batch:

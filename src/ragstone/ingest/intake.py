@@ -41,6 +41,7 @@ from ragstone.protocols import (
 )
 from ragstone.reports import IngestReport
 from ragstone.settings import IngestSettings
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Document, Query
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,8 @@ class Intake:
         upload_id = options.get("upload_id") or uuid.uuid4().hex
         run_options = _build_run_options({**options, "upload_id": upload_id})
         self._refuse_other_embedder(run_options.collection)
-        upload = await asyncio.to_thread(
+        upload = await run_in_thread(
+            "intake",
             accept_upload,
             self.records,
             self.originals,

@@ -17,7 +17,7 @@ from contextlib import suppress
 import numpy as np
 
 from ragstone.protocols import Embedder, Vectors
-from ragstone.threads import PerLoop
+from ragstone.threads import PerLoop, run_in_thread
 
 _MAX_TEXT_BYTES = 32_000_000
 _MAX_START_BYTES = 32_000_000
@@ -160,7 +160,7 @@ class QuestionBatcher:
         if waiting:
             loop.call_soon(self._flush, loop)
         self.batches += 1
-        embedding = loop.run_in_executor(None, self._embed, list(now))
+        embedding = asyncio.ensure_future(run_in_thread("models", self._embed, list(now)))
         embedding.add_done_callback(lambda _: _release(now.values()))
 
     def _embed(self, texts: list[str]) -> None:

@@ -11,9 +11,10 @@ baseline of compare), and `plain` is a chat without documents.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 
+from ragstone.admission import AdmissionQueue, leave_place
 from ragstone.errors import InputError, UnusableReplyError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import (
@@ -43,7 +44,6 @@ from ragstone.protocols import (
 from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
-from ragstone.query.check.judge import NOT_GROUNDED
 from ragstone.query.contest import (
     avoid_repetition,
     choose_reading,
@@ -52,12 +52,13 @@ from ragstone.query.contest import (
     quote_units,
 )
 from ragstone.query.ground.cite import Notation
-from ragstone.query.result import build_answer
+from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
 from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.features import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
+from ragstone.threads import PerLoop
 from ragstone.trace import QueryRun, Span, Waterfall
 from ragstone.types import Expansion, Hits, Query, RetrievedHits
 
@@ -90,12 +91,15 @@ class Pipeline:
     """True when no model writes: every answer is quoted."""
     is_empty: Callable[[str], Awaitable[bool]] | None = None
     """Tells whether a collection is empty; None when another part holds the documents."""
+    queue: PerLoop[AdmissionQueue] | None = None
+    """Admits questions to the processor; None: all at once."""
 
     async def answer(
         self, query: Query, run: QueryRun, start: Start | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of one answer. `start` holds steps that were already done."""
-        understood, evidence = await self._gather(query, run, start)
+        async with self._hold_place(run, may_refuse=start is None):
+            understood, evidence = await self._gather(query, run, start)
         if understood.reply is not None:
             yield SourcesFound(())
             yield Token(understood.reply, verified=True)
@@ -115,11 +119,21 @@ class Pipeline:
                 elif ready := await hold.feed(piece) if hold else piece:
                     yield Token(ready, verified=hold is not None)
         assert draft is not None, "an answerer ends with its draft"
-        for token in await self._finish_draft(understood.query, draft, notation, hold, run):
+        async with self._hold_place(run):
+            tokens = await self._finish_draft(understood.query, draft, notation, hold, run)
+        for token in tokens:
             yield token
-        checked = await self.checker.check(understood.query, evidence, draft, run)
-        best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
+        async with self._hold_place(run):
+            checked = await self.checker.check(understood.query, evidence, draft, run)
+            best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
         yield Finished(build_answer(understood, best.checked, run, best.evidence, best.draft))
+
+    def _hold_place(
+        self, run: QueryRun, *, may_refuse: bool = False
+    ) -> AbstractAsyncContextManager[None]:
+        """Compute with few others at once. Nothing is written meanwhile: a reader may be slow."""
+        queue = self.queue and self.queue.get()
+        return queue.hold_place(run.number, may_refuse=may_refuse) if queue else nullcontext()
 
     def _write(
         self, query: Query, evidence: Evidence, run: QueryRun
@@ -141,7 +155,7 @@ class Pipeline:
         evidence = best.evidence
         for _ in range(self.options.max_iterations if query.mode == "refined" else 0):
             tried = len(evidence.other_wordings)
-            if not _is_unsupported(best, run) or tried >= self.options.max_iterations:
+            if not is_unsupported(best, run) or tried >= self.options.max_iterations:
                 break
             evidence = await self._search_again(evidence, run)
             try:
@@ -150,7 +164,7 @@ class Pipeline:
                 with run.span("correct.answer") as span:
                     self.fallbacks.use("without_llm_steps", run, span, error)
                 break
-            best = _keep_better(best, attempt, run)
+            best = keep_better(best, attempt, run)
         return best
 
     async def _write_unseen(self, query: Query, evidence: Evidence, run: QueryRun) -> Attempt:
@@ -178,6 +192,10 @@ class Pipeline:
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
+        async with self._hold_place(run, may_refuse=True):
+            return await self._begin(query, run)
+
+    async def _begin(self, query: Query, run: QueryRun) -> Start:
         understood = await self._understand(query, run)
         if understood.is_certain_small_talk:
             return Start(understood)
@@ -188,8 +206,9 @@ class Pipeline:
 
     async def search(self, query: Query, run: QueryRun) -> RetrievedHits:
         """Retrieve and refine, whatever the text asks for."""
-        retrieved = await self.retriever.retrieve(query, run)
-        return await self._refine_retrieved(query, retrieved, run)
+        async with self._hold_place(run, may_refuse=True):
+            retrieved = await self.retriever.retrieve(query, run)
+            return await self._refine_retrieved(query, retrieved, run)
 
     async def _gather(
         self, query: Query, run: QueryRun, start: Start | None
@@ -217,7 +236,8 @@ class Pipeline:
 
     async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
-            await self.batcher.embed(query.text)
+            async with leave_place():  # those that come together are embedded together
+                await self.batcher.embed(query.text)
         if self.chat is not None and self.is_empty is not None:
             run.asks_model = not await self.is_empty(query.collection)
         return await self.understander.understand(query, run)
@@ -428,22 +448,3 @@ def _cut_to_top_k(query: Query, hits: Hits, run: QueryRun) -> Hits:
     if len(first) < len(hits):
         run.trace.waterfall.add_step("refine.top_k", hits, first, {"top_k": query.top_k})
     return first
-
-
-def _keep_better(best: Attempt, attempt: Attempt, run: QueryRun) -> Attempt:
-    is_better = attempt.checked.groundedness_score > best.checked.groundedness_score
-    with run.span("correct.answer") as span:
-        span.count(attempt=len(attempt.evidence.other_wordings) + 1, kept=is_better)
-    return attempt if is_better else best
-
-
-def _is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
-    checked = attempt.checked
-    return (
-        checked.status == "answered"
-        and bool(attempt.evidence.sources)
-        and bool(checked.claims)
-        and checked.groundedness_score < NOT_GROUNDED
-        # The fallback wrote it already; what failed before would fail again.
-        and "extractive_answer" not in run.degraded
-    )

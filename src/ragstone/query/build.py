@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from ragstone.admission import AdmissionQueue
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext, find_part
 from ragstone.protocols import (
@@ -43,7 +45,8 @@ from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
 from ragstone.reading.choose import AnswerChooser
 from ragstone.settings import Settings
-from ragstone.threads import run_in_thread_if_blocking
+from ragstone.system import count_usable_cores
+from ragstone.threads import PerLoop, run_in_thread_if_blocking
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         batcher=context.batcher,
         quotes_only=_quotes_only(context, given),
         is_empty=None if _has_external_documents(settings, given) else _watch_emptiness(context),
+        queue=PerLoop(partial(_build_queue, settings)),
     )
 
 
@@ -122,6 +126,12 @@ def _watch_emptiness(context: PartContext) -> Callable[[str], Awaitable[bool]]:
         return await run_in_thread_if_blocking(catalog, catalog.is_empty, collection)
 
     return is_empty
+
+
+def _build_queue(settings: Settings) -> AdmissionQueue:
+    """Build the queue of one process: the workers of a server share the cores."""
+    places = max(1, count_usable_cores() // settings.server.workers)
+    return AdmissionQueue(places, settings.server.queue_timeout_s)
 
 
 def _build(slot: str, name: str, context: PartContext) -> Any:

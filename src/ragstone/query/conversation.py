@@ -6,7 +6,6 @@ one as a list of the questions with the first sentences of their answers.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 import time
@@ -23,6 +22,7 @@ from ragstone.protocols import Chat, Embedder
 from ragstone.query.ground.context import cut_at_sentence
 from ragstone.settings import MemorySettings
 from ragstone.text import find_sentence_spans
+from ragstone.threads import run_in_thread
 from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Answer, Message, Query, Session, Turn
 
@@ -95,7 +95,7 @@ class Conversation:
         """Return the conversation so far as messages."""
         check_session_id(session_id)
         with run.span("remember.recall") as span:
-            session = await asyncio.to_thread(self.sessions.find, owner, session_id)
+            session = await run_in_thread("store", self.sessions.find, owner, session_id)
             if session is None:
                 span.count(turns=0)
                 return ()
@@ -109,8 +109,13 @@ class Conversation:
             summary = session.summary
             if old:
                 summary = await self._summarise(session, old, run, span)
-                await asyncio.to_thread(
-                    self.sessions.summarise, owner, session_id, summary, before=old[-1].position + 1
+                await run_in_thread(
+                    "store",
+                    self.sessions.summarise,
+                    owner,
+                    session_id,
+                    summary,
+                    before=old[-1].position + 1,
                 )
             span.count(turns=len(recent), summarised=len(old), summary_chars=len(summary))
             return build_messages(summary, recent, self.options.max_tokens, self._count_tokens)
@@ -127,7 +132,8 @@ class Conversation:
             time.time(),
             answer.searched_as,
         )
-        await asyncio.to_thread(
+        await run_in_thread(
+            "store",
             self.sessions.add,
             owner,
             session_id,

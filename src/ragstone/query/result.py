@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ragstone.events import Event, Finished, Token
-from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
+from ragstone.evidence import Attempt, CheckedDraft, Draft, Evidence, UnderstoodQuery
 from ragstone.index.analyze import detect_language, extract_query_terms
 from ragstone.messages import find_language_code, translate
+from ragstone.query.check.judge import NOT_GROUNDED
 from ragstone.trace import QueryRun
 from ragstone.types import NEAREST, NO_ANSWER, Answer, Query
 
@@ -96,3 +97,24 @@ def find_searched_as(query: Query) -> str:
     # "And who is the landlord?" and "Who is the landlord?" are the same search.
     is_same = not typed or extract_query_terms(query.text) == extract_query_terms(typed)
     return "" if is_same else query.text
+
+
+def keep_better(best: Attempt, attempt: Attempt, run: QueryRun) -> Attempt:
+    """Return the attempt that its sources support better."""
+    is_better = attempt.checked.groundedness_score > best.checked.groundedness_score
+    with run.span("correct.answer") as span:
+        span.count(attempt=len(attempt.evidence.other_wordings) + 1, kept=is_better)
+    return attempt if is_better else best
+
+
+def is_unsupported(attempt: Attempt, run: QueryRun) -> bool:
+    """Return True for an answer that should be written again from other evidence."""
+    checked = attempt.checked
+    return (
+        checked.status == "answered"
+        and bool(attempt.evidence.sources)
+        and bool(checked.claims)
+        and checked.groundedness_score < NOT_GROUNDED
+        # The fallback wrote it already; what failed before would fail again.
+        and "extractive_answer" not in run.degraded
+    )

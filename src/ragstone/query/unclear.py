@@ -6,7 +6,6 @@ names little, and passages under different headings answer it differently, each 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -18,6 +17,7 @@ from ragstone.protocols import Answerer, Grader
 from ragstone.query.understand.nouns import find_phrases
 from ragstone.reading.question import parse_question
 from ragstone.text import split_words
+from ragstone.threads import run_in_thread
 from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Query, Source
 
@@ -88,7 +88,9 @@ async def find_choices(
         sources = (source,)
         if not terms <= set(extract_terms(source.hit.chunk.contextual_text)):
             continue  # it speaks of something else: of the summer where the winter is asked for
-        probability = await asyncio.to_thread(grader.estimate_probability, query.text, sources)
+        probability = await run_in_thread(
+            "models", grader.estimate_probability, query.text, sources
+        )
         if probability < CORRECT_FROM:
             continue
         text = await _quote(query, sources, run, answerer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,6 +15,7 @@ from ragstone.reading.question import parse_question
 from ragstone.reading.summary import NEEDS_MODEL, write_outline
 from ragstone.reading.write import AnswerUnit, build_unit, sort_in_reading_order
 from ragstone.reading.yes_no import answer_yes_no
+from ragstone.threads import run_in_thread
 from ragstone.types import NEAREST, NO_ANSWER, Prompt
 
 
@@ -35,8 +35,8 @@ class ExtractiveProvider:
         if (outline := prompt.outline) is not None:
             # Sentences are embedded: other questions go on meanwhile.
             embedder = self.chooser.embedder
-            yield await asyncio.to_thread(
-                lambda: "".join(write_outline(outline, prompt.sources, embedder))
+            yield await run_in_thread(
+                "models", lambda: "".join(write_outline(outline, prompt.sources, embedder))
             )
             return
         if needs_model(prompt.question):

@@ -14,7 +14,12 @@ from ragstone import __version__
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.observe.logs import stop_watching
-from ragstone.server.background import BackgroundTasks, delete_expired_history, watch_provider
+from ragstone.server.background import (
+    BackgroundTasks,
+    delete_expired_history,
+    exit_after,
+    watch_provider,
+)
 from ragstone.server.deps import authenticate, hold_answer_slot
 from ragstone.server.errors import install_error_handlers
 from ragstone.server.limits import AnswerSlots, RateLimits
@@ -45,7 +50,9 @@ from ragstone.server.routes import (
     settings,
     shares,
 )
+from ragstone.server.work import WorkQueue
 from ragstone.settings import Setting
+from ragstone.threads import run_in_thread
 
 if TYPE_CHECKING:
     from ragstone.server.mcp import McpEndpoint
@@ -67,6 +74,8 @@ CALLER_ROUTERS = (
     chunkenizer.router,
 )
 OPEN_ROUTERS = (health.router, page.router)
+# After the last upload: time to close files and connections.
+_CLOSING_S = 1.5
 
 
 def create_app(
@@ -92,14 +101,18 @@ def create_app(
             async with engine, mcp.run() if mcp else nullcontext():
                 upkeep.append(asyncio.create_task(watch_provider(engine)))
                 try:
-                    await asyncio.to_thread(engine.intake.resume_uploads)
+                    await run_in_thread("store", engine.intake.resume_uploads)
                     yield
-                    await app.state.background.finish(engine.settings.server.shutdown_grace_s)
+                    grace_s = engine.settings.server.shutdown_grace_s
+                    if app.state.is_own_process:
+                        exit_after(grace_s + _CLOSING_S)
+                    await app.state.background.finish(grace_s)
                 finally:
                     for task in upkeep:
                         task.cancel()
                     await asyncio.gather(*upkeep, return_exceptions=True)
         finally:
+            app.state.check_work.close()
             await app.state.rate_limits.close()
             stop_watching()
 
@@ -129,7 +142,9 @@ def _fill_state(app: FastAPI, engine: Engine, listing: Sequence[Setting]) -> Non
     app.state.rate_limits = RateLimits(engine.settings)
     app.state.answer_slots = AnswerSlots(engine.settings.server)
     app.state.background = BackgroundTasks()
+    app.state.check_work = WorkQueue(engine.settings.server)
     app.state.shared_metrics = ""
+    app.state.is_own_process = False
 
 
 def _add_routes(app: FastAPI, *, only_mcp: bool) -> None:

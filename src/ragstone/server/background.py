@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from typing import Any
 
 from ragstone.engine import Engine
 from ragstone.errors import RagstoneError, StoreError
+from ragstone.processes import kill_all_workers
+from ragstone.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +60,24 @@ async def delete_expired_history(engine: Engine) -> None:
     while options.retention_days:
         await asyncio.sleep(options.retention_check_s)
         try:
-            await asyncio.to_thread(engine.history.delete_expired)
+            await run_in_thread("store", engine.history.delete_expired)
         except StoreError as error:
             # The catalog may be busy or full now and work at the next attempt.
             log.warning("what has expired could not be removed: %s", type(error).__name__)
+
+
+def exit_after(seconds: float) -> None:
+    """End this process after a time, whatever its threads still do.
+
+    Python waits for threads, and a thread cannot be stopped: one long computation would keep a
+    server alive that was told to end. All that is stored is stored in transactions.
+    """
+
+    def end() -> None:
+        log.warning("the server ends while work is running")
+        kill_all_workers()
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 
 from ragstone.system import find_libc_function
+from ragstone.threads import run_in_thread
 
 # The numbers of these options in glibc (malloc.h).
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
@@ -39,4 +40,4 @@ async def trim_memory() -> None:
     trim = find_libc_function("malloc_trim")
     while trim is not None:
         await asyncio.sleep(_TRIM_INTERVAL_S)
-        await asyncio.to_thread(trim, 0)
+        await run_in_thread("store", trim, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from ragstone.catalog.originals import Originals
 from ragstone.errors import InputError
 from ragstone.ingest.uploads import Upload
+from ragstone.threads import run_in_thread
 
 _FILE_FIELDS = ("files", "file", "files[]")
 _TRUE = frozenset({"1", "true", "yes", "y", "on"})
@@ -113,7 +113,7 @@ def _receive_json(body: bytes, originals: Originals, collection: str | None) -> 
 
 async def _spool_file(file: UploadFile, originals: Originals) -> Upload:
     path = originals.new_path()
-    await asyncio.to_thread(_copy, file, path)
+    await run_in_thread("intake", _copy, file, path)
     return Upload(path, file.filename or "unnamed")
 
 

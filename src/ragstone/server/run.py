@@ -60,6 +60,7 @@ class AppFactory:
             only_mcp=self.only_mcp,
         )
         app.state.shared_metrics = self.shared_metrics
+        app.state.is_own_process = True
         tune_collector()
         return app
 
@@ -71,7 +72,7 @@ def run_server(
     only_hosts: tuple[str, ...],
     only_mcp: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; running answers are finished first."""
+    """Serve until SIGINT or SIGTERM; running answers have a few seconds to finish."""
     workers = loaded.settings.server.workers
     # Many small matrix products lose more by several threads than they win.
     set_default_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")

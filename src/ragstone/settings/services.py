@@ -133,8 +133,17 @@ class ServerSettings(Section):
     request_timeout_s: float = setting(
         300.0, "Maximum time of a request, except uploads of documents.", gt=0, le=86_400
     )
+    work_timeout_s: float = setting(
+        20.0,
+        "Maximum time of a check of a text against facts; its process is then ended.",
+        gt=0,
+        le=3600,
+    )
     shutdown_grace_s: int = setting(
-        30, "Time for running answers to finish when the server stops.", ge=0, le=3600
+        4,
+        "Time for running answers to finish when the server stops, and as long again for uploads.",
+        ge=0,
+        le=3600,
     )
     mcp_key: SecretStr = setting(
         SecretStr(""),

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ragstone.blocks import LoadOptions, ParsedPart
-from ragstone.errors import IngestError
 from ragstone.ingest.parser import pool, protocol
 from ragstone.ingest.parser.pool import ParserPool
+from ragstone.processes import WorkCrashError
 
 ODD_FILES = Path(__file__).parents[3].parent / "shared/data/odd-files"
 
@@ -64,11 +64,11 @@ def test_a_file_that_takes_too_much_memory_is_stopped(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "doomed.txt")
-    process = pool._ParserProcess()
-    process.join_run(threading.Event())
+    process = pool._idle.take()
+    process.begin(threading.Event())
     process.send(protocol.pack_request(request(tmp_path / "doomed.txt")))
     os.kill(process._popen.pid, signal.SIGSEGV)  # as a bug in a native parser would
-    with pytest.raises(IngestError, match=r"crashed on this file \(SIGSEGV\)"):
+    with pytest.raises(WorkCrashError, match="SIGSEGV"):
         process.receive(timeout_s=10, max_memory_bytes=10**9)
     process.stop()
 

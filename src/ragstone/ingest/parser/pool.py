@@ -7,17 +7,10 @@ Processes stay for the next run: starting one costs half a second.
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -25,12 +18,18 @@ from ragstone import system
 from ragstone.blocks import ParsedPart
 from ragstone.errors import IngestError
 from ragstone.ingest.parser import protocol
+from ragstone.processes import (
+    IdleProcesses,
+    WorkCrashError,
+    WorkerProcess,
+    WorkMemoryError,
+    WorkStoppedError,
+    WorkTimeoutError,
+)
 
 Job = TypeVar("Job")
 
 _POLL_S = 0.1
-# Starting takes a second; on a machine that is far too busy, many.
-_START_TIMEOUT_S = 120.0
 # Documents that wait for the embedder per process: enough to keep it busy, bounded in memory.
 _QUEUED_PER_WORKER = 8
 _LIMIT_HINT = "It may be damaged or hostile. Raise {} if you trust it."
@@ -55,129 +54,7 @@ class ParserEvent(Generic[Job]):
     is_unchanged: bool = False
 
 
-class _RunStopped(Exception):  # noqa: N818  not an error: the user pressed Ctrl-C
-    """End a run before its last file."""
-
-
-class _ParserProcess:
-    """Run one parser process."""
-
-    def __init__(self) -> None:
-        self._stopping = threading.Event()
-        self._is_ready = False
-        self._popen = subprocess.Popen(
-            [sys.executable, "-m", "ragstone.ingest.parser.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._popen.stdout is not None
-        self._output = system.open_pipe_reader(self._popen.stdout)
-        self._next_memory_check = 0.0
-
-    def join_run(self, stopping: threading.Event) -> None:
-        """Work for a run; `stopping` ends the wait for an answer.
-
-        The time of a file does not begin before the process is ready to read it.
-        """
-        self._stopping = stopping
-        if not self._is_ready:
-            self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
-            self._is_ready = True
-
-    def send(self, message: bytes) -> None:
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(message)
-        self._popen.stdin.flush()
-
-    def receive(self, *, timeout_s: float, max_memory_bytes: int) -> dict[str, Any]:
-        """Return the next message, or raise an IngestError if the process breaks a limit."""
-        deadline = time.monotonic() + timeout_s
-        head = self._read(protocol.LENGTH.size, deadline, timeout_s, max_memory_bytes)
-        body = self._read(protocol.LENGTH.unpack(head)[0], deadline, timeout_s, max_memory_bytes)
-        message: dict[str, Any] = json.loads(body)
-        return message
-
-    def _read(self, count: int, deadline: float, timeout_s: float, max_memory_bytes: int) -> bytes:
-        pieces: list[bytes] = []
-        while count:
-            piece = self._output.read(count, _POLL_S)
-            if piece is not None:
-                if not piece:
-                    raise self._make_crash_error()
-                pieces.append(piece)
-                count -= len(piece)
-                continue
-            if self._stopping.is_set():
-                raise _RunStopped
-            if time.monotonic() > deadline:
-                raise IngestError(
-                    f"Reading the file took longer than {timeout_s:g} s and was stopped.",
-                    hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
-                )
-            if self._uses_more_than(max_memory_bytes):
-                raise IngestError(
-                    f"Reading the file took more than {max_memory_bytes / 1e6:.0f} MB of memory "
-                    "and was stopped.",
-                    hint=_LIMIT_HINT.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
-                )
-        return b"".join(pieces)
-
-    def _uses_more_than(self, max_memory_bytes: int) -> bool:
-        if time.monotonic() < self._next_memory_check:
-            return False
-        self._next_memory_check = time.monotonic() + system.get_memory_check_interval_s()
-        return system.measure_resident_bytes(self._popen.pid) > max_memory_bytes
-
-    def measure_peak_bytes(self) -> int:
-        return system.measure_peak_bytes(self._popen.pid)
-
-    def _make_crash_error(self) -> IngestError:
-        code = self._popen.wait()
-        reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return IngestError(
-            f"The parser crashed on this file ({reason}).",
-            hint="The file is probably damaged. Save it again in its program.",
-        )
-
-    def stop(self) -> None:
-        self._popen.kill()
-        self._popen.wait()
-        for stream in (self._popen.stdin, self._popen.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-
-
-class _IdleProcesses:
-    """Hold the processes between two runs."""
-
-    def __init__(self) -> None:
-        self._processes: list[_ParserProcess] = []
-        self._lock = threading.Lock()
-
-    def take(self) -> _ParserProcess:
-        with self._lock:
-            if self._processes:
-                return self._processes.pop()
-        return _ParserProcess()
-
-    def put(self, process: _ParserProcess) -> None:
-        with self._lock:
-            self._processes.append(process)
-
-    def measure_peak_bytes(self) -> int:
-        with self._lock:
-            return sum(process.measure_peak_bytes() for process in self._processes)
-
-    def stop(self) -> None:
-        with self._lock:
-            while self._processes:
-                self._processes.pop().stop()
-
-
-_idle = _IdleProcesses()
-atexit.register(_idle.stop)
+_idle = IdleProcesses("ragstone.ingest.parser.worker")
 
 
 def measure_peak_bytes() -> int:
@@ -256,7 +133,7 @@ class _Supervisor:
     def __init__(self, timeout_s: float, stopping: threading.Event) -> None:
         self._timeout_s = timeout_s
         self._stopping = stopping
-        self._process: _ParserProcess | None = None
+        self._process: WorkerProcess | None = None
 
     def read(self, job: Job, request: protocol.Request) -> Iterator[ParserEvent[Job]]:
         stamp = FileStamp("", 0, 0)
@@ -272,9 +149,9 @@ class _Supervisor:
                     yield ParserEvent(job, stamp, protocol.unpack_part(message))
         except BrokenPipeError:
             error = IngestError("The parser process ended unexpectedly.", hint="Try again.")
-        except IngestError as reason:
-            error = reason
-        except _RunStopped:
+        except (WorkTimeoutError, WorkMemoryError, WorkCrashError) as reason:
+            error = self._explain(reason, request)
+        except WorkStoppedError:
             self._stop_process()
             return
         if error is not None:
@@ -283,11 +160,25 @@ class _Supervisor:
             yield ParserEvent(job, stamp, part)
         yield ParserEvent(job, stamp, is_unchanged=is_unchanged)
 
+    def _explain(self, reason: Exception, request: protocol.Request) -> IngestError:
+        if isinstance(reason, WorkCrashError):
+            return IngestError(
+                f"The parser crashed on this file ({reason}).",
+                hint="The file is probably damaged. Save it again in its program.",
+            )
+        took, name = f"longer than {self._timeout_s:g} s", "RAGSTONE_INGEST_TIMEOUT_S"
+        if isinstance(reason, WorkMemoryError):
+            took = f"more than {request.max_memory_bytes / 1e6:.0f} MB of memory"
+            name = "RAGSTONE_INGEST_MAX_MEMORY_MB"
+        return IngestError(
+            f"Reading the file took {took} and was stopped.", hint=_LIMIT_HINT.format(name)
+        )
+
     def _exchange(self, request: protocol.Request) -> Iterator[dict[str, Any]]:
         """Send a request and yield the answers until its end."""
         if self._process is None:
             self._process = _idle.take()
-            self._process.join_run(self._stopping)
+            self._process.begin(self._stopping)
         process = self._process
         process.send(protocol.pack_request(request))
         while True:

@@ -1,20 +1,18 @@
 """Define the messages between a parser process and its supervisor: JSON behind its length.
 
-JSON and not pickle: a parser that a hostile file has taken over must not be able to run code here.
+`ragstone.processes` sends and receives them.
 """
 
 from __future__ import annotations
 
-import json
-import struct
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.ingest.split import ChunkingOptions
+from ragstone.processes import pack_message
 from ragstone.types import Chunk
 
-LENGTH = struct.Struct("<Q")
 # What a parser process says of a chunk; its text is cut from the document's again.
 _CHUNK_FIELDS = (
     "start", "end", "page", "heading_path", "content_type", "passage", "table_header", "context",
@@ -43,13 +41,8 @@ class Request:
     split: SplitOptions | None = None
 
 
-def pack(message: dict[str, Any]) -> bytes:
-    body = json.dumps(message, ensure_ascii=True, separators=(",", ":"), default=str).encode()
-    return LENGTH.pack(len(body)) + body
-
-
 def pack_request(request: Request) -> bytes:
-    return pack(asdict(request))
+    return pack_message(asdict(request))
 
 
 def unpack_request(message: dict[str, Any]) -> Request:
@@ -74,7 +67,7 @@ def pack_part(part: ParsedPart) -> bytes:
         message["chunks"] = [
             {name: getattr(chunk, name) for name in _CHUNK_FIELDS} for chunk in part.chunks
         ]
-    return pack(message)
+    return pack_message(message)
 
 
 def unpack_part(message: dict[str, Any]) -> ParsedPart:

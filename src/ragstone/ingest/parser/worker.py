@@ -8,12 +8,10 @@ its supervisor stops it past its limits.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from ragstone import system
 from ragstone.blocks import ParsedPart
@@ -22,34 +20,15 @@ from ragstone.ingest.formats.read import read_parts
 from ragstone.ingest.metadata import complete_metadata, detect_language, to_json_value
 from ragstone.ingest.parser import protocol
 from ragstone.ingest.split import SentenceSplitter, load_tokenizer
-
-# Queries and the rest of the machine come first.
-_NICENESS = 5
+from ragstone.processes import answer_requests, pack_message
 
 
 def main() -> None:
-    """Answer requests until standard input ends, which it does when the supervisor is gone."""
-    source, sink = _take_standard_streams()
-    system.lower_process_priority(_NICENESS)
     # The language model is unpacked through a temporary file, so it comes before the limits.
-    detect_language("It is loaded before the first file is read.")
-    system.forbid_writing_files()
-    sink.write(protocol.pack({"kind": "ready"}))
-    sink.flush()
-    while head := source.read(protocol.LENGTH.size):
-        body = source.read(protocol.LENGTH.unpack(head)[0])
-        for message in answer(protocol.unpack_request(json.loads(body))):
-            sink.write(message)
-            sink.flush()
-
-
-def _take_standard_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Keep the streams private: what a library prints must not stand between two messages."""
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    devnull = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(devnull, standard)
-    return source, sink
+    answer_requests(
+        lambda message: answer(protocol.unpack_request(message)),
+        lambda: detect_language("It is loaded before the first file is read."),
+    )
 
 
 def answer(request: protocol.Request) -> Iterator[bytes]:
@@ -65,15 +44,15 @@ def answer(request: protocol.Request) -> Iterator[bytes]:
     except IngestError as reason:
         error = reason
     begin = {"kind": "begin", "sha256": sha256, "size": len(content), "mtime_ns": mtime_ns}
-    yield protocol.pack(begin)
+    yield pack_message(begin)
     if error is not None:
         yield protocol.pack_part(ParsedPart("", "", error=error.message, hint=error.hint))
     elif sha256 == request.known_sha256:
-        yield protocol.pack({"kind": "unchanged"})
+        yield pack_message({"kind": "unchanged"})
     else:
         for part in read_parts(content, request.name, request.options):
             yield protocol.pack_part(_complete_part(part, request.split))
-    yield protocol.pack({"kind": "end"})
+    yield pack_message({"kind": "end"})
 
 
 def _read_file(request: protocol.Request) -> tuple[bytes, int]:

@@ -9,8 +9,9 @@ must agree. Any other value is merely not found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias, TypeVar
 
 from ragstone.index.analyze import STOP_WORDS, extract_terms
@@ -120,9 +121,14 @@ def find_negated_words(text: str) -> set[str]:
 
 
 def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
+    mine = find_dates(claim)
+    if not mine:
+        return
     there, nearby = find_dates(evidence), find_dates(around)
-    bare = {value for one in find_quantities(f"{evidence} {around}") for value, _ in one.readings}
-    for date in find_dates(claim):
+    # Each text is read once for all claims; both together would be a new text for each window.
+    numbers = (*find_quantities(evidence), *find_quantities(around))
+    bare = {value for one in numbers for value, _ in one.readings}
+    for date in mine:
         if any(date.matches(other) for other in there):
             continue
         if date.month is None and date.year in bare:
@@ -243,8 +249,8 @@ def _find_context(text: str, value: Quantity | Date) -> frozenset[str]:
 
 
 def _compare_names(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
-    there, nearby = set(split_words(evidence)), set(split_words(around))
-    mine = find_names(claim, frozenset(find_names(f"{evidence}\n{around}")))
+    there, nearby = set(split_words(evidence)), _list_words(around)
+    mine = find_names(claim, frozenset(find_names(evidence)).union(find_names(around)))
     said = set(split_words(claim))
     for name in mine:
         parts = set(split_words(name))
@@ -259,7 +265,13 @@ def _compare_names(claim: str, evidence: str, around: str) -> Iterator[Disagreem
             yield Disagreement("name", reason, contradicts=bool(rivals))
 
 
-def _has_form_of(name: str, words: set[str]) -> bool:
+@lru_cache(maxsize=256)
+def _list_words(text: str) -> frozenset[str]:
+    """Split a source once for all claims that are compared with it."""
+    return frozenset(split_words(text))
+
+
+def _has_form_of(name: str, words: Set[str]) -> bool:
     """Return True for another form of a name: "Norwegian" for "Norway", or its initials."""
     word = name.casefold()
     return any(

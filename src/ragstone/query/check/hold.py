@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from ragstone.protocols import Embedder
 from ragstone.query.check.review import review_text
 from ragstone.query.ground.cite import Notation, Statement, split_statements
 from ragstone.reading.units import find_code_spans
+from ragstone.threads import run_in_thread
 from ragstone.types import NO_ANSWER, Claim
 
 
@@ -38,12 +38,12 @@ class SentenceHold:
             return ""
         ready, self._waiting = self._waiting[:end], self._waiting[end:]
         # Reading takes milliseconds, in which other requests must not wait.
-        return await asyncio.to_thread(self._release, ready)
+        return await run_in_thread("models", self._release, ready)
 
     async def close(self) -> str:
         """Return the rest, or the sentence that there is no answer where nothing went out."""
         ready, self._waiting = self._waiting, ""
-        rest = await asyncio.to_thread(self._release, ready)
+        rest = await run_in_thread("models", self._release, ready)
         if not self.released.strip():
             self.released = rest = NO_ANSWER
         return rest

@@ -7,6 +7,7 @@ of others; all windows of an answer are read together, within a limit of work an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -112,7 +113,8 @@ class StatementJudge:
         cases = [Case(one) for one in statements]
         languages = [guess_language(one.text) or answer_language for one in statements]
         for case in cases:
-            case.supports = self._find_quotations(case.statement)
+            if time.monotonic() < self.limit.ends_at:
+                case.supports = self._find_quotations(case.statement)
         readable = [self._list_readable(language) if self.sources else [] for language in languages]
         self._read_sources(cases, languages, readable)
         self._read_parts(cases, languages)
@@ -203,6 +205,9 @@ class StatementJudge:
         found: list[list[Support] | None] = []
         windows: list[tuple[int, str, Window]] = []
         for at, (case, claim, number) in enumerate(requests):
+            if self.limit.is_over:
+                found.append(None)
+                continue
             here = find_windows(claim, number, self._read[number - 1])
             here = [window for window in here if window.coverage >= least]
             if self._can_verify(languages.get(id(case))):

@@ -190,12 +190,9 @@ def find_quotations(text: str) -> list[str]:
 
 def find_missing_quotations(claim: str, texts: Iterable[str]) -> list[str]:
     """Return the quotations that no text holds. White space and Unicode form may differ."""
-    plain = [_normalize_quotation(text) for text in texts]
-    return [
-        q
-        for q in find_quotations(claim)
-        if not any(_normalize_quotation(q) in text for text in plain)
-    ]
+    quotations = find_quotations(claim)
+    plain = [_normalize_quotation(text) for text in texts] if quotations else []
+    return [q for q in quotations if not any(_normalize_quotation(q) in text for text in plain)]
 
 
 def _normalize_quotation(text: str) -> str:

@@ -357,7 +357,7 @@ def _convert(value: float, unit: str) -> Iterator[Reading]:
 
 
 _CAPITALISED = re.compile(r"(?<![\w’'])[^\W\d_]*[A-ZÀ-ÖØ-Þ][\w’'&-]*")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;]\s+|[\"“„(\n•*-]\s*)$")
+_SENTENCE_END, _OPENING = frozenset(".!?:;"), frozenset('"“„(•*-')
 _NOT_NAMES = frozenset(
     """
     the a an this that these those it its he she they we i in on at by for from to of and or
@@ -367,6 +367,18 @@ _NOT_NAMES = frozenset(
     neither nor though unlike once only just even every nobody everyone someone anyone such if
     """.split()  # noqa: SIM905  a list of words reads better as text
 )
+
+
+def _is_sentence_start(text: str, place: int) -> bool:
+    """Return True after the end of a sentence, a line break, a bullet or an opening mark."""
+    end = place
+    while end and text[end - 1].isspace():
+        end -= 1
+        if text[end] == "\n":
+            return True
+    if not end:
+        return not place
+    return text[end - 1] in _OPENING or (end < place and text[end - 1] in _SENTENCE_END)
 
 
 @lru_cache(maxsize=8192)
@@ -380,7 +392,7 @@ def find_names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...
         word = match[0].rstrip("’'-")
         if word.endswith(("'s", "’s")):
             word = word[:-2]
-        first = bool(_SENTENCE_START.search(text[: match.start()]))
+        first = _is_sentence_start(text, match.start())
         follows = _CAPITALISED.match(text, match.end() + 1) is not None
         if word.casefold() in _NOT_NAMES or word.casefold() in _MONTHS or len(word) < 2:
             continue

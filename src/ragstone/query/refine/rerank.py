@@ -5,7 +5,6 @@ A reranker never adds or drops a hit.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ragstone.prompts import render
 from ragstone.protocols import Chat, Refiner
 from ragstone.query.understand.rewrite import ask_json
 from ragstone.reading.model import ReadingModel, load_reading_model
+from ragstone.threads import run_in_thread
 from ragstone.trace import Span
 from ragstone.types import Hit, Hits, Query
 
@@ -94,8 +94,8 @@ class CrossEncoderReranker:
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
-        logits = await asyncio.to_thread(
-            self.encoder.score, query.text, [hit.chunk.contextual_text for hit in first]
+        logits = await run_in_thread(
+            "models", self.encoder.score, query.text, [hit.chunk.contextual_text for hit in first]
         )
         scores: dict[int, float | None] = {
             hit.chunk.key: 1 / (1 + math.exp(-float(logit) / _LOGIT_WIDTH))

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from ragstone.admission import leave_place
 from ragstone.errors import UnusableReplyError
 from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.prompts import render
@@ -85,7 +86,8 @@ async def judge_intent(chat: Chat, text: str) -> IntentReply:
 
 async def ask_json(chat: Chat, prompt: str, shape: type[BaseModel]) -> Mapping[str, Any]:
     """Ask once and return the JSON object of the reply, also from inside prose or a code fence."""
-    reply = await chat.complete([Message("user", prompt)], schema=shape.model_json_schema())
+    async with leave_place():
+        reply = await chat.complete([Message("user", prompt)], schema=shape.model_json_schema())
     try:
         shape.model_validate(value := parse_json_object(reply))
     except (ValueError, ValidationError) as error:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.openapi import BINARY, INVALID, JSON_OBJECT, describe_form
 from ragstone.server.receive import receive_documents
 from ragstone.server.routes.document_parts import list_chunk_keys
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Hit
 
 router = APIRouter(tags=["chunkenizer"])
@@ -109,7 +109,7 @@ async def add_document(request: Request, engine: EngineDep, caller: CallerDep) -
     outcome = report.files[0]
     if outcome.outcome == "failed" or outcome.document_id is None:
         raise IngestError(outcome.error or "The document could not be read.", hint=outcome.hint)
-    return await asyncio.to_thread(_describe_document, engine, outcome.document_id)
+    return await run_in_thread("store", _describe_document, engine, outcome.document_id)
 
 
 def _build_result(hit: Hit, fields: Mapping[str, Any], engine: Engine) -> SearchResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import Self
 
@@ -14,6 +13,7 @@ from ragstone.files import check_collection
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import INVALID, Replies
 from ragstone.server.schemas import Problem
+from ragstone.threads import run_in_thread
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -47,7 +47,7 @@ class CollectionReply(BaseModel):
 @router.get("")
 async def list_collections(engine: EngineDep, caller: CallerDep) -> list[CollectionReply]:
     """List the collections that the caller can read, by name."""
-    found = await asyncio.to_thread(engine.collections.list_all)
+    found = await run_in_thread("store", engine.collections.list_all)
     return [CollectionReply.of(one) for one in found if caller.can_read(one.name)]
 
 
@@ -65,7 +65,7 @@ async def get_collection(name: str, engine: EngineDep, caller: CallerDep) -> Col
     """Return one collection with its counts."""
     if not caller.can_read(name):
         raise collection_not_found(name)
-    return CollectionReply.of(await asyncio.to_thread(engine.collections.get, name))
+    return CollectionReply.of(await run_in_thread("store", engine.collections.get, name))
 
 
 @router.delete("/{name}", responses=_PROBLEMS, status_code=204)

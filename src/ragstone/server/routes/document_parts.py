@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import INVALID, NOT_FOUND
 from ragstone.server.routes.explore import Passage
 from ragstone.server.schemas import DocumentSummary
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Document
 from ragstone.types import Query as Question
 
@@ -66,7 +66,7 @@ async def get_text(
     ] = 0,
 ) -> TextReply:
     """Return the text of a document, or the part around a span of it."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
     length = len(document.text)
     first = min(length, max(0, start - around))
     last = length if end is None else max(first, min(length, end + around))
@@ -90,9 +90,9 @@ async def list_chunks(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[Passage]:
     """List the chunks of a document in order; a replaced version has none."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
     keys = list_chunk_keys(engine, document)[skip : skip + limit]
-    found = await asyncio.to_thread(engine.catalog.chunks, keys)
+    found = await run_in_thread("store", engine.catalog.chunks, keys)
     return [Passage.of(chunk) for chunk in found.values()]
 
 
@@ -105,8 +105,10 @@ def list_chunk_keys(engine: Engine, document: Document) -> list[int]:
 @router.get("/documents/{document_id}/versions", responses=_PROBLEMS)
 async def list_versions(document_id: str, engine: EngineDep, caller: CallerDep) -> list[Version]:
     """List the versions of a document, newest first."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
-    found = await asyncio.to_thread(engine.records.versions, document.collection, document.name)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
+    found = await run_in_thread(
+        "store", engine.records.versions, document.collection, document.name
+    )
     return [
         Version(**DocumentSummary.of(one).model_dump(), retired_at=retired_at)
         for one, retired_at in found

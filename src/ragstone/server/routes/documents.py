@@ -33,6 +33,7 @@ from ragstone.server.receive import ReceivedDocuments, receive_documents
 from ragstone.server.schemas import DocumentReply, DocumentSummary
 from ragstone.server.sse import EventStream
 from ragstone.server.upload_replies import ChatUploadReply, UploadReply
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION
 
 router = APIRouter(tags=["documents"])
@@ -108,7 +109,7 @@ async def add_documents(
         await asyncio.shield(work)
     else:
         response.status_code = 202
-    return UploadReply.of(await asyncio.to_thread(engine.records.upload, upload_id))
+    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id))
 
 
 def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
@@ -159,11 +160,11 @@ async def list_documents(
 ) -> list[DocumentSummary]:
     """List the documents of a collection by name, also those that could not be read."""
     caller.require_read(collection)
-    page = await asyncio.to_thread(engine.documents, collection, skip=skip, limit=limit)
-    total = await asyncio.to_thread(engine.catalog.document_count, collection)
+    page = await run_in_thread("store", engine.documents, collection, skip=skip, limit=limit)
+    total = await run_in_thread("store", engine.catalog.document_count, collection)
     response.headers[TOTAL_HEADER] = str(total)
     failed = [document.id for document in page if document.status == "failed"]
-    hints = await asyncio.to_thread(engine.records.hints, failed) if failed else {}
+    hints = await run_in_thread("store", engine.records.hints, failed) if failed else {}
     return [
         DocumentSummary.of(document).model_copy(update={"hint": hints.get(document.id, "")})
         for document in page
@@ -173,7 +174,7 @@ async def list_documents(
 @router.get("/v1/documents/{document_id}", responses=_PROBLEMS)
 async def get_document(document_id: str, engine: EngineDep, caller: CallerDep) -> DocumentReply:
     """Return one document with its text; old versions too, until they expire."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
     return DocumentReply.of(document)
 
 
@@ -189,7 +190,7 @@ async def list_lines(
     caller.find_document(engine, document_id)
     return [
         {name: getattr(line, name) for name in line.__slots__}
-        for line in await asyncio.to_thread(engine.records.lines, document_id)
+        for line in await run_in_thread("store", engine.records.lines, document_id)
         if line.end > start and (end is None or line.start < end)
     ]
 
@@ -201,8 +202,8 @@ async def list_lines(
 )
 async def download_original(document_id: str, engine: EngineDep, caller: CallerDep) -> FileResponse:
     """Download the original file."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
-    path = await asyncio.to_thread(engine.original, document)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
+    path = await run_in_thread("store", engine.original, document)
     # Never displayed by the browser: a document may be a hostile page.
     return FileResponse(
         path,
@@ -217,17 +218,17 @@ async def change_document(
     document_id: str, body: DocumentChange, engine: EngineDep, caller: CallerDep
 ) -> DocumentSummary:
     """Give a document other tags; nothing is read or embedded again."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
     caller.require_write(document.collection)
     tags = [tag.strip() for tag in body.tags if tag.strip()]
-    await asyncio.to_thread(engine.intake.change_tags, document_id, tags)
-    return DocumentSummary.of(await asyncio.to_thread(engine.catalog.document, document_id))
+    await run_in_thread("store", engine.intake.change_tags, document_id, tags)
+    return DocumentSummary.of(await run_in_thread("store", engine.catalog.document, document_id))
 
 
 @router.delete("/v1/documents/{document_id}", responses=_PROBLEMS, status_code=204)
 async def delete_document(document_id: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete a document completely: text, vectors, terms and the file."""
-    document = await asyncio.to_thread(caller.find_document, engine, document_id)
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
     caller.require_write(document.collection)
     await engine.delete(document_id)
 
@@ -235,7 +236,7 @@ async def delete_document(document_id: str, engine: EngineDep, caller: CallerDep
 @router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
 async def get_upload(upload_id: str, engine: EngineDep, caller: CallerDep) -> UploadReply:
     """Show the progress of an upload and the outcome of each file."""
-    return UploadReply.of(await asyncio.to_thread(_find_upload, engine, caller, upload_id))
+    return UploadReply.of(await run_in_thread("store", _find_upload, engine, caller, upload_id))
 
 
 def _find_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, Any]:
@@ -256,7 +257,7 @@ async def stream_upload(
 ) -> EventStream:
     """Follow an upload by server-sent events: `stage` when a file enters one (`reading`,
     `embedding`), `file` for each document, `done` at the end."""
-    await asyncio.to_thread(_find_upload, engine, caller, upload_id)
+    await run_in_thread("store", _find_upload, engine, caller, upload_id)
     return EventStream(request, _follow_upload(engine, upload_id))
 
 
@@ -264,7 +265,7 @@ async def _follow_upload(engine: Engine, upload_id: str) -> AsyncGenerator[dict[
     sent = 0
     stages: dict[str, str] = {}
     while True:
-        upload = await asyncio.to_thread(engine.upload, upload_id)
+        upload = await run_in_thread("store", engine.upload, upload_id)
         for name, stage in upload["stages"].items():
             if stages.get(name) != stage:
                 yield {"type": "stage", "name": name, "stage": stage}

@@ -17,6 +17,7 @@ from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.openapi import INVALID, NOT_FOUND
 from ragstone.server.schemas import QueryReply, copy_fields
 from ragstone.settings import PRESETS, Setting, Settings, preset_values
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk, Hit
 
 # Settings from these origins keep their value under every preset.
@@ -234,7 +235,7 @@ async def compare_presets(
 @router.get("/queries/{query_id}/chunks", responses=_PROBLEMS)
 async def list_query_chunks(query_id: str, engine: EngineDep, caller: CallerDep) -> list[Passage]:
     """List every chunk that a stage of a past query received and that still exists."""
-    entry = await asyncio.to_thread(find_query, engine, caller, query_id)
+    entry = await run_in_thread("store", find_query, engine, caller, query_id)
     return _list_passages(engine, entry["trace"]["waterfall"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from ragstone.engine import Engine
 from ragstone.observe.metrics import render_metrics
 from ragstone.server.deps import EngineDep
+from ragstone.threads import run_in_thread
 
 router = APIRouter(tags=["health"])
 metrics_router = APIRouter(tags=["health"])
@@ -23,13 +23,16 @@ async def check_alive() -> dict[str, str]:
 
 
 @router.get("/readyz")
-async def check_ready(response: Response, engine: EngineDep) -> dict[str, Any]:
-    """Check everything that an answer needs; 503 if a part fails.
+async def check_ready(request: Request, response: Response, engine: EngineDep) -> dict[str, Any]:
+    """Check everything that an answer needs; 503 if a part fails or a queue is full.
 
     The provider is not called: that costs money. `provider_state` says how its last call went, that
     of the start included. If it failed, the status is `degraded`: answers quote the documents.
     """
-    states = await asyncio.to_thread(_check_parts, engine)
+    states = await run_in_thread("store", _check_parts, engine)
+    queues = {"questions": engine.is_queue_full, "checks": request.app.state.check_work.is_full}
+    full = [name for name, is_full in queues.items() if is_full]
+    states["queue"] = f"full ({' and '.join(full)})" if full else "ok"
     is_ready = all(state == "ok" for state in states.values())
     health = engine.provider_health
     status = "degraded" if health.state == "failing" else "ok"

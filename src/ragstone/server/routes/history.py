@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import time
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from ragstone.filters import HistoryFilter
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, find_query
 from ragstone.server.openapi import NOT_FOUND, PAGED, TOTAL_HEADER
+from ragstone.threads import run_in_thread
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
@@ -51,24 +51,26 @@ async def list_queries(
     ] = None,
 ) -> list[dict[str, Any]]:
     """List past queries, newest first, without their traces."""
-    base = await asyncio.to_thread(_limit_to_caller, engine, caller, collection)
+    base = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
     wanted = HistoryFilter(base.owner, base.collections, upload_id, session_id)
     history = engine.history
-    response.headers[TOTAL_HEADER] = str(await asyncio.to_thread(history.count_queries, wanted))
-    return await asyncio.to_thread(history.queries, skip=skip, limit=limit, wanted=wanted)
+    response.headers[TOTAL_HEADER] = str(
+        await run_in_thread("store", history.count_queries, wanted)
+    )
+    return await run_in_thread("store", history.queries, skip=skip, limit=limit, wanted=wanted)
 
 
 @router.get("/queries/{query_id}", responses=NOT_FOUND)
 async def get_query(query_id: str, engine: EngineDep, caller: CallerDep) -> dict[str, Any]:
     """Return one query in full, with its trace."""
-    return await asyncio.to_thread(find_query, engine, caller, query_id)
+    return await run_in_thread("store", find_query, engine, caller, query_id)
 
 
 @router.delete("/queries/{query_id}", responses=NOT_FOUND, status_code=204)
 async def delete_query(query_id: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete one query."""
-    await asyncio.to_thread(find_query, engine, caller, query_id)
-    await asyncio.to_thread(engine.history.delete_query, query_id)
+    await run_in_thread("store", find_query, engine, caller, query_id)
+    await run_in_thread("store", engine.history.delete_query, query_id)
 
 
 @router.delete("/queries")
@@ -82,7 +84,7 @@ async def delete_queries(
     if owner is not None and not caller.can_see(owner):
         caller.require_admin()
     wanted = HistoryFilter(owner=owner or caller.owner, session_id=session_id)
-    return {"deleted": await asyncio.to_thread(engine.history.delete_queries, wanted)}
+    return {"deleted": await run_in_thread("store", engine.history.delete_queries, wanted)}
 
 
 class Volume(BaseModel):
@@ -171,9 +173,9 @@ async def get_analytics(
 ) -> AnalyticsReply:
     """Count queries and measure them: latency per stage, unanswered, ungrounded and slow questions,
     cited documents, tokens and cost. An admin sees everybody's queries, others their own."""
-    wanted = await asyncio.to_thread(_limit_to_caller, engine, caller, collection)
+    wanted = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
     wanted = dataclasses.replace(wanted, since=time.time() - days * _DAY_S)
-    figures: dict[str, Any] = await asyncio.to_thread(engine.history.analytics, wanted)
+    figures: dict[str, Any] = await run_in_thread("store", engine.history.analytics, wanted)
     return AnalyticsReply(**figures)
 
 
@@ -187,10 +189,11 @@ async def suggest_questions(
 ) -> SuggestionsReply:
     """Suggest the caller's own answered questions and headings of documents, from collections that
     the caller can read."""
-    visible = await asyncio.to_thread(_limit_to_caller, engine, caller, collection)
+    visible = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
     wanted = dataclasses.replace(visible, owner=caller.owner)
     names = engine.catalog.collections() if collection is None else [collection]
-    found = await asyncio.to_thread(
+    found = await run_in_thread(
+        "store",
         engine.history.suggestions,
         prefix,
         wanted=wanted,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -24,6 +23,7 @@ from ragstone.server.openapi import INVALID, Replies
 from ragstone.server.schemas import RAG_ENABLED, Problem, SentMessage
 from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
 from ragstone.server.usage import CompletionUsage, name_finish
+from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer
 
 router = APIRouter(prefix="/v1", tags=["openai"])
@@ -110,7 +110,7 @@ class Models(BaseModel):
 @router.get("/models")
 async def list_models(engine: EngineDep, caller: CallerDep) -> Models:
     """List one model for each collection that the caller can read."""
-    found = await asyncio.to_thread(engine.collections.list_all)
+    found = await run_in_thread("store", engine.collections.list_all)
     models = [
         Model(id=f"{_MODEL}/{collection.name}", created=int(collection.created_at))
         for collection in found
@@ -123,7 +123,7 @@ async def list_models(engine: EngineDep, caller: CallerDep) -> Models:
 async def get_model(model: str, engine: EngineDep, caller: CallerDep) -> Model:
     """Describe one model."""
     name = _find_collection(engine, caller, model)
-    info = await asyncio.to_thread(engine.collections.get, name)
+    info = await run_in_thread("store", engine.collections.get, name)
     return Model(id=f"{_MODEL}/{name}", created=int(info.created_at))
 
 
@@ -133,7 +133,7 @@ async def complete_chat(
 ) -> Completion | EventStream:
     """Answer the last message from the documents of a collection. Citations are annotations that
     give their place in the content and link to the source."""
-    collection = await asyncio.to_thread(_find_collection, engine, caller, body.model)
+    collection = await run_in_thread("store", _find_collection, engine, caller, body.model)
     *earlier, last = [message.to_message() for message in body.messages]
     if last.role != "user":
         raise InputError(

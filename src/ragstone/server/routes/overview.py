@@ -23,6 +23,7 @@ from ragstone.server.openapi import NOT_FOUND
 from ragstone.server.routes.explore import variants_of
 from ragstone.server.schemas import DocumentSummary, QueryReply
 from ragstone.text import measure_support
+from ragstone.threads import run_in_thread
 from ragstone.types import Document, Query
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
@@ -58,7 +59,7 @@ class Overviews:
         self._lock = asyncio.Lock()
 
     async def get(self, engine: Engine, quoting: Engine, name: str) -> OverviewReply:
-        change = (await asyncio.to_thread(engine.catalog.counts, name)).last_change
+        change = (await run_in_thread("store", engine.catalog.counts, name)).last_change
         async with self._lock:
             kept = self._kept.get(name)
             if kept is None or kept.change != change:
@@ -82,8 +83,8 @@ async def get_overview(
 
 
 async def _build_overview(engine: Engine, quoting: Engine, name: str) -> OverviewReply:
-    info = await asyncio.to_thread(engine.collections.get, name)
-    documents = await asyncio.to_thread(engine.documents, name)
+    info = await run_in_thread("store", engine.collections.get, name)
+    documents = await run_in_thread("store", engine.documents, name)
     newest = sorted(documents, key=lambda one: -one.created_at)
     recent = [DocumentSummary.of(one) for one in newest if one.status == "indexed"][:_MAX_RECENT]
     reply = OverviewReply(
@@ -91,7 +92,7 @@ async def _build_overview(engine: Engine, quoting: Engine, name: str) -> Overvie
         documents=info.documents,
         failed=info.failed,
         chunks=info.chunks,
-        topics=list_topics(await asyncio.to_thread(engine.collections.headings, name)),
+        topics=list_topics(await run_in_thread("store", engine.collections.headings, name)),
         about=None,
         questions=[],
         recent=recent,
@@ -99,7 +100,7 @@ async def _build_overview(engine: Engine, quoting: Engine, name: str) -> Overvie
     if not info.documents:
         return reply
     about = await _ask(quoting, _ABOUT, name)
-    starters = await asyncio.to_thread(_find_starters, engine, name)
+    starters = await run_in_thread("store", _find_starters, engine, name)
     questions = await _choose_questions(quoting, starters, name)
     for title in _list_titles(documents)[: max(0, _MIN_OFFERED - len(questions))]:
         questions.append(f"Summarize {title}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import re
 from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import InputError
+from ragstone.query.check.worker import unpack_grounding
 from ragstone.query.explain import find_closest_chunk
 from ragstone.query.request import QueryOptions
 from ragstone.server.deps import CallerDep, EngineDep, find_query
@@ -19,6 +20,8 @@ from ragstone.server.openapi import INVALID, Replies
 from ragstone.server.routes.document_parts import list_chunk_keys
 from ragstone.server.schemas import CheckReply, Problem, QueryReply, QueryRequest, Text
 from ragstone.server.sse import EVENT_STREAM, EventStream, is_stream_wanted, start_events
+from ragstone.server.work import WorkQueue
+from ragstone.threads import run_in_thread
 
 router = APIRouter(prefix="/v1")
 
@@ -78,18 +81,18 @@ async def explain_query(
 ) -> dict[str, Any]:
     """Show the waterfall of a past query; with `chunk_id` what each stage did with that chunk, with
     `document_id` the same for the chunk of a document that came closest."""
-    entry = await asyncio.to_thread(find_query, engine, caller, query_id)
+    entry = await run_in_thread("store", find_query, engine, caller, query_id)
     waterfall = entry["trace"]["waterfall"]
     counts: dict[str, int] = {}
     if document_id is not None:
-        document = await asyncio.to_thread(caller.find_document, engine, document_id)
-        keys = await asyncio.to_thread(list_chunk_keys, engine, document)
+        document = await run_in_thread("store", caller.find_document, engine, document_id)
+        keys = await run_in_thread("store", list_chunk_keys, engine, document)
         index, found = find_closest_chunk(waterfall, keys)
         chunk_id = f"{document.id}:{index}"
         counts = {"chunks": len(keys), "chunks_found": found}
     if chunk_id is None:
         return {"query_id": query_id, **waterfall}
-    explanation = await asyncio.to_thread(engine.explain_past, query_id, chunk_id)
+    explanation = await run_in_thread("store", engine.explain_past, query_id, chunk_id)
     return {
         "query_id": query_id,
         "chunk_id": explanation.chunk.id,
@@ -100,8 +103,11 @@ async def explain_query(
     }
 
 
-# A check ends by itself after a time; beyond this size most of it would be left unchecked.
-_MAX_COMPARISONS = 2e10
+# The cost of a check grows with both. Beyond this it would not end in time: 200 sentences against
+# 100,000 characters take up to 10 s of a core.
+_MAX_CLAIM_CHARACTERS = 20_000_000
+_CLAIM_END = re.compile(r"[.!?…]+(?=\s|$)|[。！？\n]+")
+_LONGEST_CLAIM = 400
 
 
 class CheckRequest(BaseModel):
@@ -122,14 +128,17 @@ class CheckRequest(BaseModel):
 
 
 @router.post("/check-grounding", tags=["check"])
-async def check_grounding(body: CheckRequest, engine: EngineDep) -> CheckReply:
+async def check_grounding(body: CheckRequest, request: Request, caller: CallerDep) -> CheckReply:
     """Check for each sentence of an answer if the facts support, contradict or ignore it."""
+    claims = max(len(_CLAIM_END.findall(body.answer)), len(body.answer) // _LONGEST_CLAIM) + 1
     fact_chars = sum(map(len, body.facts))
-    if len(body.answer) * fact_chars > _MAX_COMPARISONS:
+    if claims * fact_chars > _MAX_CLAIM_CHARACTERS:
         raise InputError(
-            f"{len(body.answer)} characters of answer and {fact_chars} of facts are too much to "
-            "check at once.",
+            f"{claims:,} sentences against {fact_chars:,} characters of facts are too much for one "
+            f"check: their product may be at most {_MAX_CLAIM_CHARACTERS:,}.",
             hint="Send the answer in parts, or only the facts that should support it.",
         )
-    grounding = await engine.check(body.answer, body.facts, threshold=body.citation_threshold)
-    return CheckReply.of(grounding)
+    work: WorkQueue = request.app.state.check_work
+    wanted = {"answer": body.answer, "facts": body.facts, "threshold": body.citation_threshold}
+    found = await run_until_disconnect(request, work.run(caller.owner, wanted))
+    return CheckReply.of(unpack_grounding(found))

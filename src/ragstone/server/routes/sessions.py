@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import re
 from typing import Annotated, Literal, Self
@@ -16,6 +15,7 @@ from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import PAGED, TOTAL_HEADER, Replies
 from ragstone.server.schemas import Problem, Text
+from ragstone.threads import run_in_thread
 from ragstone.types import Session
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -85,10 +85,11 @@ async def list_sessions(
 ) -> list[SessionSummary]:
     """List the caller's sessions, the last used first."""
     history = engine.history
-    names = await asyncio.to_thread(history.sessions.collections, caller.owner)
+    names = await run_in_thread("store", history.sessions.collections, caller.owner)
     readable = [name for name in names if caller.can_read(name)]
     wanted = " ".join(text.split())
-    found = await asyncio.to_thread(
+    found = await run_in_thread(
+        "store",
         history.list_sessions,
         caller.owner,
         skip=skip,
@@ -96,7 +97,7 @@ async def list_sessions(
         collections=readable,
         text=wanted,
     )
-    total = await asyncio.to_thread(history.count_sessions, caller.owner, readable, wanted)
+    total = await run_in_thread("store", history.count_sessions, caller.owner, readable, wanted)
     response.headers[TOTAL_HEADER] = str(total)
     return [SessionSummary.of(session) for session in found]
 
@@ -111,7 +112,7 @@ async def delete_all_sessions(
     if owner is not None and not caller.can_see(owner):
         caller.require_admin()
     delete = engine.history.delete_owner
-    sessions, queries = await asyncio.to_thread(delete, owner or caller.owner)
+    sessions, queries = await run_in_thread("store", delete, owner or caller.owner)
     return DeletedReply(sessions=sessions, queries=queries)
 
 
@@ -129,7 +130,7 @@ async def rename_session(
     """Give a session a title."""
     await _find_session(engine, caller, session_id)
     rename = engine.history.rename_session
-    await asyncio.to_thread(rename, caller.owner, session_id, body.title)
+    await run_in_thread("store", rename, caller.owner, session_id, body.title)
     return SessionSummary.of(await _find_session(engine, caller, session_id))
 
 
@@ -146,7 +147,7 @@ async def export_session(
 ) -> Response:
     """Return a whole conversation as a file: Markdown, or JSON like `GET /v1/sessions/{id}`."""
     session = await _find_session(engine, caller, session_id)
-    cited = await asyncio.to_thread(engine.history.session_citations, caller.owner, session_id)
+    cited = await run_in_thread("store", engine.history.session_citations, caller.owner, session_id)
     text, media_type, ending = (
         format_as_markdown(session, cited),
         "text/markdown; charset=utf-8",
@@ -167,11 +168,11 @@ async def export_session(
 async def delete_session(session_id: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete a session and its queries."""
     await _find_session(engine, caller, session_id)
-    await asyncio.to_thread(engine.history.delete_session, caller.owner, session_id)
+    await run_in_thread("store", engine.history.delete_session, caller.owner, session_id)
 
 
 async def _find_session(engine: Engine, caller: Caller, session_id: str) -> Session:
-    session = await asyncio.to_thread(engine.history.session, caller.owner, session_id)
+    session = await run_in_thread("store", engine.history.session, caller.owner, session_id)
     if not caller.can_read(session.collection):
         raise session_not_found(session_id)
     return session

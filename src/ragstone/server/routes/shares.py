@@ -7,7 +7,6 @@ of the answer can no longer read the collection.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -20,6 +19,7 @@ from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, base_url_of, find_query
 from ragstone.server.openapi import NOT_FOUND
 from ragstone.server.schemas import CitationReply, ClaimReply
+from ragstone.threads import run_in_thread
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
@@ -50,23 +50,23 @@ async def share_query(
     query_id: str, request: Request, engine: EngineDep, caller: CallerDep
 ) -> ShareReply:
     """Create a link that shows this answer and its sources, read-only; the same one every time."""
-    await asyncio.to_thread(find_query, engine, caller, query_id)
-    token = await asyncio.to_thread(SqlShares(engine.catalog).create, query_id)
+    await run_in_thread("store", find_query, engine, caller, query_id)
+    token = await run_in_thread("store", SqlShares(engine.catalog).create, query_id)
     return ShareReply(token=token, url=f"{base_url_of(request)}/#/shared/{token}")
 
 
 @router.delete("/queries/{query_id}/share", responses=NOT_FOUND, status_code=204)
 async def unshare_query(query_id: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete the link of an answer."""
-    await asyncio.to_thread(find_query, engine, caller, query_id)
-    await asyncio.to_thread(SqlShares(engine.catalog).delete, query_id)
+    await run_in_thread("store", find_query, engine, caller, query_id)
+    await run_in_thread("store", SqlShares(engine.catalog).delete, query_id)
 
 
 @router.get("/shared/{token}", responses=NOT_FOUND)
 async def get_shared_answer(token: str, request: Request, engine: EngineDep) -> SharedAnswer:
     """Return the answer that a link shows, with its citations."""
     keys: KeyRing = request.app.state.keys
-    return SharedAnswer(**await asyncio.to_thread(_find_shared, engine, keys, token))
+    return SharedAnswer(**await run_in_thread("store", _find_shared, engine, keys, token))
 
 
 def _find_shared(engine: Engine, keys: KeyRing, token: str) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Run work in processes that can be killed: a request goes in, messages come out, within limits.
+
+A worker is a module that calls `answer_requests`. Its owner waits for each message no longer than a
+time limit, watches its memory, and kills it past either. Messages are JSON behind their length, and
+not pickle: a process that hostile input has taken over must not be able to run code here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from ragstone import system
+
+LENGTH = struct.Struct("<Q")
+_POLL_S = 0.1
+# Starting takes a second; on a machine that is far too busy, many.
+_START_TIMEOUT_S = 120.0
+# Requests of people and the rest of the machine come first.
+_NICENESS = 5
+
+
+class WorkStoppedError(Exception):
+    """The owner no longer wants the result."""
+
+
+class WorkTimeoutError(Exception):
+    """A process took longer than it may."""
+
+
+class WorkMemoryError(Exception):
+    """A process used more memory than it may."""
+
+
+class WorkCrashError(Exception):
+    """A process ended by itself; the message is the signal or exit code."""
+
+
+def pack_message(message: dict[str, Any]) -> bytes:
+    body = json.dumps(message, ensure_ascii=True, separators=(",", ":"), default=str).encode()
+    return LENGTH.pack(len(body)) + body
+
+
+class WorkerProcess:
+    """Run one process of a worker module."""
+
+    def __init__(self, module: str) -> None:
+        self._stopping = threading.Event()
+        self._is_ready = False
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._popen.stdout is not None
+        self._output = system.open_pipe_reader(self._popen.stdout)
+        self._next_memory_check = 0.0
+        _living.add(self)
+
+    def begin(self, stopping: threading.Event) -> None:
+        """Work for somebody; `stopping` ends the wait for a message.
+
+        The time of a request does not begin before the process is ready.
+        """
+        self._stopping = stopping
+        if not self._is_ready:
+            self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
+            self._is_ready = True
+
+    def send(self, message: bytes) -> None:
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(message)
+        self._popen.stdin.flush()
+
+    def receive(self, *, timeout_s: float, max_memory_bytes: int) -> dict[str, Any]:
+        """Return the next message, or raise an error if the process breaks a limit."""
+        deadline = time.monotonic() + timeout_s
+        head = self._read(LENGTH.size, deadline, max_memory_bytes)
+        body = self._read(LENGTH.unpack(head)[0], deadline, max_memory_bytes)
+        message: dict[str, Any] = json.loads(body)
+        return message
+
+    def _read(self, count: int, deadline: float, max_memory_bytes: int) -> bytes:
+        pieces: list[bytes] = []
+        while count:
+            piece = self._output.read(count, _POLL_S)
+            if piece is not None:
+                if not piece:
+                    raise WorkCrashError(self._explain_end())
+                pieces.append(piece)
+                count -= len(piece)
+                continue
+            if self._stopping.is_set():
+                raise WorkStoppedError
+            if time.monotonic() > deadline:
+                raise WorkTimeoutError
+            if self._uses_more_than(max_memory_bytes):
+                raise WorkMemoryError
+        return b"".join(pieces)
+
+    def _uses_more_than(self, max_memory_bytes: int) -> bool:
+        if time.monotonic() < self._next_memory_check:
+            return False
+        self._next_memory_check = time.monotonic() + system.get_memory_check_interval_s()
+        return system.measure_resident_bytes(self._popen.pid) > max_memory_bytes
+
+    def _explain_end(self) -> str:
+        code = self._popen.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def measure_peak_bytes(self) -> int:
+        return system.measure_peak_bytes(self._popen.pid)
+
+    def stop(self) -> None:
+        _living.discard(self)
+        self._popen.kill()
+        self._popen.wait()
+        for stream in (self._popen.stdin, self._popen.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def kill(self) -> None:
+        """End the process at once; its owner finds out by itself."""
+        self._popen.kill()
+
+
+_living: WeakSet[WorkerProcess] = WeakSet()
+
+
+def kill_all_workers() -> None:
+    """End every worker of this process, also those that compute."""
+    for process in list(_living):
+        process.kill()
+
+
+def _stop_all_workers() -> None:
+    for process in list(_living):
+        process.stop()
+
+
+atexit.register(_stop_all_workers)
+
+
+class IdleProcesses:
+    """Hold the processes of one worker between two requests: starting one costs a second."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._processes: list[WorkerProcess] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> WorkerProcess:
+        with self._lock:
+            if self._processes:
+                return self._processes.pop()
+        return WorkerProcess(self._module)
+
+    def put(self, process: WorkerProcess) -> None:
+        with self._lock:
+            self._processes.append(process)
+
+    def measure_peak_bytes(self) -> int:
+        with self._lock:
+            return sum(process.measure_peak_bytes() for process in self._processes)
+
+    def stop(self) -> None:
+        with self._lock:
+            while self._processes:
+                self._processes.pop().stop()
+
+
+def answer_requests(
+    answer: Callable[[dict[str, Any]], Iterable[bytes]], prepare: Callable[[], object]
+) -> None:
+    """Run as a worker: answer requests until standard input ends, as it does with the owner.
+
+    `prepare` loads what every request needs; then the process may not write files any more.
+    """
+    # The streams stay private: what a library prints must not stand between two messages.
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(devnull, standard)
+    system.lower_process_priority(_NICENESS)
+    prepare()
+    system.forbid_writing_files()
+    sink.write(pack_message({"kind": "ready"}))
+    sink.flush()
+    while head := source.read(LENGTH.size):
+        body = source.read(LENGTH.unpack(head)[0])
+        for message in answer(json.loads(body)):
+            sink.write(message)
+            sink.flush()

@@ -1,0 +1,72 @@
+"""Run as a process that checks answers against facts: requests in, groundings out.
+
+A text can make a check long, and a thread cannot be stopped. This process can: `server/work.py`
+ends it at its deadline. It also ends itself after so much time of the processor, in case its
+owner is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragstone import system
+from ragstone.models.cache import CachedEmbedder
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.processes import answer_requests, pack_message
+from ragstone.query.check.review import check_against_facts
+from ragstone.query.check.verifier import WorkLimit, load_verifier
+from ragstone.types import Claim, Grounding
+
+# The check ends by itself, with the claims it has, before its owner ends it.
+_OWN_SHARE = 0.8
+# The least urgent work of a server: an answer that somebody waits for comes first.
+_NICENESS = 14
+
+# The weights of the check were fitted to the shipped embedder, whichever one searches.
+_embedder = CachedEmbedder(OnnxEmbedder())
+
+
+def main() -> None:
+    answer_requests(answer, prepare)
+
+
+def prepare() -> None:
+    system.lower_process_priority(_NICENESS)
+    load_verifier()
+    _embedder.embed(["It is loaded before the first text is checked."])
+
+
+def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
+    timeout_s = float(message["timeout_s"])
+    system.limit_processor_time(timeout_s)
+    grounding = check_against_facts(
+        message["answer"],
+        message["facts"],
+        _embedder,
+        threshold=message["threshold"],
+        limit=WorkLimit.of_seconds(_OWN_SHARE * timeout_s),
+    )
+    yield pack_message(dataclasses.asdict(grounding))
+
+
+def unpack_grounding(message: Mapping[str, Any]) -> Grounding:
+    """Read what a process has found, in its owner."""
+    claims = tuple(
+        Claim(
+            **{
+                **claim,
+                "citations": tuple(claim["citations"]),
+                "reasons": tuple(claim["reasons"]),
+            }
+        )
+        for claim in message["claims"]
+    )
+    return Grounding(
+        message["support_score"], claims, tuple(message["cited_facts"]), tuple(message["notes"])
+    )
+
+
+if __name__ == "__main__":
+    main()

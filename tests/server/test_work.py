@@ -1,0 +1,77 @@
+"""Heavy work has its own processes, which end at their deadline, with their client, and with us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ragstone.errors import DeadlineError, OverloadedError
+from ragstone.processes import IdleProcesses, WorkerProcess
+from ragstone.server.work import WorkQueue
+from ragstone.settings.services import ServerSettings
+
+from ..patience import LONG_S, until
+
+
+class Noted(IdleProcesses):
+    """Idle processes that remember the last one they gave away."""
+
+    last: WorkerProcess | None = None
+
+    def take(self) -> WorkerProcess:
+        self.last = super().take()
+        return self.last
+
+    @property
+    def has_ended(self) -> bool:
+        return self.last is not None and self.last._popen.poll() is not None
+
+
+@pytest.fixture
+def idle() -> Iterator[Noted]:
+    idle = Noted(f"{__package__}.endless_worker")
+    yield idle
+    idle.stop()
+
+
+def open_queue(idle: Noted, timeout_s: float = LONG_S) -> WorkQueue:
+    return WorkQueue(ServerSettings(work_timeout_s=timeout_s), idle)
+
+
+async def test_a_process_is_used_again_and_knows_its_deadline(idle: Noted) -> None:
+    queue = open_queue(idle)
+    replies = [await queue.run("a", {"endless": False}) for _ in range(3)]
+    assert len({reply["pid"] for reply in replies}) == 1
+    assert replies[0]["timeout_s"] == LONG_S
+    queue.close()
+    assert idle.has_ended
+
+
+async def test_the_deadline_ends_the_work_and_not_only_the_reply(idle: Noted) -> None:
+    queue = open_queue(idle, 0.5)
+    with pytest.raises(DeadlineError, match=r"longer than 0\.5 s"):
+        await queue.run("a", {"endless": True})
+    assert idle.has_ended
+    assert (await queue.run("a", {"endless": False}))["pid"]
+
+
+async def test_work_whose_client_is_gone_ends(idle: Noted) -> None:
+    queue = open_queue(idle)
+    work = asyncio.create_task(queue.run("a", {"endless": True}))
+    await until(lambda: idle.last is not None)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await until(lambda: idle.has_ended)
+
+
+async def test_a_queue_that_closes_ends_what_runs(idle: Noted) -> None:
+    queue = open_queue(idle)
+    work = asyncio.create_task(queue.run("a", {"endless": True}))
+    await until(lambda: idle.last is not None)
+    queue.close()
+    with pytest.raises(OverloadedError, match="stopping"):
+        await work
+    assert idle.has_ended
