@@ -48,6 +48,10 @@ class LineBox:
     top: float
 
 
+UNREADABLE_PAGES = "unreadable_pages"
+"""Names the pages, in the metadata, whose characters the file does not tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedDocument:
     """Hold one text, and the structure found in it as offsets into that text."""

@@ -11,7 +11,7 @@ class IngestedFile:
     """Hold the outcome of one file of an ingest run."""
 
     name: str
-    outcome: Literal["added", "updated", "unchanged", "failed", "removed"]
+    outcome: Literal["added", "updated", "unchanged", "failed", "removed", "skipped"]
     document_id: str | None = None
     chunk_count: int = 0
     error: str | None = None

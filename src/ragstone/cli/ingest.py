@@ -207,9 +207,14 @@ def print_report(report: IngestReport) -> None:
         stdout().print(f"[red]{say('failed')}[/] {escape(file.name)}: {escape(error)}")
         hint = translate(file.hint, get_language())
         stdout().print(f"       [dim]{say('hint:')} {escape(hint)}[/]")
+    for file in report.of("skipped"):
+        stdout().print(f"[yellow]skipped[/] {escape(file.name)}: {escape(file.error or '')}")
+    for file in report.files:
+        if file.hint and file.outcome != "failed":
+            stdout().print(f"[yellow]note[/]   {escape(file.name)}: {escape(file.hint)}")
     counts = ", ".join(
         say(f"{{}} {outcome}", len(report.of(outcome)))
-        for outcome in ("added", "updated", "unchanged", "removed", "failed")
+        for outcome in ("added", "updated", "unchanged", "removed", "skipped", "failed")
         if report.of(outcome)
     )
     chunks = say("{} chunks in '{}'", report.chunk_count, report.collection)

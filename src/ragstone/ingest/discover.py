@@ -12,6 +12,7 @@ from ragstone.errors import IngestError
 from ragstone.ingest.formats.detect import READABLE_HINT, is_wanted
 
 _WILDCARDS = frozenset("*?[")
+_SPECIAL = "It is a pipe, a socket or a device and not a file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +32,28 @@ class FoundFiles:
 
     files: tuple[FoundFile, ...]
     roots: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Names of files and folders that are not read, each with the reason."""
 
 
 def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFiles:
     """Return every file named, and every readable file below every folder, in a fixed order."""
     found: dict[str, FoundFile] = {}
+    skipped: dict[str, str] = {}
     roots: list[str] = []
     for path in (match for given in paths for match in _expand_glob(given)):
         if path.is_dir():
             root = path.resolve()
             roots.append(str(root))
-            inside = list(_walk_folder(root))
-            if not inside and not may_be_empty:
+            inside = list(_walk_folder(root, skipped))
+            if not inside and not skipped and not may_be_empty:
                 raise IngestError(
                     f"The folder '{path}' holds no documents.",
                     hint=READABLE_HINT,
                 )
+        elif _is_special(path):
+            skipped[escape_path(path)] = _SPECIAL
+            continue
         elif path.exists():
             inside = [_read_status(path.resolve(), path.name)]
         elif may_be_empty:
@@ -58,7 +65,7 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFil
             )
         for file in inside:
             found.setdefault(file.source, file)
-    return FoundFiles(tuple(found.values()), tuple(roots))
+    return FoundFiles(tuple(found.values()), tuple(roots), tuple(skipped.items()))
 
 
 def escape_path(path: Path | str) -> str:
@@ -80,7 +87,7 @@ def _expand_glob(path: Path) -> list[Path]:
         ) from error
 
 
-def _walk_folder(root: Path) -> Iterator[FoundFile]:
+def _walk_folder(root: Path, skipped: dict[str, str]) -> Iterator[FoundFile]:
     def refuse(error: OSError) -> None:
         raise IngestError(
             f"The folder '{error.filename}' cannot be read: {error.strerror}.",
@@ -89,10 +96,31 @@ def _walk_folder(root: Path) -> Iterator[FoundFile]:
 
     for folder, folders, names in os.walk(root, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if is_wanted(name):
-                path = Path(folder, name)
-                yield _read_status(path, path.relative_to(root).as_posix())
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in [*links, *sorted(filter(is_wanted, names))]:
+            path = Path(folder, name)
+            shown = path.relative_to(root).as_posix()
+            if reason := _find_reason_to_skip(root, path):
+                skipped[escape_path(shown)] = reason
+            elif name not in links:
+                yield _read_status(path, shown)
+
+
+def _find_reason_to_skip(root: Path, path: Path) -> str:
+    """Say why a file below a folder is not read; empty if it is."""
+    if path.is_symlink():
+        target = path.resolve()
+        # Whoever may write into the folder must not choose which files of the machine are read.
+        if not target.is_relative_to(root):
+            return "It is a link to a place outside the folder."
+        if target.is_dir():
+            return "It is a link to a folder that is read under its own name."
+    return _SPECIAL if _is_special(path) else ""
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether a path is a pipe, a socket or a device: reading it may never end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _read_status(path: Path, name: str) -> FoundFile:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from ragstone.blocks import LoadedDocument, LoadOptions, ParsedPart
+from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import EmbeddingQueue
@@ -49,7 +49,7 @@ Stage: TypeAlias = Callable[[str, Literal["reading", "embedding"]], None]
 """Called with the name of a file when it enters a stage."""
 
 # Raised when a loader or the splitter returns other text or chunks for the same bytes.
-_READER_VERSION = 3
+_READER_VERSION = 4
 # Precedes the hash of the caller's metadata in a fingerprint.
 _METADATA_MARK = ":metadata="
 # Chunks in memory, as a multiple of a commit.
@@ -130,6 +130,8 @@ class Ingestor:
         started = time.monotonic()
         known = self._records.known_files(self._options.collection)
         self._total = len(found.files)
+        for name, reason in found.skipped:
+            self._report(IngestedFile(name, "skipped", error=reason))
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
         with self._embedding:
             while changed and not self._stop.is_set():
@@ -295,7 +297,11 @@ class Ingestor:
         if previous is not None and previous.status != "indexed":
             previous = None
         outcome = IngestedFile(
-            document.name, "updated" if previous else "added", document.id, len(chunks)
+            document.name,
+            "updated" if previous else "added",
+            document.id,
+            len(chunks),
+            hint=_describe_unread(loaded),
         )
         if document.id in self._new_ids or self._is_stored(document.id):
             if previous is not None and previous.id == document.id:
@@ -360,6 +366,18 @@ def compute_fingerprint(
 def compute_document_id(collection: str, content: str) -> str:
     """Derive the id from the SHA-256 of the bytes: the same bytes are the same document."""
     return hashlib.sha256(f"{collection}\0{content}".encode()).hexdigest()[:24]
+
+
+def _describe_unread(loaded: LoadedDocument) -> str:
+    """Say which pages of a document could not be read; empty if all were."""
+    pages = loaded.metadata.get(UNREADABLE_PAGES)
+    if not pages:
+        return ""
+    listed = ", ".join(map(str, pages[:10])) + (" …" if len(pages) > 10 else "")
+    return (
+        f"Not read, because the file does not say which characters they show: pages {listed}. "
+        "Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]')."
+    )
 
 
 def _repeat_outcome(file: FoundFile, record: FileRecord) -> IngestedFile:

@@ -91,3 +91,23 @@ def test_a_page_without_a_text_layer_is_read_by_ocr() -> None:
     (line,) = document.lines
     assert line.page == 1
     assert 20 < line.left < 40 < line.right < 595
+
+
+def test_boxed_lines_and_page_numbers_are_no_headings() -> None:
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, pagesize=(595, 842))
+    canvas.setFont("Helvetica", 16)
+    canvas.drawString(60, 780, "Application for a permit")
+    for row in range(4):
+        canvas.setFont("Helvetica", 14)
+        y = 700 - 60 * row
+        canvas.rect(50, y - 8, 300, 28)
+        canvas.drawString(60, y, f"Field number {row} in a box")
+        canvas.setFont("Helvetica", 10)
+        canvas.drawString(60, y - 30, "Fill in the box above with the number that you were given.")
+    canvas.setFont("Helvetica", 14)
+    canvas.drawString(290, 30, "79")
+    canvas.save()
+    document = PdfLoader().load(buffer.getvalue(), LoadOptions())
+    assert [heading.title for heading in document.headings] == ["Application for a permit"]
+    assert "Field number 3 in a box" in document.text

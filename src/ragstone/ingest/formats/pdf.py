@@ -9,7 +9,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
@@ -18,11 +18,18 @@ from typing import Any, ClassVar
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions
+from ragstone.blocks import (
+    UNREADABLE_PAGES,
+    Block,
+    Heading,
+    LineBox,
+    LoadedDocument,
+    LoadOptions,
+)
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.compose import Composer, clean_text
 from ragstone.ingest.formats.grid import format_row, format_rule
-from ragstone.ingest.formats.pdf_page import read_lines
+from ragstone.ingest.formats.pdf_page import Page, read_page
 from ragstone.ingest.formats.pdf_table import Box, FoundTable, PageLine
 
 
@@ -87,6 +94,7 @@ _DATE = re.compile(r"D:(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?")
 _FULL_LINE = 0.8
 # Type this much larger than the body is a heading.
 _HEADING_SCALE = 1.12
+_MAX_HEADING_CHARS = 200
 _PARAGRAPH = "\n\n"
 # A line this much further down than usual begins a paragraph; measured on at least so many lines.
 _PARAGRAPH_PITCH = 1.35
@@ -95,18 +103,6 @@ _MIN_PITCHES = 5
 _MAX_PITCH = 4.0
 # 150 dots per inch: enough for OCR of ordinary print, a quarter of the work of 300.
 _OCR_SCALE = 150 / 72
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Hold the lines of a page and the tables among them."""
-
-    lines: Sequence[PageLine] = ()
-    tables: Sequence[FoundTable] = ()
-
-    @property
-    def table_lines(self) -> frozenset[int]:
-        return frozenset[int]().union(*(table.lines for table in self.tables))
 
 
 class PdfLoader:
@@ -124,16 +120,21 @@ class PdfLoader:
                     f"The PDF has {count} pages, more than the {options.max_pages} allowed.",
                     hint="Raise RAGSTONE_INGEST_MAX_PAGES or split it.",
                 )
+            if document.get_formtype() != pdfium.FORMTYPE_NONE:
+                document.init_forms()  # without it the fields have no values
             pages = [_read_page(document, number, options) for number in range(count)]
             metadata = document.get_metadata_dict(skip_empty=True)
         finally:
             document.close()
-        if not any(line.text.strip() for page in pages for line in page.lines):
+        if not any(page.has_text for page in pages):
+            reason = "has no text layer: its pages are pictures"
+            if any(page.is_unreadable for page in pages):
+                reason = "does not say which characters it shows (its fonts have no Unicode map)"
             raise IngestError(
-                "The PDF has no text layer: its pages are pictures.",
+                f"The PDF {reason}.",
                 hint="Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]').",
             )
-        return _assemble(pages, _convert_metadata(metadata, len(pages)))
+        return _assemble(pages, _convert_metadata(metadata, pages))
 
 
 def _open_pdf(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
@@ -155,13 +156,14 @@ def _open_pdf(content: bytes, password: str | None) -> pypdfium2.PdfDocument:
 def _read_page(document: pypdfium2.PdfDocument, number: int, options: LoadOptions) -> Page:
     try:
         page = document[number]
-        lines, tables = read_lines(page)
+        found = read_page(document, page)
     except pypdfium2.PdfiumError:
         return Page()  # a damaged page; the others are still worth having
-    if options.ocr and not any(line.text.strip() for line in lines):
-        lines, tables = _read_lines_by_ocr(page), []
+    if options.ocr and (found.is_unreadable or not found.has_text):
+        lines = [*_read_lines_by_ocr(page), *found.lines]
+        found = replace(found, lines=lines, is_unreadable=False)
     page.close()
-    return Page(lines, tables)
+    return found
 
 
 def _read_lines_by_ocr(page: pypdfium2.PdfPage) -> list[PageLine]:
@@ -221,7 +223,7 @@ class _TextBuilder:
     def _add_line(self, line: PageLine, *, is_wrapped: bool) -> None:
         content = clean_text(line.text.strip().rstrip(_HYPHENS))
         size = round(line.size, 1)
-        if size in self._heading_sizes and len(content) <= 200:
+        if size in self._heading_sizes and _can_be_heading(line, content):
             level = min(self._heading_sizes.index(size) + 1, 6)
             last = self.headings[-1] if self.headings else None
             if is_wrapped and last is not None and last.level == level:
@@ -290,6 +292,12 @@ def _assemble(pages: Sequence[Page], metadata: dict[str, Any]) -> LoadedDocument
     )
 
 
+def _can_be_heading(line: PageLine, content: str) -> bool:
+    """Tell whether a line in larger type may be a heading: no page number, nothing in a box."""
+    has_words = any(letter.isalpha() for letter in content)
+    return has_words and len(content) <= _MAX_HEADING_CHARS and not line.is_boxed
+
+
 def _measure_fall(above: PageLine, below: PageLine) -> float:
     """Return how far a line lies below one of the same type, in type sizes; 0 if it does not."""
     if above.box is None or below.box is None or not above.size:
@@ -313,8 +321,10 @@ def _choose_gap(previous: PageLine, line: PageLine, *, widest: float, pitch: flo
     return " " if wrapped else _PARAGRAPH
 
 
-def _convert_metadata(facts: dict[str, str], page_count: int) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"pages": page_count}
+def _convert_metadata(facts: dict[str, str], pages: Sequence[Page]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"pages": len(pages)}
+    if unread := [at for at, page in enumerate(pages, 1) if page.is_unreadable]:
+        metadata[UNREADABLE_PAGES] = unread
     for key in ("Title", "Author", "Subject", "Keywords"):
         if facts.get(key):
             metadata[key.lower()] = clean_text(facts[key])

@@ -9,12 +9,16 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
+from ragstone.ingest.formats.pdf_form import insert_lines, read_added_lines
 from ragstone.ingest.formats.pdf_table import (
     CELL_GAP,
     FoundTable,
@@ -29,37 +33,136 @@ _WIDE_SPACE = re.compile(r"\S(?: {3,}|\t)\S")
 _MIN_PARTED = 2
 # A thin box up to this many points is drawn as a line.
 _THIN = 2.0
+# The edges of a box lie within so many type sizes of the line in it.
+_BOX_REACH = 2.0
+_SAME_SIZE = 0.2
 # Drawings with more strokes than this are pictures, not the lines of tables.
 _MAX_STROKES = 4_000
 _WORD = re.compile(r"\S+")
+# Characters looked at to tell whether a page can be read, and the share that may be unknown.
+_SAMPLED_CHARS = 2_000
+_MIN_LETTERS = 8
+_MAX_UNKNOWN_SHARE = 0.3
+# Private use, unassigned, control characters and halves of pairs.
+_NO_CHARACTERS = frozenset({"Co", "Cn", "Cc"})
+# pdfium writes a hyphen at the end of a line as one of these.
+_HYPHEN_CODES = frozenset({0xFFFE, 0x02})
 
 
-def read_lines(page: pypdfium2.PdfPage) -> tuple[list[PageLine], list[FoundTable]]:
-    """Return the lines of a page in the order of the file, and the tables among them."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Hold the lines of a page and the tables among them."""
+
+    lines: Sequence[PageLine] = ()
+    tables: Sequence[FoundTable] = ()
+    is_unreadable: bool = False
+    """It shows text, but the file does not say which characters they are."""
+    height: float = 0.0
+
+    @property
+    def table_lines(self) -> frozenset[int]:
+        return frozenset[int]().union(*(table.lines for table in self.tables))
+
+    @property
+    def has_text(self) -> bool:
+        return any(line.text.strip() for line in self.lines)
+
+
+def read_page(document: pypdfium2.PdfDocument, page: pypdfium2.PdfPage) -> Page:
+    """Return the lines of a page in the order of the file, notes and values of forms among them."""
     textpage = page.get_textpage()
     try:
-        text = textpage.get_text_range()
-        # One character per index is what lets a line find its size and box; pdfium breaks it for
-        # characters beyond the basic plane, where the page is then read without structure.
-        if len(text) != textpage.count_chars():
-            return [PageLine(raw.rstrip("\r"), 0.0, None) for raw in text.split("\n")], []
-        lines, starts, parted = [], [], 0
-        start = 0
-        for raw in text.split("\n"):
-            line, is_parted = _read_line(textpage, raw.rstrip("\r"), start)
-            lines.append(line)
-            starts.append(start)
-            parted += is_parted
-            start += len(raw) + 1
-        if parted < _MIN_PARTED:
-            return lines, []
-        lines = [
-            PageLine(line.text, line.size, line.box, tuple(_read_words(textpage, line, start)))
-            for line, start in zip(lines, starts, strict=True)
-        ]
-        return lines, find_tables(lines, _read_rules(page))
+        is_unreadable = _is_unreadable(textpage)
+        lines, tables = ([], []) if is_unreadable else _read_lines(page, textpage)
+        added = read_added_lines(document, page, textpage)
+        return Page(*insert_lines(lines, tables, added), is_unreadable, page.get_height())
     finally:
         textpage.close()
+
+
+def _is_unreadable(textpage: Any) -> bool:
+    """Tell whether most characters of a page have no Unicode: its fonts lack the map to it."""
+    count = textpage.count_chars()
+    step = max(1, count // _SAMPLED_CHARS)
+    letters = unknown = 0
+    for at in range(0, count, step):
+        code = pdfium.FPDFText_GetUnicode(textpage.raw, at)
+        if chr(code).isspace() or code in _HYPHEN_CODES:
+            continue
+        letters += 1
+        has_error = pdfium.FPDFText_HasUnicodeMapError(textpage.raw, at) == 1
+        unknown += has_error or unicodedata.category(chr(code)) in _NO_CHARACTERS
+    return letters >= _MIN_LETTERS and unknown > _MAX_UNKNOWN_SHARE * letters
+
+
+def _read_lines(page: pypdfium2.PdfPage, textpage: Any) -> tuple[list[PageLine], list[FoundTable]]:
+    text = textpage.get_text_range()
+    # One character per index is what lets a line find its size and box; pdfium breaks it for
+    # characters beyond the basic plane, where the page is then read without structure.
+    if len(text) != textpage.count_chars():
+        return [PageLine(raw.rstrip("\r"), 0.0, None) for raw in text.split("\n")], []
+    lines, starts, parted = [], [], 0
+    start = 0
+    for raw in text.split("\n"):
+        line, is_parted = _read_line(textpage, raw.rstrip("\r"), start)
+        lines.append(line)
+        starts.append(start)
+        parted += is_parted
+        start += len(raw) + 1
+    lines = _mark_boxed(page, lines)
+    if parted < _MIN_PARTED:
+        return lines, []
+    lines = [
+        replace(line, words=tuple(_read_words(textpage, line, start)))
+        for line, start in zip(lines, starts, strict=True)
+    ]
+    return lines, find_tables(lines, _read_rules(page))
+
+
+def _mark_boxed(page: pypdfium2.PdfPage, lines: list[PageLine]) -> list[PageLine]:
+    """Mark the lines in larger type that stand in a box or beside other text."""
+    sizes = Counter[float]()
+    for line in lines:
+        sizes[round(line.size, 1)] += len(line.text)
+    usual = max(sizes, key=lambda size: sizes[size], default=0.0)
+    large = [at for at, line in enumerate(lines) if line.box and line.size > usual]
+    if not large:
+        return lines
+    rules = _read_rules(page)
+    marked = list(lines)
+    for at in large:
+        line = lines[at]
+        if _has_neighbour(line, lines) or _is_enclosed(line, rules):
+            marked[at] = replace(line, is_boxed=True)
+    return marked
+
+
+def _has_neighbour(line: PageLine, lines: Sequence[PageLine]) -> bool:
+    """Tell whether another line of the same type stands beside this one, at the same height."""
+    assert line.box is not None
+    _, bottom, _, top = line.box
+    for other in lines:
+        if other is line or other.box is None or abs(other.size - line.size) > _SAME_SIZE:
+            continue
+        shared = min(top, other.box[3]) - max(bottom, other.box[1])
+        if shared > (top - bottom) / 2 and other.text.strip():
+            return True
+    return False
+
+
+def _is_enclosed(line: PageLine, rules: Rules) -> bool:
+    """Tell whether ruled lines lie close above, below, left and right of a line."""
+    assert line.box is not None
+    left, bottom, right, top = line.box
+    reach = _BOX_REACH * line.size
+    across = [y for y, begin, end in rules.across if begin <= left and end >= right]
+    down = [x for x, begin, end in rules.down if begin <= bottom and end >= top]
+    return (
+        any(top - 1 <= y <= top + reach for y in across)
+        and any(bottom - reach <= y <= bottom + 1 for y in across)
+        and any(x <= left for x in down)
+        and any(x >= right for x in down)
+    )
 
 
 def _read_line(textpage: Any, text: str, start: int) -> tuple[PageLine, bool]:

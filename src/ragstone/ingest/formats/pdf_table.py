@@ -53,6 +53,8 @@ class PageLine:
     size: float
     box: Box | None
     words: tuple[Word, ...] = ()
+    is_boxed: bool = False
+    """Ruled lines enclose it, or other text stands beside it."""
 
     @property
     def right(self) -> float:

@@ -23,17 +23,17 @@ _CELL = re.compile(rb"<c\b([^>]*)>")
 _PLACE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
 _STYLE = re.compile(rb'\bs="(\d{1,6})"')
 _ROW = re.compile(rb'<row\b[^>]*?\br="(\d{1,7})"')
-_NUMBERED = re.compile(rb'(<(?:row|c)\b[^>]*?\br="[A-Z]{0,3})(\d{1,7})"')
+_NUMBERED = re.compile(rb'(<(?:row|c)\b[^>]*?\br=")([A-Z]{0,3})(\d{1,7})"')
 _DIMENSION = re.compile(rb"<dimension\b[^>]*/>")
 # Widths of characters, fillings, colours and conditions, which print nothing of their own.
 _UNSEEN = re.compile(r"_.|\*.|\[[^\]]*\]")
 _LITERAL = re.compile(r'"([^"]*)"|\\(.)')
 _DIGITS = re.compile(r"[#0?,]*[0?#](?:\.([0#?]+))?")
 _OTHER_KINDS = re.compile(r"[ymdhsEe@/]|General", re.IGNORECASE)
-# A longer stretch of empty rows is closed.
-_MAX_EMPTY_ROWS = 1_000
-# Below this row calamine needs little memory in any case.
-_FAR_ROW = 50_000
+# calamine takes about 30 bytes for each cell of the area up to the last one, empty or not. A larger
+# area with this many places for each cell that is filled has its empty stretches closed.
+_MAX_AREA = 1_000_000
+_MAX_EMPTY_SHARE = 20
 
 CellFormats = Mapping[tuple[int, int], str]
 """The number format of cells by row and column, from 0."""
@@ -91,10 +91,7 @@ def _find_formats(content: bytes, codes: Mapping[int, str]) -> CellFormats:
         style = _STYLE.search(match[1])
         place = _PLACE.search(match[1])
         if style is not None and place is not None and (code := codes.get(int(style[1]))):
-            column = 0
-            for letter in place[1]:
-                column = column * 26 + letter - 64
-            found[int(place[2]) - 1, column - 1] = code
+            found[int(place[2]) - 1, _number_column(place[1]) - 1] = code
     return found
 
 
@@ -123,26 +120,54 @@ def format_number(value: float, code: str) -> str | None:
 
 
 def close_empty_stretches(package: Package) -> bytes | None:
-    """Return the workbook with far rows moved up; None where no row is far from the others."""
+    """Return the workbook with far cells moved nearer; None where none is far from the others."""
     changed: dict[str, bytes] = {}
     for part in _list_sheets(package).values():
         content = package.read(part)
-        rows = [int(row) for row in _ROW.findall(content)]
-        if rows and max(rows) > _FAR_ROW and max(rows) - len(rows) > _FAR_ROW:
-            changed[part] = _move_rows_up(content, sorted(set(rows)))
+        places = _PLACE.findall(content)
+        rows = sorted({int(row) for _, row in places} | set(map(int, _ROW.findall(content))))
+        columns = sorted({_number_column(letters) for letters, _ in places})
+        area = rows[-1] * columns[-1] if rows and columns else 0
+        if area > max(_MAX_AREA, _MAX_EMPTY_SHARE * len(places)):
+            near_rows = _close_gaps(rows, len(columns))
+            near_columns = _close_gaps(columns, len(rows))
+            changed[part] = _move_cells(content, near_rows, near_columns)
     return package.copy_with(changed) if changed else None
 
 
-def _move_rows_up(content: bytes, rows: list[int]) -> bytes:
+def _close_gaps(numbers: list[int], across: int) -> dict[int, int]:
+    """Number rows or columns anew: a long stretch of empty ones becomes a single empty one."""
+    longest = max(1, _MAX_AREA // (across * len(numbers)))
     places: dict[int, int] = {}
     last = moved = 0
-    for row in rows:
-        gap = row - last
-        moved += gap if gap <= _MAX_EMPTY_ROWS else 2
-        places[row], last = moved, row
+    for number in numbers:
+        gap = number - last
+        moved += gap if gap <= longest else 2
+        places[number], last = moved, number
+    return places
 
+
+def _move_cells(content: bytes, rows: dict[int, int], columns: dict[int, int]) -> bytes:
     def move(match: re.Match[bytes]) -> bytes:
-        row = int(match[2])
-        return match[1] + str(places.get(row, row)).encode() + b'"'
+        row = int(match[3])
+        letters = match[2]
+        if letters:
+            letters = _name_column(columns[_number_column(letters)])
+        return match[1] + letters + str(rows.get(row, row)).encode() + b'"'
 
     return _NUMBERED.sub(move, _DIMENSION.sub(b"", content))
+
+
+def _number_column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number
+
+
+def _name_column(number: int) -> bytes:
+    name = b""
+    while number:
+        number, rest = divmod(number - 1, 26)
+        name = bytes([65 + rest]) + name
+    return name
