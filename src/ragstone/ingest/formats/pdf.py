@@ -127,11 +127,11 @@ class PdfLoader:
         finally:
             document.close()
         if not any(page.has_text for page in pages):
-            reason = "has no text layer: its pages are pictures"
+            reason = "The PDF has no text layer: its pages are pictures."
             if any(page.is_unreadable for page in pages):
-                reason = "does not say which characters it shows (its fonts have no Unicode map)"
+                reason = "The PDF does not say which characters it shows: it has no Unicode map."
             raise IngestError(
-                f"The PDF {reason}.",
+                reason,
                 hint="Switch OCR on with RAGSTONE_INGEST_OCR=true (pip install 'ragstone[ocr]').",
             )
         return _assemble(pages, _convert_metadata(metadata, pages))
