@@ -23,6 +23,7 @@ from ragstone.cli import (
     maintain,
     search,
     serve,
+    setup,
 )
 from ragstone.cli.options import print_error
 from ragstone.errors import RagstoneError
@@ -40,6 +41,7 @@ app = typer.Typer(
     epilog="Begin with:  ragstone demo  ·  ragstone ingest DOCUMENTS/  ·  ragstone ask 'Why …?'",
 )
 app.command("demo")(ask.demo)
+app.command("setup")(setup.setup)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)

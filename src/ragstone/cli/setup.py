@@ -1,0 +1,175 @@
+"""Run `ragstone setup`: find a language model, test it with one question, write ragstone.toml."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ragstone.cli import options
+from ragstone.cli.options import stderr, stdout
+from ragstone.errors import InputError, ProviderError, SettingsError
+from ragstone.providers.discover import Choice, find_choices
+from ragstone.settings import load_settings
+from ragstone.settings.sources import CONFIG_FILE
+from ragstone.types import Answer
+
+_QUESTION = "What colour is the gate of the observatory?"
+_DOCUMENT = "The gate of the observatory was painted green in 2020.\n"
+
+
+def setup(
+    provider: Annotated[
+        str | None, typer.Option(help="openai, azure, anthropic, google, ollama or local.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model that writes the answers.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="URL of a server of your own.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take the first one found.")] = False,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Write without a test.")] = False,
+    config: options.ConfigFile = None,
+) -> None:
+    """Connect a language model: find one, test it with one cited question, write ragstone.toml.
+
+    Looks for Ollama, LM Studio, llama.cpp and vLLM on this machine and for keys in the
+    environment. Keys are never written: they stay in the environment.
+
+    Examples:
+
+      ragstone setup
+
+      ragstone setup --provider ollama --model qwen3:8b
+
+      ragstone setup --provider openai --base-url http://127.0.0.1:1234/v1 --yes
+    """
+    target = config or Path(CONFIG_FILE)
+    choice = _choose(provider, base_url, yes=yes, is_new=not target.is_file(), config=config)
+    name = model or _choose_model(choice, yes=yes)
+    values = {"provider.name": choice.provider}
+    if choice.provider in ("openai", "azure", "anthropic", "google", "ollama"):
+        values[f"{choice.provider}.model"] = name
+        values[f"{choice.provider}.base_url"] = choice.base_url
+    else:
+        values["provider.model"] = name
+    values = {path: value for path, value in values.items() if value}
+    if not no_test:
+        _test(values, config)
+    _write(target, values)
+    stdout().print(f"Wrote {escape(str(target))}. Ask with: [bold]ragstone ask '…'[/]")
+
+
+def _choose(
+    provider: str | None, base_url: str | None, *, yes: bool, is_new: bool, config: Path | None
+) -> Choice:
+    """Return what the flags name, or what the user chooses from what was found."""
+    if provider or base_url:
+        return Choice(provider or "openai", provider or "openai", base_url or "")
+    loaded = load_settings(config_file=None if is_new else config)
+    found = find_choices(loaded.settings)
+    if not found:
+        raise SettingsError(
+            "No language model was found: no server answers on this machine, and no key is set.",
+            hint="Start Ollama (ollama serve) or set e.g. OPENAI_API_KEY, or name one: "
+            "ragstone setup --provider openai --base-url URL. Without a model Ragstone quotes.",
+        )
+    for number, one in enumerate(found, start=1):
+        place = f" at {one.base_url}" if one.base_url else ", key found"
+        models = f" · {', '.join(one.models[:5])}" if one.models else ""
+        stderr().print(f"{number}. [bold]{escape(one.title)}[/]{escape(place + models)}")
+    return found[_ask_number("Which one?", len(found), yes=yes) - 1]
+
+
+def _choose_model(choice: Choice, *, yes: bool) -> str:
+    """Return the model to use; empty for the default of a service."""
+    if not choice.models:
+        return ""
+    if len(choice.models) == 1:
+        return choice.models[0]
+    for number, one in enumerate(choice.models, start=1):
+        stderr().print(f"{number}. {escape(one)}")
+    return choice.models[_ask_number("Which model?", len(choice.models), yes=yes) - 1]
+
+
+def _ask_number(question: str, count: int, *, yes: bool) -> int:
+    if yes or count == 1:
+        return 1
+    if not sys.stdin.isatty():
+        raise InputError(
+            f"There are {count} choices, and nobody to ask.", hint="Add --yes, or --provider NAME."
+        )
+    number = int(typer.prompt(question, default=1, type=int, err=True))
+    if not 1 <= number <= count:
+        raise InputError(f"There is nothing with the number {number}.", hint=f"Use 1 to {count}.")
+    return number
+
+
+def _test(values: dict[str, str], config: Path | None) -> None:
+    """Ask one question about one document; raise an error unless the model answers it."""
+    from ragstone.engine import Engine
+    from ragstone.threads import background_loop
+
+    with tempfile.TemporaryDirectory() as folder:
+        document = Path(folder, "gate.txt")
+        document.write_text(_DOCUMENT, "utf-8")
+        own = config if config and config.is_file() else None
+        flags: dict[str, Any] = {
+            **values, "data.directory": Path(folder, "data"), "provider.strict": True,
+        }  # fmt: skip
+        engine = Engine(load_settings(flags=flags, config_file=own).settings)
+        try:
+            stderr().print(f"[dim]Asking {engine.provider.name} {engine.provider.model} …[/]")
+            background_loop().run(engine.ingest([document]))
+            answer = engine.ask_sync(_QUESTION)
+        finally:
+            engine.close()
+    _print_test(answer)
+
+
+def _print_test(answer: Answer) -> None:
+    if answer.status != "answered":
+        raise ProviderError(
+            "The model answered, but not from the document.",
+            hint="Try a larger model, or write the settings all the same with --no-test.",
+        )
+    total = answer.total_usage
+    cost = f" · ${total.cost_usd:.6f}" if total.cost_usd is not None else ""
+    stdout().print(f"? {_QUESTION}")
+    stdout().print(answer.text, markup=False)
+    cited = "with a citation" if answer.citations else "without a citation"
+    stdout().print(
+        f"[dim]{answer.model} answered {cited} in {answer.total_ms / 1000:.1f} s · "
+        f"{total.input_tokens} + {total.output_tokens} tokens{cost}[/]"
+    )
+
+
+def _write(target: Path, values: dict[str, str]) -> None:
+    """Set the values in a TOML file; other lines stay as they are."""
+    text = target.read_text("utf-8") if target.is_file() else ""
+    for path, value in values.items():
+        section, _, name = path.partition(".")
+        text = _set_value(text, section, name, json.dumps(value, ensure_ascii=False))
+    try:
+        target.write_text(text, "utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"The settings file '{target}' cannot be written: {error.strerror}.",
+            hint="Choose another with --config FILE.",
+        ) from error
+
+
+def _set_value(text: str, section: str, name: str, value: str) -> str:
+    line = f"{name} = {value}"
+    head = re.search(rf"^\[{section}\][^\n]*\n?", text, re.MULTILINE)
+    if head is None:
+        return f"{text.rstrip()}\n\n[{section}]\n{line}\n".lstrip()
+    rest = text[head.end() :]
+    end = re.search(r"^\[", rest, re.MULTILINE)
+    body, after = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
+    changed, count = re.subn(rf"^{name}\s*=.*$", lambda _: line, body, flags=re.MULTILINE)
+    body = changed if count else f"{line}\n{body}"
+    return text[: head.start()] + head[0].rstrip("\n") + "\n" + body + after
