@@ -37,6 +37,7 @@ from ragstone.protocols import (
     Splitter,
     Understander,
 )
+from ragstone.query.batch import BatchItem, QuestionContext, answer_in_order, build_context
 from ragstone.query.build import (
     GivenParts,
 )
@@ -145,6 +146,27 @@ class Engine(EngineParts):
         """Run `ask` from code without an event loop, on one background loop for all calls."""
         self._used_background_loop = True
         return background_loop().run(self.ask(question, **options))
+
+    async def ask_many(
+        self, questions: Sequence[str], *, concurrency: int = 4, **options: Unpack[QueryOptions]
+    ) -> AsyncGenerator[BatchItem, None]:
+        """Answer many questions, some at the same time, and yield them in their order."""
+
+        async def ask(question: str) -> Answer:
+            return await self.ask(question, **options)
+
+        items = answer_in_order(questions, ask, concurrency=concurrency)
+        async with aclosing(items):
+            async for item in items:
+                yield item
+
+    async def context(
+        self, question: str, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
+    ) -> QuestionContext:
+        """Return the numbered sources for a question within a budget, for a model of your own."""
+        query, run = await self._begin(question, options)
+        await self._wrapped.moderation.check_question(query.messages, run)
+        return await build_context(self.pipeline, query, run, self.embedder, max_tokens)
 
     async def stream(
         self, question: str, **options: Unpack[QueryOptions]

@@ -6,8 +6,9 @@ import asyncio
 import sys
 import tempfile
 from importlib import resources
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -16,11 +17,18 @@ from ragstone.cli import options
 from ragstone.cli.ingest import ingest_with_progress, print_report
 from ragstone.cli.options import print_answer, print_json, print_table, print_trace, stderr, stdout
 from ragstone.errors import InputError
-from ragstone.types import DEFAULT_COLLECTION, Grounding
+from ragstone.types import DEFAULT_COLLECTION, Answer, Grounding
+
+if TYPE_CHECKING:
+    from ragstone.engine import Engine
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question, in quotation marks.")],
+    question: Annotated[str, typer.Argument(help="The question, in quotation marks.")] = "",
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Answer each line of this file; print JSON lines."),
+    ] = None,
     collection: options.Collection = DEFAULT_COLLECTION,
     method: options.Method = None,
     top_k: Annotated[int | None, typer.Option(min=1, help="Number of sources to read.")] = None,
@@ -42,7 +50,10 @@ def ask(
       ragstone ask "What changed in 2025?" --collection minutes --trace
 
       ragstone ask "Who signed the lease?" --json | jq .citations
+
+      ragstone ask --file questions.txt > answers.jsonl
     """
+    _require_one_of(question, file)
     flags = {
         "retrieve.method": method,
         "refine.top_k": top_k,
@@ -51,14 +62,12 @@ def ask(
     }
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)
+        if file is not None:
+            asyncio.run(_ask_many(engine, _read_questions(file), collection))
+            return
         answer = engine.ask_sync(question, collection=collection, is_chat=True)
         options.warn_about_provider(engine, answer)
-        is_plain = answer.route == "plain"
-        if not answer.sources and not is_plain and not engine.documents(collection, limit=1):
-            stderr().print(
-                f"[dim]hint:[/] The collection '{collection}' is empty; "
-                "fill it with: ragstone ingest DOCUMENTS/"
-            )
+        _hint_at_empty_collection(engine, collection, answer)
     if json:
         from ragstone.server.schemas import QueryReply
 
@@ -67,6 +76,49 @@ def ask(
     print_answer(answer)
     if trace:
         print_trace(answer)
+
+
+def _require_one_of(question: str, file: Path | None) -> None:
+    if bool(question) == (file is not None):
+        raise InputError(
+            "Give one question, or a file with questions.",
+            hint='ragstone ask "How much is the rent?", or: ragstone ask --file questions.txt',
+        )
+
+
+def _hint_at_empty_collection(engine: Engine, collection: str, answer: Answer) -> None:
+    if answer.sources or answer.route == "plain" or engine.documents(collection, limit=1):
+        return
+    stderr().print(
+        f"[dim]hint:[/] The collection '{collection}' is empty; "
+        "fill it with: ragstone ingest DOCUMENTS/"
+    )
+
+
+def _read_questions(file: Path) -> list[str]:
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"The file '{file}' cannot be read ({type(error).__name__}).",
+            hint="Use a text file in UTF-8 with one question per line.",
+        ) from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+async def _ask_many(engine: Engine, questions: list[str], collection: str) -> None:
+    """Print one JSON object for each question, in their order."""
+    from ragstone.server.schemas import QueryReply
+
+    async for item in engine.ask_many(questions, collection=collection, is_chat=True):
+        line: dict[str, Any] = {"index": item.index, "query": item.question}
+        if item.answer is not None:
+            line["reply"] = QueryReply.of(item.answer).model_dump(mode="json")
+        if item.error is not None:
+            line["error"] = {"detail": item.error.message, "hint": item.error.hint}
+        sys.stdout.write(dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    await engine.close_connections()
 
 
 _DEMO_COLLECTION = "demo"

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import InputError
 from ragstone.query.check.worker import unpack_grounding
 from ragstone.query.explain import find_closest_chunk
 from ragstone.query.request import QueryOptions
+from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, find_query
 from ragstone.server.disconnect import run_until_disconnect
+from ragstone.server.errors import build_error_event
 from ragstone.server.events import QuerySkin, shape_events
 from ragstone.server.openapi import INVALID, Replies
 from ragstone.server.routes.document_parts import list_chunk_keys
-from ragstone.server.schemas import CheckReply, Problem, QueryReply, QueryRequest, Text
+from ragstone.server.schemas import (
+    RAG_ENABLED,
+    CheckReply,
+    Problem,
+    QueryReply,
+    QueryRequest,
+    SourceReply,
+    Text,
+)
 from ragstone.server.sse import EVENT_STREAM, EventStream, is_stream_wanted, start_events
 from ragstone.server.work import WorkQueue
 from ragstone.threads import run_in_thread
+from ragstone.types import DEFAULT_COLLECTION, RetrievalMethod
 
 router = APIRouter(prefix="/v1")
 
@@ -49,8 +64,16 @@ async def answer_query(
     body: QueryRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> QueryReply | EventStream:
     """Answer a question from the documents of a collection, with citations."""
+    options = _build_options(body, request, caller)
+    if is_stream_wanted(request):
+        events = await start_events(request, engine.stream(body.query, **options))
+        return EventStream(request, shape_events(events, QuerySkin()))
+    return QueryReply.of(await run_until_disconnect(request, engine.ask(body.query, **options)))
+
+
+def _build_options(body: QueryRequest, request: Request, caller: Caller) -> QueryOptions:
     caller.require_read(body.collection)
-    options = QueryOptions(
+    return QueryOptions(
         collection=body.collection,
         rag_enabled=body.rag_enabled,
         upload_id=body.upload_id,
@@ -65,10 +88,121 @@ async def answer_query(
         owner=caller.owner,
         request_id=request.state.request_id,
     )
-    if is_stream_wanted(request):
-        events = await start_events(request, engine.stream(body.query, **options))
-        return EventStream(request, shape_events(events, QuerySkin()))
-    return QueryReply.of(await run_until_disconnect(request, engine.ask(body.query, **options)))
+
+
+class BatchRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"queries": ["How long is the notice period?"]}]},
+    )
+
+    queries: list[Text] = Field(description="1 to 100 questions.", min_length=1, max_length=100)
+    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
+    upload_id: str | None = Field(None, description="Search only documents of this upload.")
+    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
+    method: RetrievalMethod | None = Field(None, description="Search method.")
+    filters: dict[str, Any] | None = Field(None, description="Conditions on metadata.")
+    temperature: float | None = Field(None, ge=0, le=2, description="Temperature of the model.")
+
+
+_NDJSON = "application/x-ndjson"
+
+
+@router.post(
+    "/query/batch",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "One JSON object per line, in the order of the questions: `index`, "
+            "`query`, and either `reply` (as that of `/v1/query`) or `error`.",
+            "content": {_NDJSON: {"schema": {"type": "string"}}},
+        },
+        **INVALID,
+    },
+    tags=["query"],
+)
+async def answer_batch(
+    body: BatchRequest, request: Request, engine: EngineDep, caller: CallerDep
+) -> StreamingResponse:
+    """Answer up to 100 questions, each on its own; a line is sent as soon as its turn has come."""
+    caller.require_read(body.collection)
+    options = QueryOptions(
+        collection=body.collection,
+        rag_enabled=body.rag_enabled,
+        upload_id=body.upload_id,
+        top_k=body.top_k,
+        method=body.method,
+        filters=body.filters,
+        temperature=body.temperature,
+        owner=caller.owner,
+        request_id=request.state.request_id,
+    )
+
+    async def write_lines() -> AsyncGenerator[str, None]:
+        items = engine.ask_many(body.queries, **options)
+        async with aclosing(items):
+            async for item in items:
+                line: dict[str, Any] = {"index": item.index, "query": item.question}
+                if item.answer is not None:
+                    line["reply"] = QueryReply.of(item.answer).model_dump(mode="json")
+                if item.error is not None:
+                    line["error"] = build_error_event(request, item.error)
+                yield json.dumps(line, ensure_ascii=False) + "\n"
+
+    return StreamingResponse(write_lines(), media_type=_NDJSON)
+
+
+class ContextRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"query": "What is the rent?", "max_tokens": 1500}]},
+    )
+
+    query: str = Field(description="The question.")
+    max_tokens: int | None = Field(
+        None, ge=16, le=2_000_000, description="The budget. Default: RAG_MAX_CONTEXT_TOKENS."
+    )
+    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
+    upload_id: str | None = Field(None, description="Search only documents of this upload.")
+    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
+    method: RetrievalMethod | None = Field(None, description="Search method.")
+    filters: dict[str, Any] | None = Field(None, description="Conditions on metadata.")
+
+
+class ContextReply(BaseModel):
+    context: str = Field(description="The sources, each under its header `[Source N]`.")
+    tokens: int
+    sources: list[SourceReply]
+    notes: list[str]
+    degraded: list[str]
+
+
+@router.post("/context", responses=INVALID, tags=["query"])
+async def get_context(
+    body: ContextRequest, request: Request, engine: EngineDep, caller: CallerDep
+) -> ContextReply:
+    """Return the finished context of a question, for a model of your own; nothing is written."""
+    caller.require_read(body.collection)
+    work = engine.context(
+        body.query,
+        max_tokens=body.max_tokens,
+        collection=body.collection,
+        upload_id=body.upload_id,
+        top_k=body.top_k,
+        method=body.method,
+        filters=body.filters,
+        owner=caller.owner,
+        request_id=request.state.request_id,
+    )
+    found = await run_until_disconnect(request, work)
+    return ContextReply(
+        context=found.text,
+        tokens=found.tokens,
+        sources=[SourceReply.of(source) for source in found.sources],
+        notes=list(found.notes),
+        degraded=list(found.degraded),
+    )
 
 
 @router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}}, tags=["query"])
