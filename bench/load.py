@@ -70,7 +70,7 @@ async def _ask(
     except OSError as error:
         out["errors"].append(repr(error))
         return
-    while time.time() < until:
+    while time.time() < until and not (is_burst and at):
         body = b"" if is_get else json.dumps({"query": questions[at % len(questions)]}).encode()
         took = out["seconds" if at >= len(questions) else "first_seconds"]
         at += 1
