@@ -5,7 +5,7 @@
 
 A logistic model over `SIGNALS` is fitted, the pack and each judged set with its own weight. Signals
 whose weight has the wrong sign are left out: a missing value must not speak for a claim. The bar
-is the score with the best rates, a false green mark weighing 1.25 refusals, moved to 0.6, the bar
+is the score with the best rates, a false green mark weighing one refusal, moved to 0.6, the bar
 of the check; the scores are stretched so that the middle one of the supported claims of the pack
 above the bar gets 0.9, which is grounded. `denied_from` is the probability of "contradicted" that
 at most one supported claim in fifty reaches. Run it again after every change of the model; a
@@ -44,7 +44,7 @@ JUDGED = ("wice", "scifact", "climate-fever")
 SET_WEIGHTS = {"pack": 3.0, **dict.fromkeys(JUDGED, 1.0)}
 MAX_DENIED = 0.02
 PENALTY = 1e-3
-FALSE_MARK = 1.25
+FALSE_MARK = 1.0
 TYPICAL = 0.9
 
 
