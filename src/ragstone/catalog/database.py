@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 
 from ragstone.errors import InputError, SettingsError, StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock
+from ragstone.system import sync_directory
 
 # The newest revision in migrations/versions; a test compares the two.
 HEAD = "0011"
@@ -80,6 +81,9 @@ class Database:
     @classmethod
     def in_directory(cls, directory: Path) -> Database:
         path = directory / "catalog.db"
+        with suppress(OSError):  # SQLite reports the same error
+            if not path.exists():
+                _create_file(path)
         _refuse_other_file(path)
         url = URL.create("sqlite", database=str(path))  # a path may contain ? and #
         return cls(url, location=f"'{path}'", directory=directory)
@@ -214,18 +218,49 @@ def _make_unstorable_error(content: str) -> InputError:
     )
 
 
+def _create_file(path: Path) -> None:
+    """Create an empty database under its name as a whole: no kill leaves a file of no length."""
+    with hold_writer_lock(path.parent, timeout_s=_LOCK_TIMEOUT_S):
+        if path.exists():  # another process was first
+            return
+        # SQLite would apply the log of an earlier catalog to this one.
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.unlink(missing_ok=True)
+        with closing(sqlite3.connect(temporary)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+        temporary.replace(path)
+        sync_directory(path.parent)
+
+
 def _refuse_other_file(path: Path) -> None:
-    """Refuse a file of another format: SQLite would overwrite a very short one."""
+    """Refuse a file that is not a catalog, before SQLite writes to it."""
     try:
         with path.open("rb") as file:
             head = file.read(len(_SQLITE_MAGIC))
     except OSError:
         return  # it does not exist yet, or SQLite reports the error
-    if head and head != _SQLITE_MAGIC:
+    if head == _SQLITE_MAGIC:
+        problem = "is the database of another program" if _is_foreign(path) else ""
+    else:
+        problem = "is not a database" if head else "is empty: its content is lost"
+    if problem:
         raise StoreError(
-            f"The catalog '{path}' is not a database.",
+            f"The catalog '{path}' {problem}.",
             hint="Restore a backup, or move the file away and ingest again.",
         )
+
+
+def _is_foreign(path: Path) -> bool:
+    """Return whether a database has tables, but not those of the first schema."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            names = {name for (name,) in found}
+    except sqlite3.Error:
+        return False  # it is damaged or locked: the first transaction reports the error
+    return bool(names) and not {"documents", "chunks", "changes", "counters"} <= names
 
 
 def parse_database_url(url: str | URL) -> URL:
