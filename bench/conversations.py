@@ -1,6 +1,7 @@
 """Ask real questions, small talk and second questions, and count what each is taken for.
 
     python bench/conversations.py [--half dev|report] [--part NAME] [--show] [--examples]
+    python bench/conversations.py --detect    # layers 0 and 1 alone, without documents
 
 The packs and their rules are in `bench/packs/README.md`. Questions with a passage are asked of a
 collection that holds all passages; those without one, and small talk, of the Kubernetes
@@ -33,6 +34,10 @@ from matching import find_missing  # noqa: E402
 
 from ragstone import Engine  # noqa: E402
 from ragstone.errors import InputError  # noqa: E402
+from ragstone.query.understand.small_talk import (  # noqa: E402
+    classify_small_talk,
+    match_small_talk,
+)
 from ragstone.settings import load_settings  # noqa: E402
 from ragstone.types import SMALL_TALK, Answer  # noqa: E402
 
@@ -78,14 +83,15 @@ class Turn:
     later_ms: float
 
 
-def get_half(line_id: str) -> str:
-    """Return the half of the pack that a line belongs to."""
-    return "report" if int(hashlib.sha256(line_id.encode()).hexdigest()[0], 16) % 2 else "dev"
+def get_half(key: str) -> str:
+    """Return the half of the pack that a line belongs to, by its id, or its text without one."""
+    return "report" if int(hashlib.sha256(key.encode()).hexdigest()[0], 16) % 2 else "dev"
 
 
 def read_pack(name: str, half: str) -> list[dict[str, Any]]:
     lines = (HERE / f"packs/{name}.jsonl").read_text("utf-8").splitlines()
-    return [row for row in map(json.loads, lines) if half in ("all", get_half(row["id"]))]
+    rows = list(map(json.loads, lines))
+    return [row for row in rows if half in ("all", get_half(row.get("id") or row["text"]))]
 
 
 def is_small_talk(answer: Answer) -> bool:
@@ -195,6 +201,24 @@ def _is_right(answer: Answer, must: Sequence[Sequence[str]]) -> bool:
     return answer.status == "answered" and not find_missing(text, must)
 
 
+def print_detected(data: Path, half: str) -> None:
+    """Print what the phrases and the classifier take for small talk, before any search."""
+    threshold = load_settings(environ={}).settings.understand.intent_confidence
+    clapnq = (data / "clapnq/qa.jsonl").read_text("utf-8").splitlines()[:_CLAPNQ_QUESTIONS]
+    for name, texts in (
+        ("small talk", [row["text"] for row in read_pack("smalltalk", half)]),
+        ("questions", [row["question"] for row in read_pack("questions_languages", half)]),
+        ("clapnq", [json.loads(line)["input"] for line in clapnq]),
+    ):
+        exact = sum(match_small_talk(text) is not None for text in texts)
+        found = [(match_small_talk(text), classify_small_talk(text)) for text in texts]
+        either = sum(
+            phrase is not None or (talk is not None and talk.probability >= threshold)
+            for phrase, talk in found
+        )
+        print(f"{name}: {len(texts)}, taken for small talk {either}, {exact} of them by phrases")
+
+
 def print_questions(rows: Sequence[dict[str, Any]]) -> None:
     for name, some in (
         ("with a passage", [row for row in rows if row["holds"]]),
@@ -218,7 +242,9 @@ def print_small_talk(rows: Sequence[dict[str, Any]], *, show: bool) -> None:
     if show:
         for row in rows:
             if not row["small_talk"]:
-                print(f"    {row['id']} {row['text']} → {row['status']} {row['reply'][:90]!r}")
+                print(
+                    f"    {row['language']} {row['text']} → {row['status']} {row['reply'][:90]!r}"
+                )
 
 
 def print_dialogues(turns: Sequence[Turn]) -> None:
@@ -305,7 +331,12 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--show", action="store_true", help="print every turn and missed line")
     parser.add_argument("--examples", action="store_true", help="print replies to known failures")
-    asyncio.run(run(parser.parse_args()))
+    parser.add_argument("--detect", action="store_true", help="count layers 0 and 1 alone")
+    options = parser.parse_args()
+    if options.detect:
+        print_detected(options.data, options.half)
+    else:
+        asyncio.run(run(options))
 
 
 if __name__ == "__main__":

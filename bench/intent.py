@@ -21,8 +21,8 @@ from ragstone.query.understand.intent import (
     Exemplars,
     is_known_script,
     load_exemplars,
-    match_small_talk,
 )
+from ragstone.query.understand.small_talk import classify_small_talk, match_small_talk
 from ragstone.settings import load_settings
 from ragstone.text import normalize_words
 from ragstone.types import SMALL_TALK
@@ -110,6 +110,8 @@ def main() -> None:
     for text, vector in zip(texts, vectors, strict=True):
         if match_small_talk(text) is not None:
             layer.append(0)
+        elif (talk := classify_small_talk(text)) is not None and talk.probability >= threshold:
+            layer.append(1)
         elif not is_known_script(embedder, text):
             layer.append(2)
         else:
@@ -119,14 +121,14 @@ def main() -> None:
     for text in texts[:300]:
         embedder.embed([text])
     embedding = (time.process_time() - begun) * 1000 / 300
-    talk = np.array(layer) < 2
+    taken = np.array(layer) < 2
     for half, name in ((0, "tuning half"), (1, "report half")):
         pair = (halves == half) & np.isin(labels, ["smalltalk", "question"])
-        right = float((talk == (labels == "smalltalk"))[pair].mean())
+        right = float((taken == (labels == "smalltalk"))[pair].mean())
         print(f"{name}: {right:.2%} of {pair.sum()} right (smalltalk against question)")
         for label in dict.fromkeys(names):
             mine = (halves == half) & (labels == label)
-            print(f"    {label}: {talk[mine].mean():.2%} of {mine.sum()} taken for small talk")
+            print(f"    {label}: {taken[mine].mean():.2%} of {mine.sum()} taken for small talk")
     print(f"CPU ms per question: routing {routing:.2f}, embedding {embedding:.2f}")
     wrong = [
         text

@@ -37,6 +37,8 @@ WRITTEN_FILES = {
               f"questions Apache-2.0; {_PASSAGES}"),
     "pool": ("passages of the documentation of Django 5.1, Celery 5.7, Scrapy 2.19, PostgreSQL 15, "
              "Git 2.39, Debian policy 4.6", _PASSAGES),
+    "talk": ("small talk and questions like it, written by hand in 14 languages, for the "
+             "classifier of training/small_talk.py", "Apache-2.0"),
 }  # fmt: skip
 MEASURING = (
     "squad2-dev-half/corpus.jsonl",

@@ -1,16 +1,14 @@
-"""Detect the intent of a text in three layers: fixed phrases, exemplars, and a model if unsure."""
+"""Detect the intent of a text in three layers: phrases, classifier and exemplars, model."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import math
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import get_args
@@ -20,10 +18,10 @@ import numpy as np
 from ragstone.errors import SettingsError
 from ragstone.evidence import DetectedIntent
 from ragstone.files import replace_file
-from ragstone.index.analyze import FUNCTION_WORDS
 from ragstone.protocols import Chat, Embedder, Vectors
 from ragstone.query.understand.nouns import is_english
 from ragstone.query.understand.rewrite import judge_intent
+from ragstone.query.understand.small_talk import classify_small_talk, match_small_talk
 from ragstone.text import normalize_words
 from ragstone.types import SMALL_TALK, Intent
 
@@ -37,8 +35,9 @@ def detect_without_model(
     """Run layers 0 and 1; return also whether a model should be asked."""
     if (small_talk := match_small_talk(text)) is not None:
         return DetectedIntent(small_talk, 1.0, 0), False
-    if (loose := find_loose_small_talk(text)) is not None:
-        return DetectedIntent(loose.intent, max(threshold, loose.coverage), 1), False
+    talk = classify_small_talk(text)
+    if talk is not None and talk.probability >= threshold:
+        return DetectedIntent(talk.intent, talk.probability, 1), False
     if not is_known_script(embedder, text):
         return DetectedIntent("question", 0.5, 1), True
     near = exemplars.compare(text, embedder.embed([text])[0])
@@ -64,142 +63,6 @@ def is_known_script(embedder: Embedder, text: str) -> bool:
     """Return True when the embedder was trained on the script of a text."""
     letters = sum(char.isalnum() for char in text)
     return letters >= MIN_LETTERS_PER_TOKEN * len(embedder.token_starts(text))
-
-
-# Of several in one text the first here counts: "hi, thanks, bye" is a farewell.
-_PRIORITY = ("help", "farewell", "gratitude", "chitchat", "greeting", "acknowledgement")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_NAMES = {
-    "en": "english", "de": "german", "es": "spanish", "fr": "french", "it": "italian",
-    "pt": "portuguese", "nl": "dutch", "ru": "russian", "zh": "chinese", "pl": "polish",
-    "other": "english",
-}  # fmt: skip
-# Words that layer 1 does not know, as a share of all words. Half of them would take "good night
-# storage temperature" for a farewell.
-_MAX_STRANGE = 0.25
-_LAUGHS = re.compile(
-    r"a?(?:ha|he|hi|ja|je|ah|ха|хе|хи)(?:h?a?(?:ha|he|hi|ja|je|ah|ха|хе|хи))+h?|k{3,}|l+o+l+|哈+|呵+"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SmallTalk:
-    """Hold the kind of small talk that a text consists of, and its language."""
-
-    kind: str
-    language: str
-    coverage: float = 1.0
-    """The share of its words that belong to small talk."""
-
-    @property
-    def intent(self) -> Intent:
-        kinds: dict[str, Intent] = {one: one for one in SMALL_TALK}
-        return kinds.get(self.kind, "chitchat")
-
-
-def match_small_talk(text: str) -> Intent | None:
-    """Return the small talk that a text consists of; None if any other word is in it."""
-    found = find_small_talk(text)
-    return None if found is None else found.intent
-
-
-def find_small_talk(text: str) -> SmallTalk | None:
-    """Find small talk word for word: phrases and fillers of one language, and nothing else."""
-    words = _split(text)
-    for language, phrases in _load_phrases().items():
-        kinds, strange = _tile(words, phrases)
-        if kinds and not strange:
-            return SmallTalk(next(one for one in _PRIORITY if one in kinds), _NAMES[language])
-    return None
-
-
-def find_loose_small_talk(text: str) -> SmallTalk | None:
-    """Find small talk with other words around it: "thank you so much, you saved my afternoon".
-
-    A text that asks needs more: it must be about the assistant or the user, so no word may be
-    strange. The documents have the last word.
-    """
-    words = _split(text)
-    asks = bool(_ASKS.intersection(words)) or text.rstrip().endswith(("?", "？"))
-    best: SmallTalk | None = None
-    for language, phrases in _load_phrases().items():
-        own = phrases | _load_markers().get(language, {})
-        kinds, strange = _tile(words, own, _load_talk_words().get(language, frozenset()))
-        coverage = 1 - strange / max(1, len(words))
-        most = 0 if asks else int(_MAX_STRANGE * len(words))
-        if kinds and strange <= most and (best is None or coverage > best.coverage):
-            kind = next(one for one in _PRIORITY if one in kinds)
-            best = SmallTalk(kind, _NAMES[language], coverage)
-    return best
-
-
-def _split(text: str) -> tuple[str, ...]:
-    """Return the words of a text; Chinese and Japanese are read letter by letter."""
-    return tuple(
-        part for word in normalize_words(text) for part in (word if _CJK.search(word) else (word,))
-    )
-
-
-def _tile(
-    words: Sequence[str],
-    phrases: Mapping[tuple[str, ...], str],
-    known: frozenset[tuple[str, ...]] = frozenset(),
-) -> tuple[set[str], int]:
-    """Cover words with phrases, the longest first; return their kinds and the words left over."""
-    kinds: set[str] = set()
-    strange = at = 0
-    while at < len(words):
-        longest = min(_find_longest_phrase(), len(words) - at)
-        parts = [tuple(words[at : at + n]) for n in range(longest, 0, -1)]
-        part = next((one for one in parts if one in phrases or one in known), None)
-        if part is None and _LAUGHS.fullmatch(words[at]):
-            kinds.add("chitchat")
-        elif part is None:
-            strange += 1
-        elif phrases.get(part, "filler") != "filler":
-            kinds.add(phrases[part])
-        at += len(part or (1,))
-    return kinds, strange
-
-
-@cache
-def _load_phrases() -> dict[str, dict[tuple[str, ...], str]]:
-    """Load for every language its phrases with their kind, `filler` among them."""
-    text = resources.files(__package__).joinpath("phrases.toml").read_text("utf-8")
-    tables: dict[str, dict[str, list[str]]] = tomllib.loads(text)
-    known: dict[str, dict[tuple[str, ...], str]] = {}
-    for kind in ("filler", *reversed(_PRIORITY)):
-        for language, phrases in tables[kind].items():
-            known.setdefault(language, {}).update({_split(one): kind for one in phrases})
-    return known
-
-
-@cache
-def _load_markers() -> dict[str, dict[tuple[str, ...], str]]:
-    """Load the words that make small talk of the others around them."""
-    text = resources.files(__package__).joinpath("phrases.toml").read_text("utf-8")
-    tables: dict[str, list[str]] = tomllib.loads(text)["marker"]
-    return {
-        language: {_split(word): "chitchat" for word in words} for language, words in tables.items()
-    }
-
-
-@cache
-def _load_talk_words() -> dict[str, frozenset[tuple[str, ...]]]:
-    """Load what people say around small talk, with the function words of each language."""
-    text = resources.files(__package__).joinpath("phrases.toml").read_text("utf-8")
-    tables = tomllib.loads(text)["words"]
-    return {
-        language: frozenset(
-            _split(word) for word in (*words.split(), *FUNCTION_WORDS.get(_NAMES[language], ()))
-        )
-        for language, words in tables.items()
-    }
-
-
-@cache
-def _find_longest_phrase() -> int:
-    return max(len(phrase) for phrases in _load_phrases().values() for phrase in phrases)
 
 
 _NEAREST = 3

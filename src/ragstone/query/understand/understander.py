@@ -31,15 +31,17 @@ from ragstone.query.understand.intent import (
     Exemplars,
     detect_with_model,
     detect_without_model,
-    find_loose_small_talk,
-    find_small_talk,
     load_exemplars,
-    match_small_talk,
 )
 from ragstone.query.understand.rewrite import expand_question, imagine_answer, make_standalone
+from ragstone.query.understand.small_talk import (
+    classify_small_talk,
+    detect_talk_language,
+    find_small_talk,
+    match_small_talk,
+)
 from ragstone.reading.question import parse_question
 from ragstone.settings import UnderstandSettings
-from ragstone.text import normalize_words
 from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Reading, Route
 
@@ -218,50 +220,13 @@ def has_two_questions(text: str) -> bool:
     return marks > 1 or _SECOND_QUESTION.search(text) is not None
 
 
-_CYRILLIC = re.compile(r"[\u0400-\u04ff]")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
-_CODES = {
-    "en": "english", "de": "german", "es": "spanish", "fr": "french", "it": "italian",
-    "pt": "portuguese", "nl": "dutch", "ru": "russian", "zh": "chinese",
-}  # fmt: skip
-
-
 def get_reply(text: str, intent: Intent) -> str:
     """Return the reply to small talk, in the language of the text."""
-    found = find_small_talk(text) or find_loose_small_talk(text)
+    found = find_small_talk(text) or classify_small_talk(text)
     kind = found.kind if found is not None and found.intent == intent else intent
     replies = _load_tables("replies")[kind]
-    language = found.language if found is not None else _detect_language(text)
+    language = detect_talk_language(text) or detect_language(text)
     return str(replies.get(language, replies["english"]))
-
-
-def _detect_language(text: str) -> str:
-    if _CYRILLIC.search(text):
-        return "russian"
-    if _HAN.search(text):
-        return "chinese"
-    words = normalize_words(text)
-    for code, utterances in _load_utterances():
-        if any(words[: len(one)] == one for one in utterances):
-            return _CODES[code]
-    return detect_language(text) or "english"
-
-
-@cache
-def _load_utterances() -> list[tuple[str, list[tuple[str, ...]]]]:
-    """Load the exemplars of each language, so that "danke" is known to be German."""
-    return [
-        (
-            code,
-            [
-                words
-                for table in _load_tables("exemplars").values()
-                for text in table.get(code, ())
-                if (words := normalize_words(text))
-            ],
-        )
-        for code in _CODES
-    ]
 
 
 @cache
