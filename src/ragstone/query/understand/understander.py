@@ -225,7 +225,7 @@ def get_reply(text: str, intent: Intent) -> str:
     found = find_small_talk(text) or classify_small_talk(text)
     kind = found.kind if found is not None and found.intent == intent else intent
     replies = _load_tables("replies")[kind]
-    language = detect_talk_language(text) or detect_language(text)
+    language = detect_talk_language(text) or detect_language(text) or "english"
     return str(replies.get(language, replies["english"]))
 
 
