@@ -31,7 +31,8 @@ SECTIONS = {
     "Errors": (
         "RagstoneError", "SettingsError", "InputError", "RefusedError", "UnauthorizedError",
         "ForbiddenError", "LimitError", "TooManyRequestsError", "OverloadedError",
-        "DeadlineError", "IngestError", "StoreError", "StoreBusyError", "ProviderError",
+        "DeadlineError", "IngestError", "StoreError", "StoreBusyError",
+        "StoreUnavailableError", "ProviderError",
         "UnusableReplyError", "NotFoundError",
     ),
 }  # fmt: skip

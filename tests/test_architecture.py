@@ -191,8 +191,8 @@ def test_the_public_names_are_pinned() -> None:
         "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
         "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
         "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
-        "StoreBusyError", "StoreError", "Token", "TooManyRequestsError", "UnauthorizedError",
-        "UnusableReplyError", "__version__", "load_settings",
+        "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
+        "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",
     ]  # fmt: skip
     for name in ragstone.__all__:
         assert getattr(ragstone, name) is not None

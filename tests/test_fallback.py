@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.errors import StoreError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
 from ragstone.types import Answer
@@ -43,10 +44,12 @@ class FailingEmbedder(OnnxEmbedder):
         return super().embed(texts)
 
 
-async def filled(tmp_path: Path, embedder: OnnxEmbedder, **parts: Any) -> Engine:
+async def filled(
+    tmp_path: Path, embedder: OnnxEmbedder, flags: dict[str, Any] | None = None, **parts: Any
+) -> Engine:
     (tmp_path / "lease.txt").write_text("The notice period of the lease is three months.")
     (tmp_path / "cafe.txt").write_text("The café sells soup on weekdays.")
-    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    engine = Engine(settings_in(tmp_path / "data", **(flags or {})), embedder=embedder)
     await engine.ingest([tmp_path / "lease.txt", tmp_path / "cafe.txt"])
     if not parts:
         return engine
@@ -100,11 +103,20 @@ async def test_without_keyword_search_exact_terms_raise_similarity(
 async def test_without_any_search_the_answer_comes_without_documents(
     tmp_path: Path, embedder: OnnxEmbedder
 ) -> None:
-    engine = await filled(tmp_path, embedder, broken=["search_dense", "search_keyword"])
+    broken = ["search_dense", "search_keyword"]
+    engine = await filled(tmp_path, embedder, {"retrieve.fallback": "chat"}, broken=broken)
     answer = await asked(engine)
-    assert set(answer.degraded) == {"keyword_only", "without_context"}
+    assert set(answer.degraded) == {"keyword_only", "without_context", "plain_chat"}
     assert answer.sources == ()
     assert answer.text
+
+
+async def test_without_any_search_no_answer_says_that_the_documents_hold_none(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    engine = await filled(tmp_path, embedder, broken=["search_dense", "search_keyword"])
+    with pytest.raises(StoreError, match="Neither semantic nor keyword search works"):
+        await asked(engine)
 
 
 async def test_a_refiner_that_fails_is_left_out(tmp_path: Path, embedder: OnnxEmbedder) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SettingsError,
         StoreBusyError,
         StoreError,
+        StoreUnavailableError,
         TooManyRequestsError,
         UnauthorizedError,
         UnusableReplyError,
@@ -51,8 +52,8 @@ _NAMES = {
     "ragstone.errors": (
         "DeadlineError", "ForbiddenError", "IngestError", "InputError", "LimitError",
         "NotFoundError", "OverloadedError", "ProviderError", "RagstoneError", "RefusedError",
-        "SettingsError", "StoreBusyError", "StoreError", "TooManyRequestsError",
-        "UnauthorizedError", "UnusableReplyError",
+        "SettingsError", "StoreBusyError", "StoreError", "StoreUnavailableError",
+        "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
     ),
     "ragstone.events": ("Event", "Finished", "SourcesFound", "Token"),
     "ragstone.ingest.intake": ("IngestOptions",),
@@ -72,8 +73,8 @@ __all__ = [
     "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
     "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
     "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
-    "StoreBusyError", "StoreError", "Token", "TooManyRequestsError", "UnauthorizedError",
-    "UnusableReplyError", "__version__", "load_settings",
+    "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
+    "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",
 ]  # fmt: skip
 
 

@@ -371,6 +371,8 @@ class Engine(EngineParts):
     async def close_connections(self) -> None:
         """Close the connections of provider and retriever that belong to the running loop."""
         opened = self.__dict__
+        if "_journal" in opened:
+            await opened["_journal"].finish()
         retriever = opened["pipeline"].retriever if "pipeline" in opened else None
         for part in (opened.get("provider"), retriever):
             aclose = getattr(part, "aclose", None)

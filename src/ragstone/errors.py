@@ -12,7 +12,8 @@
     │   └── DeadlineError          the time limit of a request
     ├── IngestError            one document could not be read
     ├── StoreError             the data directory, catalog or index cannot be used
-    │   └── StoreBusyError     another process is writing; try again
+    │   ├── StoreBusyError     another process is writing; try again
+    │   └── StoreUnavailableError  a database or index server does not answer; try again
     ├── ProviderError          a model or service did not answer
     │   └── UnusableReplyError the reply does not have the requested form
     └── NotFoundError          nothing has that id
@@ -107,6 +108,13 @@ class StoreBusyError(StoreError):
     """Report that another process holds the writer lock."""
 
     retryable = True
+
+
+class StoreUnavailableError(StoreError):
+    """Report a database or index server that does not answer; it may after `retry_after_s`."""
+
+    retryable = True
+    retry_after_s = 2
 
 
 class ProviderError(RagstoneError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 from ragstone.errors import InputError
@@ -56,6 +57,23 @@ class Not:
 
 
 Filter: TypeAlias = Condition | And | Or | Not
+
+
+class SearchScope:
+    """Limit a search: the filter, and the ranges of chunk keys that pass it.
+
+    The ranges are found when an index asks for them: one that can filter by itself does not.
+    """
+
+    def __init__(
+        self, given: Filter, ranges: Sequence[range] | Callable[[], Sequence[range]]
+    ) -> None:
+        self.filter = given
+        self._ranges = ranges
+
+    @cached_property
+    def ranges(self) -> tuple[range, ...]:
+        return tuple(self._ranges() if callable(self._ranges) else self._ranges)
 
 
 def combine_filters(*parts: Filter | None) -> Filter | None:

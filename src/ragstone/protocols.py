@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ragstone.blocks import LineBox, LoadedDocument
 from ragstone.calls import Usage
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
-from ragstone.filters import ANY_QUERY, Filter, HistoryFilter
+from ragstone.filters import ANY_QUERY, HistoryFilter, SearchScope
 from ragstone.reports import IngestedFile
 from ragstone.trace import QueryRun, Span
 from ragstone.types import (
@@ -34,14 +34,6 @@ from ragstone.types import (
 )
 
 Vectors: TypeAlias = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchScope:
-    """Limit a search: the filter, and the ranges of chunk keys that pass it."""
-
-    filter: Filter
-    ranges: tuple[range, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +152,9 @@ class Catalog(Protocol):
     def delete(self, document_id: str) -> None: ...
     def document(self, document_id: str) -> Document: ...
     def documents(
-        self, collection: str, *, skip: int = 0, limit: int | None = None
+        self, collection: str, *, skip: int = 0, limit: int | None = None, after: str = ""
     ) -> list[Document]:
-        """List the current documents of a collection by name, without their texts."""
+        """List the current documents by name, without their texts; `after` is a document's id."""
         ...
 
     def document_count(self, collection: str) -> int:
@@ -186,7 +178,7 @@ class Catalog(Protocol):
         ...
 
     def identity(self) -> int:
-        """Return a random number that identifies this catalog."""
+        """Return a number that identifies this catalog; a restored copy has another one."""
         ...
 
     def collections(self) -> list[str]: ...
@@ -216,8 +208,8 @@ class Catalog(Protocol):
         """Return the current chunks with these keys and their vectors, by ascending key."""
         ...
 
-    def write_transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction that may write; one inside another of the same thread joins it."""
+    def write_transaction(self, lock: str = "catalog") -> AbstractContextManager[Any]:
+        """Open one that may write, after those with the same `lock`; an inner one joins it."""
         ...
 
     def read_transaction(self) -> AbstractContextManager[Any]:
@@ -257,8 +249,12 @@ class Catalog(Protocol):
 class IntakeRecords(Protocol):
     """Store what ingestion needs beside the documents: files, uploads, lines of pages."""
 
-    def known_files(self, collection: str) -> dict[str, FileRecord]:
-        """Return every file that was read into a collection, by path."""
+    def known_files(self, collection: str, paths: Sequence[str]) -> dict[str, FileRecord]:
+        """Return those of the paths that were read into a collection, with their records."""
+        ...
+
+    def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
+        """Return the file at a path, or all files below it, that were read into a collection."""
         ...
 
     def save_files(self, collection: str, files: Sequence[FileRecord]) -> None: ...

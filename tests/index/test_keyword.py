@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragstone.filters import Condition
+from ragstone.filters import Condition, SearchScope
 from ragstone.index.analyze import extract_query_terms, extract_terms
 from ragstone.index.keyword import KeywordIndex
-from ragstone.protocols import SearchScope
 from ragstone.types import Chunk
 
 WORDS = [f"word{at}" for at in range(60)]

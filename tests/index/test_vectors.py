@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ragstone.filters import Condition
+from ragstone.filters import Condition, SearchScope
 from ragstone.index.vectors import (
     Codes,
     DenseIndex,
@@ -18,7 +18,7 @@ from ragstone.index.vectors import (
     mask_keys,
     select_best_rows,
 )
-from ragstone.protocols import SearchScope, Vectors
+from ragstone.protocols import Vectors
 
 ROWS, DIMENSION = 30_000, 64
 

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import sqlite3
@@ -71,6 +72,7 @@ def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
                 )
             label = _unpack(source, staging)
             _verify(staging, label, source)
+            _change_identity(staging / _CATALOG)
             # SQLite would apply the log of an earlier catalog to this one.
             for name in ("catalog.db-wal", "catalog.db-shm"):
                 (directory / name).unlink(missing_ok=True)
@@ -87,6 +89,14 @@ def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _change_identity(catalog: Path) -> None:
+    """Give a restored catalog an identity of its own: an index may be ahead of it."""
+    identity = secrets.randbits(62)
+    with closing(sqlite3.connect(catalog)) as connection, connection:
+        connection.execute("UPDATE counters SET value = ? WHERE name = 'identity'", (identity,))
+    sync_file(catalog)
 
 
 def _write_archive(directory: Path, target: Path) -> None:
@@ -209,7 +219,7 @@ def _check_database(database: Database) -> Finding:
     with database.read_transaction() as connection:
         if not database.is_sqlite:
             connection.execute(text("SELECT 1"))
-            return Finding("catalog", "ok", f"PostgreSQL answers at {database.location}")
+            return Finding("catalog", "ok", "PostgreSQL answers")
         verdict = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
     if verdict == "ok":
         return Finding("catalog", "ok", f"{database.location} is intact")

@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Text, case, cast, func, select
+from sqlalchemy import Connection, select
 
-from ragstone.catalog import rows, sessions
-from ragstone.catalog.journal import delete_unused_evidence
+from ragstone.catalog import journal, lookup, rows, sessions
 from ragstone.catalog.schema import (
     chunks,
     collections,
+    document_counts,
     documents,
     files,
     page_lines,
@@ -27,6 +27,7 @@ from ragstone.errors import InputError, NotFoundError
 from ragstone.protocols import Catalog
 
 _MAX_NAMES_IN_HINT = 10
+_MAX_CHUNKS_FOR_HEADINGS = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class SqlCollections:
             return CollectionInfo(**row._asdict(), **counts.get(name, {}))
 
     def create(self, name: str, *, embedder: str) -> None:
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction(f"collection:{name}") as connection:
             if _exists(connection, name):
                 raise InputError(
                     f"The collection '{name}' exists already.", hint="Choose another name."
@@ -73,12 +74,14 @@ class SqlCollections:
 
     def delete(self, name: str) -> None:
         """Delete a collection with its documents, uploads, sessions and queries."""
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction(f"collection:{name}") as connection:
             if not _exists(connection, name):
                 raise collection_not_found(name)
             hashes = select(files.c.sha256).where(files.c.collection == name)
-            for sha256 in {*_delete_documents(connection, name), *connection.scalars(hashes)}:
-                mark_unused(connection, sha256)
+            unused = {*_delete_documents(connection, name), *connection.scalars(hashes)}
+            with self._catalog.write_transaction():  # as all who mark files
+                for sha256 in unused:
+                    mark_unused(connection, sha256)
             # An upload that is still read comes after the deletion, and makes the collection anew.
             read = (uploads.c.collection == name, uploads.c.status != "running")
             ids = select(uploads.c.id).where(*read)
@@ -86,27 +89,28 @@ class SqlCollections:
             connection.execute(uploads.delete().where(*read))
             for table in (files, sources, queries):
                 connection.execute(table.delete().where(table.c.collection == name))
-            delete_unused_evidence(connection)
             sessions.delete_collection_sessions(connection, name)
             connection.execute(collections.delete().where(collections.c.name == name))
+        # On its own: while the documents are deleted, no question shall wait for the journal.
+        with self._catalog.write_transaction(journal.LOCK) as connection:
+            journal.delete_unused_evidence(connection)
 
     def headings(self, name: str) -> list[tuple[str, ...]]:
-        """List the distinct heading paths of a collection."""
-        # As text, because PostgreSQL cannot compare JSON.
-        path = cast(chunks.c.heading_path, Text).label("path")
+        """List distinct heading paths of a collection, from its first chunks."""
         query = (
-            select(func.min(chunks.c.key).label("key"))
+            select(chunks.c.heading_path)
             .join(documents, documents.c.id == chunks.c.document_id)
             .where(documents.c.collection == name)
-            .group_by(path)
+            .order_by(chunks.c.key)
+            .limit(_MAX_CHUNKS_FOR_HEADINGS)
         )
         with self._catalog.read_transaction() as connection:
-            keys = list(connection.scalars(query))
-            paths: list[tuple[str, ...]] = []
-            for begin in range(0, len(keys), 500):
-                part = chunks.c.key.in_(keys[begin : begin + 500])
-                paths += map(tuple, connection.scalars(select(chunks.c.heading_path).where(part)))
-        return paths
+            return list(dict.fromkeys(map(tuple, connection.scalars(query))))
+
+    def find_headings(self, name: str, prefix: str, *, limit: int) -> list[str]:
+        """Return headings of a collection that begin with a prefix, or have a word that does."""
+        with self._catalog.read_transaction() as connection:
+            return lookup.find_headings(connection, name, prefix, limit=limit)
 
 
 def refuse_unknown_collection(catalog: Catalog, name: str) -> None:
@@ -138,21 +142,11 @@ def _exists(connection: Connection, name: str) -> bool:
 
 
 def _count_documents(connection: Connection, name: str | None = None) -> dict[str, dict[str, Any]]:
-    indexed = documents.c.status == "indexed"
-    query = (
-        select(
-            documents.c.collection,
-            func.sum(case((indexed, 1), else_=0)),
-            func.sum(case((documents.c.status == "failed", 1), else_=0)),
-            func.coalesce(func.sum(documents.c.chunk_count), 0),
-        )
-        .where(documents.c.retired_at.is_(None))
-        .group_by(documents.c.collection)
-    )
+    query = select(document_counts)
     if name is not None:
-        query = query.where(documents.c.collection == name)
+        query = query.where(document_counts.c.collection == name)
     return {
-        row[0]: {"documents": int(row[1]), "failed": int(row[2]), "chunks": int(row[3])}
+        row.collection: {"documents": row.documents, "failed": row.failed, "chunks": row.chunks}
         for row in connection.execute(query)
     }
 

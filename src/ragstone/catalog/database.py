@@ -7,22 +7,49 @@ begins, because SQLite may refuse to turn a reading transaction into a writing o
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    ExceptionContext,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ragstone.errors import InputError, SettingsError, StoreBusyError, StoreError
+from ragstone.errors import (
+    InputError,
+    SettingsError,
+    StoreBusyError,
+    StoreError,
+    StoreUnavailableError,
+)
 from ragstone.files import hold_writer_lock
 from ragstone.system import sync_directory
 
+log = logging.getLogger(__name__)
+
 # The newest revision in migrations/versions; a test compares the two.
-HEAD = "0011"
+HEAD = "0012"
 
 
 def is_schema_current(connection: Connection, *, location: str) -> bool:
@@ -57,7 +84,12 @@ def upgrade_schema(connection: Connection, *, location: str) -> None:
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _LOCK_TIMEOUT_S = 30
 _CHECKPOINT_TIMEOUT_MS = 2000
-_CONNECT_TIMEOUT_S = 10
+# A question must not wait long for a server that is away: each transaction begins with a ping.
+_CONNECT_TIMEOUT_S = 1.5
+_PING_TIMEOUT_S = 1.0
+_READ_TIMEOUT_S = 15.0
+_WRITE_TIMEOUT_S = 300.0  # it may wait for a lock
+_POOL_TIMEOUT_S = 5.0
 # An arbitrary number; all versions of Ragstone must use the same one.
 _WRITER_LOCK = 727_424_663
 
@@ -90,8 +122,8 @@ class Database:
 
     @classmethod
     def at_url(cls, url: str) -> Database:
-        without_password = parse_database_url(url).render_as_string(hide_password=True)
-        return cls(url, location=f"'{without_password}'")
+        # Without host, user and database: callers of the server see what an error says.
+        return cls(url, location="on PostgreSQL")
 
     @property
     def is_sqlite(self) -> bool:
@@ -103,29 +135,43 @@ class Database:
         if (outer := self._get_open_connection()) is not None:
             yield outer
             return
-        with self._translate_errors(), self._engine.begin() as connection:
-            yield connection
+        with self._translate_errors(), self._connect(self._engine) as connection:
+            _set_timeout(connection, _READ_TIMEOUT_S)
+            with connection.begin():
+                yield connection
 
     @contextmanager
-    def write_transaction(self) -> Iterator[Connection]:
+    def write_transaction(self, lock: str = "catalog") -> Iterator[Connection]:
         """Open a transaction that may write; it is committed as a whole or not at all.
 
-        Inside another one of the same thread it is a part of that one.
+        Inside another one of the same thread it is a part of that one. On PostgreSQL those with the
+        same `lock` follow each other, as all do in SQLite: changes of one collection must become
+        visible in the order of their numbers, or an index would skip one that is committed later.
         """
         if (outer := self._get_open_connection()) is not None:
+            self._lock(outer, lock)
             yield outer
             return
         engine = self._engine.execution_options(ragstone_writes=True)
-        with self._translate_errors(), engine.begin() as connection:
+        with (
+            self._translate_errors(),
+            self._connect(engine) as connection,
+            connection.begin(),
+        ):
             if not self.is_sqlite:
-                # One writer at a time, as in SQLite: changes must become visible in the order of
-                # their numbers, or an index would skip one that is committed later.
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                _set_timeout(connection, _WRITE_TIMEOUT_S)
+            self._lock(connection, lock)
             self._local.connection = connection
             try:
                 yield connection
             finally:
                 self._local.connection = None
+
+    def _lock(self, connection: Connection, name: str) -> None:
+        """Wait for the transactions with the same lock; it is held until this one ends."""
+        if not self.is_sqlite:
+            number = zlib.crc32(name.encode()) - 2**31  # a signed number of 32 bits
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK}, {number})"))
 
     def _get_open_connection(self) -> Connection | None:
         """Return the connection of this thread's writing transaction."""
@@ -178,20 +224,38 @@ class Database:
         with lock, self.write_transaction() as connection:
             upgrade_schema(connection, location=self.location)
 
+    def _connect(self, engine: Engine) -> Connection:
+        """Open a connection; again if the pool had one that the server has closed."""
+        try:
+            return engine.connect()
+        except TimeoutError:
+            raise
+        except OSError:
+            return engine.connect()
+
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         """Turn the database's errors into ours."""
         try:
             yield
+        except (OSError, PoolTimeoutError) as error:
+            if self.is_sqlite:
+                raise
+            raise _make_unavailable(error) from error
         except UnicodeEncodeError as error:
             raise _make_unstorable_error("half of a character (a lone surrogate)") from error
-        except OperationalError as error:
-            raise _translate_operational_error(str(error.orig), self.location) from error
         except DBAPIError as error:
-            raise StoreError(
-                f"The catalog {self.location} cannot be read: {_first_line(error.orig)}.",
-                hint="If it is damaged, restore a backup, or move it away and ingest again.",
-            ) from error
+            if not self.is_sqlite and _is_away(error):
+                raise _make_unavailable(error) from error
+            raise self._explain(error) from error
+
+    def _explain(self, error: DBAPIError) -> StoreError:
+        if isinstance(error, OperationalError):
+            return _translate_operational_error(str(error.orig), self.location)
+        return StoreError(
+            f"The catalog {self.location} cannot be read: {_first_line(error.orig)}.",
+            hint="If it is damaged, restore a backup, or move it away and ingest again.",
+        )
 
 
 def _refuse_nul(
@@ -285,23 +349,53 @@ def _create_engine(url: str | URL) -> Engine:
         return engine
     try:
         engine = create_engine(
-            address, pool_pre_ping=True, connect_args={"timeout": _CONNECT_TIMEOUT_S}
+            address,
+            pool_pre_ping=True,
+            pool_timeout=_POOL_TIMEOUT_S,
+            connect_args={"timeout": _CONNECT_TIMEOUT_S},
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(
             f"No driver for {address.get_backend_name()} is installed.",
             hint="Try: pip install 'ragstone[postgres]'",
         ) from error
-    event.listen(engine, "connect", _configure_postgres)
+    event.listen(engine, "checkin", _limit_next_ping)
+    event.listen(engine, "handle_error", _discard_broken_connection)
     event.listen(engine, "before_cursor_execute", _refuse_nul)
     return engine
 
 
-def _configure_postgres(connection: Any, _record: object) -> None:
-    # The timeout is for connecting only; a statement may wait longer for a lock.
+def _set_timeout(connection: Connection, timeout_s: float) -> None:
+    sock = getattr(connection.connection.dbapi_connection, "_usock", None)
+    if sock is not None:
+        sock.settimeout(timeout_s)
+
+
+def _limit_next_ping(connection: Any, _record: object) -> None:
     sock = getattr(connection, "_usock", None)
     if sock is not None:
-        sock.settimeout(None)
+        sock.settimeout(_PING_TIMEOUT_S)
+
+
+def _discard_broken_connection(context: ExceptionContext) -> None:
+    # The driver lets the errors of its socket through; the reply may still come to the next user.
+    if isinstance(context.original_exception, OSError):
+        context.is_disconnect = True
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """Return whether a failure is that of the connection and not of a statement."""
+    is_starting = "57P0" in str(error.orig)  # it starts, stops, or ended this connection
+    return error.connection_invalidated or is_starting or isinstance(error, InterfaceError)
+
+
+def _make_unavailable(error: Exception) -> StoreUnavailableError:
+    log.warning("PostgreSQL does not answer: %s", _first_line(getattr(error, "orig", error)))
+    return StoreUnavailableError(
+        "The database of the catalog (PostgreSQL) does not answer.",
+        hint="Try again in a moment. If it stays so, check that it runs and "
+        "RAGSTONE_DATABASE_URL; the log has the reason.",
+    )
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

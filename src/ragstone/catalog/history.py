@@ -194,7 +194,6 @@ class History:
         self._options = options
         self.sessions = SqlSessions(catalog)
         self._collections = SqlCollections(catalog)
-        self._headings: dict[str, tuple[int, list[str]]] = {}
 
     def queries(
         self, *, skip: int = 0, limit: int = 20, wanted: HistoryFilter = ANY_QUERY
@@ -314,17 +313,6 @@ class History:
             (heading, name)
             for name in collections
             if may_offer(name)
-            for heading in self._read_headings(name)
+            for heading in self._collections.find_headings(name, prefix, limit=limit)
         ]
         return rank_suggestions(prefix, questions, headings, limit=limit)
-
-    def _read_headings(self, collection: str) -> list[str]:
-        """Return the headings of a collection, read again only after a change."""
-        change = self._catalog.counts(collection).last_change
-        cached = self._headings.get(collection)
-        if cached is None or cached[0] != change:
-            paths = self._collections.headings(collection)
-            # The header row of a table is in its chunks' paths, but is not a heading.
-            titles = dict.fromkeys(t for path in paths for t in path if " | " not in t)
-            cached = self._headings[collection] = (change, list(titles))
-        return cached[1]

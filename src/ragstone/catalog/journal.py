@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,6 +20,13 @@ from ragstone.threads import PerLoop, run_in_thread
 from ragstone.trace import WATERFALL, PackedEvidence, PackedTrace
 from ragstone.types import LOCAL_OWNER, Answer, Citation
 
+log = logging.getLogger(__name__)
+
+# An answer waits this long for its entry, no longer; a server that stops waits this long for all.
+_MAX_WAIT_S = 0.25
+_MAX_FINISH_S = 5.0
+LOCK = "journal"
+"""Transactions that write the journal wait for each other, and for nobody else."""
 _MAX_BOUND_VALUES = 500
 _select_full = select(table, evidence.c.content).outerjoin(
     evidence, table.c.evidence == evidence.c.id
@@ -265,7 +273,8 @@ class JournalWriter:
     """Write the entries that wait at the same time in one transaction.
 
     A commit waits for the disk (2 ms and more). With one commit per answer the disk would limit
-    the answers per second. Every caller still waits until its own entry is on the disk.
+    the answers per second. A caller waits until its own entry is on the disk, but not for long:
+    behind a slow or busy database the entry is written after the answer has gone out.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -277,7 +286,10 @@ class JournalWriter:
         self.commits = 0
 
     async def write(self, entry: Entry) -> None:
-        """Return when the entry is on the disk. A cancelled caller does not stop the write."""
+        """Return when the entry is on the disk, or after a moment; it is written all the same.
+
+        A cancelled caller does not stop the write.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.get()
@@ -286,7 +298,17 @@ class JournalWriter:
             task = loop.create_task(self._write_waiting())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        await done
+        await asyncio.wait([done], timeout=_MAX_WAIT_S)
+        if done.done():
+            done.result()
+        else:
+            done.add_done_callback(_log_late_failure)
+
+    async def finish(self) -> None:
+        """Wait for the entries of this event loop that are still being written."""
+        tasks = [one for one in self._tasks if one.get_loop() is asyncio.get_running_loop()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_MAX_FINISH_S)
 
     async def _write_waiting(self) -> None:
         busy, waiting = self._busy.get(), self._waiting.get()
@@ -321,5 +343,10 @@ class JournalWriter:
 
     def _commit(self, entries: list[Entry]) -> None:
         self.commits += 1
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction(LOCK) as connection:
             write_entries(connection, entries)
+
+
+def _log_late_failure(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and done.exception() is not None:
+        log.warning("an answer was not stored: %s", type(done.exception()).__name__)

@@ -13,6 +13,7 @@ import numpy as np
 from sqlalchemy import Connection, bindparam, func, select
 
 from ragstone.catalog import rows
+from ragstone.catalog.documents import lock_of
 from ragstone.catalog.schema import chunks, collections, documents, files
 from ragstone.errors import StoreBusyError
 from ragstone.protocols import Catalog, Change, Vectors
@@ -55,7 +56,7 @@ def embed_collection_again(
 
 def _begin(catalog: Catalog, collection: str, embedder: str) -> str:
     """Mark the collection as unfinished; return the mark of this run or of the one before."""
-    with catalog.write_transaction() as connection:
+    with catalog.write_transaction(lock_of(collection)) as connection:
         stored = _read_name(connection, collection)
         if stored.startswith(f"{embedder}{_UNFINISHED}"):
             return stored
@@ -99,7 +100,7 @@ def _write_batch(
     vectors: Vectors,
 ) -> str:
     after = f"{embedder}{_UNFINISHED}{keys[-1]}"
-    with catalog.write_transaction() as connection:
+    with catalog.write_transaction(lock_of(collection)) as connection:
         _set_name(connection, collection, mark, after)
         write_vectors(connection, keys, vectors)
     return after
@@ -116,7 +117,7 @@ def write_vectors(connection: Connection, keys: Sequence[int], vectors: Vectors)
 
 
 def _finish(catalog: Catalog, collection: str, mark: str, embedder: str) -> None:
-    with catalog.write_transaction() as connection:
+    with catalog.write_transaction(lock_of(collection)) as connection:
         _set_name(connection, collection, mark, embedder)
         # A change, although it removes nothing: other processes forget what they had cached.
         rows.log_change(connection, collection, Change(0, "remove", "", _NO_KEY, 1))

@@ -6,12 +6,14 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
 from ragstone.blocks import LineBox
+from ragstone.catalog import lookup
 from ragstone.catalog.schema import changes, chunks, counters, documents, page_lines, sources
 from ragstone.filters import CHUNK_FIELDS, Filter, combine_filters, match_any, reduce_filter
 from ragstone.protocols import Change, NewDocument, Vectors
@@ -100,6 +102,8 @@ def insert_document(connection: Connection, new: NewDocument) -> None:
     if new.lines:
         values = {"document_id": document.id, "lines": pack_lines(new.lines)}
         connection.execute(page_lines.insert().values(**values))
+    paths = (chunk.heading_path for chunk in new.chunks)
+    lookup.insert_lookups(connection, SimpleNamespace(**row), paths)
     if count:
         connection.execute(chunks.insert(), list(_to_chunk_rows(new, first_key)))
         log_change(connection, document.collection, Change(0, "add", document.id, first_key, count))
@@ -155,14 +159,21 @@ def _sum_values(values: Iterable[Any]) -> int:
 
 
 def _reserve_keys(connection: Connection, count: int) -> int:
-    """Reserve `count` keys and return the first; the row's lock orders concurrent writers."""
-    last_key = connection.execute(
+    """Reserve `count` keys and return the first.
+
+    On PostgreSQL in a transaction of its own: the row's lock would make the writers of all
+    collections wait for each other. A transaction that fails leaves a gap, which is harmless.
+    """
+    reserve = (
         counters.update()
         .where(counters.c.name == "chunk_key")
         .values(value=counters.c.value + count)
         .returning(counters.c.value)
-    ).scalar_one()
-    return int(last_key) - count + 1
+    )
+    if connection.dialect.name == "sqlite":
+        return int(connection.execute(reserve).scalar_one()) - count + 1
+    with connection.engine.begin() as own:
+        return int(own.execute(reserve).scalar_one()) - count + 1
 
 
 def find_document_id(connection: Connection, collection: str, source: str) -> str | None:
@@ -200,9 +211,11 @@ def log_change(connection: Connection, collection: str, change: Change) -> None:
 
 
 def log_removals(connection: Connection, *conditions: ColumnElement[bool]) -> list[Any]:
-    """Log the removal of the searchable documents among those that match; return all matches."""
+    """Log the removal of the current documents among those that match; return all matches."""
     found = connection.execute(select(*columns_without_text).where(*conditions)).all()
     for row in found:
+        if row.retired_at is None:
+            lookup.delete_lookups(connection, row)
         if row.retired_at is None and row.chunk_count:
             change = Change(0, "remove", row.id, row.first_key, row.chunk_count)
             log_change(connection, row.collection, change)
@@ -220,13 +233,20 @@ def build_filter(query: Query) -> Filter | None:
 
 def find_allowed_keys(connection: Connection, collection: str, given: Filter) -> tuple[range, ...]:
     """Return ascending ranges of the chunk keys that pass a filter."""
-    query = select(*_filter_columns).where(
+    clause, is_exact = lookup.translate_filter(given, collection)
+    allowed = [
         documents.c.collection == collection,
         documents.c.retired_at.is_(None),
         documents.c.chunk_count > 0,
-    )
+        *([] if clause is None else [clause]),
+    ]
+    by_key = documents.c.first_key
     ranges: list[range] = []
-    for row in connection.execute(query.order_by(documents.c.first_key)):
+    if is_exact:
+        found = select(by_key, documents.c.chunk_count).where(*allowed).order_by(by_key)
+        pairs = connection.execute(found)
+        return tuple(join_ranges(range(first, first + count) for first, count in pairs))
+    for row in connection.execute(select(*_filter_columns).where(*allowed).order_by(by_key)):
         result = reduce_filter(given, to_filter_fields(row))
         if result is True:
             ranges.append(range(row.first_key, row.first_key + row.chunk_count))

@@ -49,6 +49,47 @@ documents = Table(
     Column("chunk_count", Integer, nullable=False),
     # CRC-32 of all that makes the document; None in rows of earlier versions.
     Column("checksum", _KEY),
+    Index("documents_by_name", "collection", "retired_at", "name", "id"),
+    Index("documents_by_upload", "upload_id"),
+)
+
+# The metadata of the current documents, one row for each value, so that a filter reads an index.
+# A list has a row for each member; nested names are joined by dots. Texts have no `number`, and
+# `kind` keeps true and 1 apart.
+document_values = Table(
+    "document_values",
+    tables,
+    Column("document_id", String, primary_key=True),
+    Column("field", String, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("collection", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("text", String),
+    Column("number", Float),
+    Index("document_values_by_text", "collection", "field", "text"),
+    Index("document_values_by_number", "collection", "field", "number"),
+)
+
+# Headings of the current documents, once from each of their words on, to find them by a prefix.
+headings = Table(
+    "headings",
+    tables,
+    Column("document_id", String, primary_key=True),
+    Column("folded", String, primary_key=True),
+    Column("is_start", Integer, primary_key=True, autoincrement=False),
+    Column("collection", String, nullable=False),
+    Column("title", String, nullable=False),
+    Index("headings_by_prefix", "collection", "is_start", "folded"),
+)
+
+# Kept with every change of a document: counting takes longer the more there are.
+document_counts = Table(
+    "document_counts",
+    tables,
+    Column("collection", String, primary_key=True),
+    Column("documents", _KEY, nullable=False),
+    Column("failed", _KEY, nullable=False),
+    Column("chunks", _KEY, nullable=False),
 )
 
 # Which document each place holds now. Two places with the same bytes share one document.
@@ -104,6 +145,36 @@ counters = Table(
     tables,
     Column("name", String, primary_key=True),
     Column("value", _KEY, nullable=False),
+)
+
+# How far an index on a server has followed the changes of a collection. `build` numbers rebuilds.
+index_states = Table(
+    "index_states",
+    tables,
+    Column("index_name", String, primary_key=True),
+    Column("collection", String, primary_key=True),
+    Column("epoch", String, nullable=False),
+    Column("build", _KEY, nullable=False),
+    Column("seq", _KEY, nullable=False),
+    # The removals up to this change are carried out.
+    Column("deleted_seq", _KEY, nullable=False),
+    Column("chunk_count", _KEY, nullable=False),
+    Column("total_length", _KEY, nullable=False),
+    # A new index is not searched before it has this change.
+    Column("target_seq", _KEY, nullable=False),
+    # Who follows the changes now, and until when.
+    Column("holder", String, nullable=False, server_default=""),
+    Column("held_until", Float, nullable=False, server_default="0"),
+)
+
+# In how many chunks of a collection each term occurs; `term` is its hash.
+index_terms = Table(
+    "index_terms",
+    tables,
+    Column("index_name", String, primary_key=True),
+    Column("collection", String, primary_key=True),
+    Column("term", _KEY, primary_key=True, autoincrement=False),
+    Column("chunk_count", _KEY, nullable=False),
 )
 
 # What was last read from each file on the disk, so that an unchanged one costs a stat.

@@ -101,7 +101,7 @@ class SqlSessions:
         """Append a turn; the first one creates the session."""
         now = time.time()
         key = {"owner": owner, "session_id": session_id}
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             is_known = connection.execute(
                 sessions.update().where(*_is_session(owner, session_id)).values(updated_at=now)
             ).rowcount
@@ -120,7 +120,7 @@ class SqlSessions:
 
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
         """Store a summary of the turns before a position."""
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             connection.execute(
                 sessions.update()
                 .where(*_is_session(owner, session_id))
@@ -131,13 +131,13 @@ class SqlSessions:
         """Give a session a title; an empty one stands for its first question."""
         title = " ".join(title.split())[:_TITLE_CHARS]
         query = sessions.update().where(*_is_session(owner, session_id)).values(title=title)
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             if not connection.execute(query).rowcount:
                 raise session_not_found(session_id)
 
     def delete(self, owner: str, session_id: str) -> None:
         """Delete a session and its queries."""
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             query = sessions.delete().where(*_is_session(owner, session_id))
             if not connection.execute(query).rowcount:
                 raise session_not_found(session_id)
@@ -149,7 +149,7 @@ class SqlSessions:
 
     def delete_all(self, owner: str) -> int:
         """Delete every session of an owner; return how many."""
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             connection.execute(turns.delete().where(turns.c.owner == owner))
             owned = sessions.delete().where(sessions.c.owner == owner)
             return int(connection.execute(owned).rowcount)
@@ -157,7 +157,7 @@ class SqlSessions:
     def delete_expired(self, *, before: float) -> bool:
         """Delete older turns, and sessions not used since; return whether a turn was deleted."""
         old = select(turns.c.owner, turns.c.session_id).where(turns.c.created_at < before)
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction("sessions") as connection:
             for row in connection.execute(old.distinct()).all():
                 # The summary may contain an expired turn; it is made again from the other turns.
                 here = _is_session(row.owner, row.session_id)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from ragstone.blocks import LineBox
 from ragstone.catalog import rows
@@ -40,9 +40,23 @@ class SqlIntakeRecords:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def known_files(self, collection: str) -> dict[str, FileRecord]:
+    def known_files(self, collection: str, paths: Sequence[str]) -> dict[str, FileRecord]:
+        found: dict[str, FileRecord] = {}
+        for begin in range(0, len(paths), _MAX_BOUND_VALUES):
+            part = paths[begin : begin + _MAX_BOUND_VALUES]
+            found |= self._read_files(collection, files.c.path.in_(part))
+        return found
+
+    def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
+        prefix = root.rstrip("/") + "/"
+        is_below = (files.c.path >= prefix) & (files.c.path < prefix + "\U0010ffff")
+        found = self._read_files(collection, (files.c.path == root) | is_below)
+        # A database may order texts in its own way.
+        return {path: one for path, one in found.items() if path == root or path.startswith(prefix)}
+
+    def _read_files(self, collection: str, condition: ColumnElement[bool]) -> dict[str, FileRecord]:
         columns = [column for column in files.c if column.name != "collection"]
-        query = select(*columns).where(files.c.collection == collection)
+        query = select(*columns).where(files.c.collection == collection, condition)
         with self._catalog.read_transaction() as connection:
             return {
                 row.path: FileRecord(**row._asdict() | {"hint": row.hint or ""})
@@ -50,13 +64,13 @@ class SqlIntakeRecords:
             }
 
     def save_files(self, collection: str, records: Sequence[FileRecord]) -> None:
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction(f"files:{collection}") as connection:
             for file in records:
                 _delete_file(connection, collection, file.path, new_sha256=file.sha256)
                 connection.execute(files.insert().values(collection=collection, **asdict(file)))
 
     def delete_file(self, collection: str, path: str) -> None:
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction(f"files:{collection}") as connection:
             _delete_file(connection, collection, path)
 
     def sources_inside(self, collection: str, path: str) -> dict[str, str]:

@@ -19,13 +19,14 @@ from typing import TypeAlias
 import tantivy
 from tantivy import Occur, Query
 
+from ragstone.filters import SearchScope
 from ragstone.index.analyze import (
     FUNCTION_WORDS,
     choose_language,
     extract_query_terms,
     extract_terms,
 )
-from ragstone.protocols import Catalog, ScoredKey, SearchScope
+from ragstone.protocols import Catalog, ScoredKey
 from ragstone.types import Chunk
 
 

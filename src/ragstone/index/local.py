@@ -18,12 +18,13 @@ from pathlib import Path
 from ragstone.catalog.rows import join_ranges
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock, replace_file, sync_file
+from ragstone.filters import SearchScope
 from ragstone.index import vectors
 from ragstone.index.analyze import ANALYZER_VERSION
 from ragstone.index.keyword import KeywordIndex, read_language_codes
 from ragstone.index.vectors import EXACT_ROWS, Codes, DenseIndex, VectorFile, mask_keys
 from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, SearchScope, Vectors
+from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 
 log = logging.getLogger(__name__)
 

@@ -1,51 +1,55 @@
-"""Search a Qdrant server or cluster: one Qdrant collection for each of ours.
+"""Search a Qdrant server or cluster: one Qdrant collection for each embedder, shared by all.
 
-Each chunk has a dense vector and, for keywords, a sparse one: the BM25 weight of each term without
-its IDF, which the server applies shard by shard. With several shards the order of the keyword hits
-may therefore differ from the embedded index. k1, b and the average length are fixed when a chunk
-is written; a search with other values is refused.
+Catalogs with the same prefix, and a catalog before and after a restore, never meet: `qdrant_store`.
+The best keyword hits are scored again with the rarity of the terms and the average length of the
+whole collection, so neither the shards nor the order of ingestion change a ranking.
+
+A search applies a few outstanding changes, and never deletes or rebuilds: what does not fit is an
+error that names the command which repairs it.
 """
 
 from __future__ import annotations
 
-import math
+import shlex
 import threading
 import time
 import uuid
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
-from qdrant_client import models
 
-from ragstone.errors import StoreError
+from ragstone.errors import StoreBusyError, StoreError
+from ragstone.filters import SearchScope
 from ragstone.index.analyze import (
-    ANALYZER_VERSION,
+    FUNCTION_WORDS,
     choose_language,
     extract_query_terms,
     extract_terms,
 )
-from ragstone.index.qdrant_points import (
-    DENSE,
-    SPARSE,
-    QdrantCollections,
-    build_filter,
-    build_payload,
-)
+from ragstone.index.keyword import idf
+from ragstone.index.progress import IndexProgress, ProgressStore
+from ragstone.index.qdrant_nodes import MissingCollectionError
+from ragstone.index.qdrant_points import Json
+from ragstone.index.qdrant_store import DENSE, SPARSE, PointStore, hash_term, score_hit
 from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, SearchScope, Vectors
+from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 from ragstone.settings import IndexSettings
-from ragstone.types import Chunk
 
-_FORMAT = 1
 _BATCH_POINTS = 256
 _BATCH_CHANGES = 200
+_PARALLEL_WRITES = 4
 _CATCH_UP_S = 1.0
-# Chunks are sized in tokens, so their lengths in terms vary little; the first batch sets it.
-_DEFAULT_LENGTH = 120.0
+_LEASE_S = 30.0
+# A search applies at most so many changes itself; more are left to a writer or the server.
+_MAX_BEHIND = _BATCH_CHANGES
+# How long a writer waits for another process that is bringing the index up to date.
+_WAIT_S = 60.0
+_RESCORE_DEPTH = 100
+# The languages of chunks are counted like terms; hashes of terms are not negative.
+_LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
 
 
 class QdrantIndex:
@@ -54,76 +58,206 @@ class QdrantIndex:
     waits = True
 
     def __init__(
-        self, catalog: Catalog, settings: IndexSettings, *, dimension: int, k1: float, b: float
+        self, catalog: Catalog, settings: IndexSettings, *, dimension: int, embedder: str = ""
     ) -> None:
         self._catalog = catalog
+        self._prefix = settings.qdrant_prefix
         self._dimension = dimension
-        self._k1, self._b = k1, b
-        self._collections = QdrantCollections(settings, dimension=dimension)
-        level = settings.qdrant_read_consistency
-        self._consistency = None if level is None else models.ReadConsistencyType(level)
+        self._embedder = embedder
+        self._points = PointStore(settings, dimension=dimension, embedder=embedder)
+        self._progress = ProgressStore(catalog, self._points.name)
+        self._holder = uuid.uuid4().hex
         self._checked_at: dict[str, float] = {}
-        self._last_change: dict[str, int] = {}
-        self._languages: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, IndexProgress] = {}
+        self._languages: dict[str, tuple[IndexProgress, tuple[str, ...]]] = {}
         self._refresh_lock = threading.Lock()
 
     def refresh(self, collection: str) -> None:
-        with self._refresh_lock:
-            self._apply_changes(collection)
+        """Apply all changes; wait for another process that is doing so."""
+        end = time.monotonic() + _WAIT_S
+        while True:
+            with self._refresh_lock:
+                if self._follow(collection):
+                    return
+            if time.monotonic() > end:
+                raise _make_busy(collection)
+            time.sleep(0.2)
 
-    def _apply_changes(self, collection: str) -> None:
-        state = self._read_state(collection)
-        while changes := self._catalog.changes(
-            collection, after=state["seq"], limit=_BATCH_CHANGES
-        ):
-            self._collections.ensure(collection)
-            state = self._apply(self._collections.name(collection), state, changes)
-            self._write_state(collection, state)
-        self._remember_state(collection, state)
+    def _follow(self, collection: str) -> bool:
+        """Apply the changes; False if another process is doing so."""
+        progress = self._read_progress(collection)
+        if progress is None:
+            last = self._catalog.counts(collection).last_change
+            if not last:
+                return True
+            self._points.create()
+            progress = IndexProgress(self._epoch, build=_new_build(), target_seq=last)
+            self._progress.begin(collection, progress)
+        has_news = self._catalog.changes(collection, after=progress.seq, limit=1)
+        if not has_news and progress.deleted_seq == progress.seq:
+            self._known[collection] = progress
+            return True
+        if not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
+            return False
+        try:
+            return self._apply_all(collection)
+        finally:
+            self._progress.release(collection, self._holder)
 
-    def _remember_state(self, collection: str, state: dict[str, Any]) -> None:
-        counts = state["languages"]
-        self._last_change[collection] = state["seq"]
-        self._languages[collection] = tuple(sorted(counts, key=lambda one: -counts[one]))
+    def _apply_all(self, collection: str) -> bool:
+        """Apply the changes batch by batch; False if another process got in between."""
+        progress = self._read_progress(collection)
+        while progress is not None:
+            progress = self._finish_removals(collection, progress)
+            changes = self._catalog.changes(collection, after=progress.seq, limit=_BATCH_CHANGES)
+            if not changes:
+                self._known[collection] = progress
+                return True
+            progress = self._apply(collection, progress, changes)
+            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
+        return False
 
-    def last_change(self, collection: str) -> int:
-        """Return the last change applied here: asking the server would cost as much as a search."""
-        return self._last_change.get(collection, 0)
+    def _apply(
+        self, collection: str, before: IndexProgress, changes: Sequence[Change]
+    ) -> IndexProgress | None:
+        """Write what was added, and count it; None if another process was faster.
+
+        A kill between two steps is harmless: points are written again under the same ids, counts
+        and the last change are one transaction, and removals go on from `deleted_seq`.
+        """
+        added = [change.keys for change in changes if change.kind == "add"]
+        terms, chunk_count, length = self._count_removed(before, changes)
+        for begin in range(0, len(added), 50):
+            more = self._write_chunks(collection, before.build, added[begin : begin + 50])
+            terms.update(more[0])
+            chunk_count, length = chunk_count + more[1], length + more[2]
+        after = replace(
+            before,
+            seq=changes[-1].seq,
+            chunk_count=before.chunk_count + chunk_count,
+            total_length=before.total_length + length,
+        )
+        self._points.write_marker(collection, after.seq)
+        return after if self._progress.advance(collection, before, after, terms) else None
+
+    def _count_removed(
+        self, progress: IndexProgress, changes: Sequence[Change]
+    ) -> tuple[Counter[int], int, int]:
+        """Return what the removed chunks take from the counts; uncounted ones take nothing."""
+        counts: Counter[int] = Counter()
+        new = {change.first_key for change in changes if change.kind == "add"}
+        removed = [one for one in changes if one.kind == "remove" and one.first_key not in new]
+        chunk_count = length = 0
+        for keys in _split_keys(removed):
+            found = self._points.retrieve(keys, SPARSE, ["build", "length", "language"])
+            for point in found.values():
+                payload = point["payload"]
+                if payload["build"] == progress.build:
+                    counts.subtract([*point["vector"][SPARSE]["indices"], payload["language"]])
+                    chunk_count, length = chunk_count - 1, length - payload["length"]
+        return counts, chunk_count, length
+
+    def _finish_removals(self, collection: str, progress: IndexProgress) -> IndexProgress:
+        """Delete the points of the removals that are counted already."""
+        after = progress.deleted_seq
+        if after == progress.seq:
+            return progress
+        while changes := self._catalog.changes(collection, after=after, limit=_BATCH_CHANGES):
+            due = [one for one in changes if one.kind == "remove" and one.seq <= progress.seq]
+            for keys in _split_keys(due):
+                self._points.delete(keys)
+            after = changes[-1].seq
+            if after >= progress.seq:
+                break
+        done = replace(progress, deleted_seq=progress.seq)
+        self._progress.advance(collection, progress, done, {})
+        return done
+
+    def _write_chunks(
+        self, collection: str, build: int, ranges: Sequence[range]
+    ) -> tuple[Counter[int], int, int]:
+        """Write chunks as points; return their terms, their number and their length."""
+        chunks, vectors = self._catalog.chunks_with_vectors(ranges, dimension=self._dimension)
+        fields = self._catalog.document_fields({chunk.document_id for chunk in chunks})
+        self._points.index_metadata(fields.values())
+        terms: Counter[int] = Counter()
+        length = 0
+        points: list[Json] = []
+        for chunk, vector in zip(chunks, vectors, strict=True):
+            document = fields.get(chunk.document_id, {})
+            text = chunk.contextual_text
+            language = choose_language(text, document.get("language"))
+            counts = Counter(map(hash_term, extract_terms(text, language)))
+            terms.update([*counts, _LANGUAGES[language]])
+            length += counts.total()
+            point = self._points.build_point(collection, build, chunk, vector, counts, document)
+            point["payload"]["language"] = _LANGUAGES[language]
+            points.append(point)
+        batches = [points[at : at + _BATCH_POINTS] for at in range(0, len(points), _BATCH_POINTS)]
+        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
+            for _ in pool.map(self._points.upsert, batches):
+                pass
+        return terms, len(chunks), length
 
     def rebuild(self, collection: str) -> None:
-        """Build a new Qdrant collection while the old one is searched, then replace it."""
+        """Write all points again and delete those that are left over; searches go on meanwhile."""
         with self._refresh_lock:
-            state = dict(_EMPTY_STATE)
-            if not self._catalog.changes(collection, after=0, limit=1):
-                self._collections.drop(collection)
-            else:
-                name = self._collections.create_new(collection)
-                state = self._apply_all(collection, name, state)
-                self._collections.switch(collection, name)
-                # Changes that other processes applied meanwhile are only in the old collection.
-                state = self._apply_all(collection, name, state)
-            self._write_state(collection, state)
-            self._remember_state(collection, state)
+            self._points.create()
+            if self._read_progress(collection) is None:
+                last = self._catalog.counts(collection).last_change
+                self._progress.begin(collection, IndexProgress(self._epoch, target_seq=last))
+            while not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
+                time.sleep(0.5)
+            try:
+                self._rebuild(collection)
+            finally:
+                self._progress.release(collection, self._holder)
+            for name in self._progress.list_others(collection, self._prefix):
+                self._points.delete_elsewhere(collection, name)
+                ProgressStore(self._catalog, name).delete(collection)
+            self._points.delete_old_layout(collection)
 
-    def _apply_all(self, collection: str, name: str, state: dict[str, Any]) -> dict[str, Any]:
-        while changes := self._catalog.changes(
-            collection, after=state["seq"], limit=_BATCH_CHANGES
-        ):
-            state = self._apply(name, state, changes)
-        return state
+    def _rebuild(self, collection: str) -> None:
+        last = self._catalog.counts(collection).last_change
+        progress = IndexProgress(self._epoch, build=_new_build())
+        terms: Counter[int] = Counter()
+        seq = 0
+        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
+            ranges = [one.keys for one in changes if one.kind == "add" and one.seq <= last]
+            more, chunk_count, length = self._write_chunks(collection, progress.build, ranges)
+            terms.update(more)
+            progress = replace(
+                progress,
+                chunk_count=progress.chunk_count + chunk_count,
+                total_length=progress.total_length + length,
+            )
+            seq = changes[-1].seq
+            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
+        progress = replace(progress, seq=last, deleted_seq=last)
+        self._points.write_marker(collection, last)
+        self._progress.replace(collection, progress, terms)
+        self._apply_all(collection)  # what was added or removed meanwhile
+        self._points.delete_other_builds(collection, progress.build)
+        self._checked_at.pop(collection, None)
+
+    def last_change(self, collection: str) -> int:
+        """Return the last change known to be applied: asking would cost as much as a search."""
+        progress = self._known.get(collection)
+        return 0 if progress is None else progress.seq
 
     def counts(self, collection: str) -> IndexCounts:
-        if not self._collections.exists(collection):
-            return IndexCounts(0, 0)
-        count = self._collections.call(
-            self._collections.client.count, self._collections.name(collection), exact=True
-        ).count
+        self._read_progress(collection)
+        count = self._points.count(collection)
         return IndexCounts(dense=count, keyword=count)
 
     def search_dense(
         self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
     ) -> list[ScoredKey]:
-        return self._search(collection, vector.tolist(), DENSE, limit, scope)
+        if limit < 1 or self._catch_up(collection) is None:
+            return []
+        body = {"query": vector.tolist(), "using": DENSE, "limit": limit}
+        points = self._query(collection, body, scope)
+        return _sort_hits(ScoredKey(one["key"], float(one["score"])) for one in points)
 
     def search_keyword(
         self,
@@ -135,184 +269,157 @@ class QdrantIndex:
         b: float,
         scope: SearchScope | None = None,
     ) -> list[ScoredKey]:
-        if (k1, b) != (self._k1, self._b):
-            raise StoreError(
-                f"The Qdrant index was written for k1 = {self._k1:g} and b = {self._b:g}.",
-                hint="Set BM25_K1 and BM25_B for the whole server and run: ragstone reindex",
-            )
-        self._catch_up(collection)
-        words = extract_query_terms(text, self._languages.get(collection, ()))
-        if not words:
+        progress = self._catch_up(collection)
+        if limit < 1 or progress is None:
             return []
-        sparse = models.SparseVector(indices=[*map(_hash, words)], values=[1.0] * len(words))
-        return self._search(collection, sparse, SPARSE, limit, scope)
+        words = extract_query_terms(text, self._list_languages(collection, progress))
+        counts = self._progress.count_chunks(collection, map(hash_term, words))
+        if not counts:
+            return []
+        total = max(progress.chunk_count, *counts.values())
+        weights = dict(zip(counts, idf(list(counts.values()), total), strict=True))
+        body = {
+            "query": {"indices": list(weights), "values": list(weights.values())},
+            "using": SPARSE,
+            "limit": max(limit, _RESCORE_DEPTH),
+            "with_payload": ["length"],
+            "with_vector": [SPARSE],
+        }
+        average = progress.average_length
+        return _sort_hits(
+            ScoredKey(one["key"], score_hit(one, weights, average, k1=k1, b=b))
+            for one in self._query(collection, body, scope)
+        )[:limit]
+
+    def _list_languages(self, collection: str, progress: IndexProgress) -> tuple[str, ...]:
+        """Return the languages of the chunks, the most frequent first."""
+        cached = self._languages.get(collection)
+        if cached is None or cached[0] != progress:
+            counts = self._progress.count_chunks(collection, _LANGUAGES.values())
+            found = [one for one in _LANGUAGES if _LANGUAGES[one] in counts]
+            found.sort(key=lambda one: -counts[_LANGUAGES[one]])
+            cached = self._languages[collection] = (progress, tuple(found))
+        return cached[1]
 
     def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
-        if not keys or not self._collections.exists(collection):
+        if self._catch_up(collection) is None:
             return found
-        points = self._collections.call(
-            self._collections.client.retrieve,
-            self._collections.name(collection),
-            list(keys),
-            with_payload=False,
-            with_vectors=[DENSE],
-        )
-        stored = {point.id: point.vector for point in points}
+        stored = self._points.retrieve(keys, DENSE, False)
         for row, key in enumerate(keys):
-            vector = stored.get(key)
-            if isinstance(vector, dict):
-                found[row] = np.asarray(vector[DENSE], dtype=np.float32)
+            if key in stored:
+                found[row] = stored[key]["vector"][DENSE]
         return found
 
     def close(self) -> None:
-        self._collections.client.close()
+        self._points.close()
 
-    def _search(
-        self, collection: str, query: Any, using: str, limit: int, scope: SearchScope | None
-    ) -> list[ScoredKey]:
-        self._catch_up(collection)
-        if limit < 1 or not self._collections.exists(collection):
-            return []
-        reply = self._collections.call(
-            self._collections.client.query_points,
-            self._collections.name(collection),
-            query=query,
-            using=using,
-            limit=limit,
-            with_payload=False,
-            query_filter=None if scope is None else build_filter(scope),
-            consistency=self._consistency,
-        )
-        found = [ScoredKey(int(point.id), float(point.score)) for point in reply.points]
-        return sorted(found, key=lambda hit: (-hit.score, hit.key))
+    def _query(self, collection: str, body: Json, scope: SearchScope | None) -> list[Json]:
+        try:
+            return self._points.query(collection, body, scope)
+        except MissingCollectionError as error:
+            raise _make_mismatch(collection, "is gone from the index server") from error
 
-    def _catch_up(self, collection: str) -> None:
-        """Apply changes that a writer committed but did not index before it ended."""
+    def _catch_up(self, collection: str) -> IndexProgress | None:
+        """Return the progress; None if there is nothing to search.
+
+        Changes that a writer committed but did not index before it ended are applied, if they are
+        few. An index that lost points, or is not filled yet, is an error.
+        """
         now = time.monotonic()
-        if now - self._checked_at.get(collection, -math.inf) > _CATCH_UP_S:
-            self._checked_at[collection] = now
-            self.refresh(collection)
+        known = self._known.get(collection)
+        if known is not None and now - self._checked_at.get(collection, 0.0) < _CATCH_UP_S:
+            return known
+        self._check_embedder(collection)
+        progress = self._read_progress(collection)
+        if progress is not None:
+            self._check_marker(collection, progress)
+        after = 0 if progress is None else progress.seq
+        behind = self._catalog.changes(collection, after=after, limit=_MAX_BEHIND + 1)
+        if 0 < len(behind) <= _MAX_BEHIND and self._refresh_lock.acquire(blocking=False):
+            try:
+                self._follow(collection)
+            finally:
+                self._refresh_lock.release()
+            progress = self._read_progress(collection)
+        if progress is None and not behind:
+            return None
+        if progress is None or progress.seq < progress.target_seq:
+            raise _make_unfilled(collection)
+        self._known[collection] = progress
+        self._checked_at[collection] = now
+        return progress
 
-    def _apply(self, name: str, state: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-        removed = [change.keys for change in changes if change.kind == "remove"]
-        added = [change.keys for change in changes if change.kind == "add"]
-        for keys in removed:
-            selector = models.PointIdsList(points=list(keys))
-            self._collections.call(self._collections.client.delete, name, selector, wait=True)
-        documents = {c.document_id for c in changes if c.kind == "add"}
-        fields = self._catalog.document_fields(documents)
-        average = float(state["average_length"])
-        languages = Counter[str](state["languages"])
-        for begin in range(0, len(added), 50):
-            chunks, vectors = self._catalog.chunks_with_vectors(
-                added[begin : begin + 50], dimension=self._dimension
-            )
-            codes = {one: found.get("language") for one, found in fields.items()}
-            terms = [_extract_terms(chunk, codes, languages) for chunk in chunks]
-            lengths = [*map(len, terms[:_BATCH_POINTS])]
-            average = average or (sum(lengths) / len(lengths) if lengths else _DEFAULT_LENGTH)
-            points = self._build_points(chunks, terms, vectors, fields, average)
-            for batch in _split_batches(points):
-                self._collections.call(self._collections.client.upsert, name, batch, wait=True)
-        after = {"seq": changes[-1].seq, "average_length": average, "languages": dict(languages)}
-        return {**state, **after}
-
-    def _build_points(
-        self,
-        chunks: Sequence[Chunk],
-        terms: Sequence[list[str]],
-        vectors: Vectors,
-        fields: dict[str, Any],
-        average: float,
-    ) -> Iterator[models.PointStruct]:
-        for chunk, words, vector in zip(chunks, terms, vectors, strict=True):
-            sparse = self._build_sparse(words, average)
-            yield models.PointStruct(
-                id=chunk.key,
-                vector={DENSE: vector.tolist(), SPARSE: sparse},
-                payload=build_payload(chunk, fields.get(chunk.document_id, {})),
+    def _check_embedder(self, collection: str) -> None:
+        stored = self._catalog.embedder_of(collection)
+        if self._embedder and stored is not None and stored != self._embedder:
+            raise StoreError(
+                f"The collection '{collection}' was embedded with '{stored}', not with "
+                f"'{self._embedder}'.",
+                hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again: "
+                f"ragstone reindex --embed --collection {shlex.quote(collection)}",
             )
 
-    def _build_sparse(self, words: Sequence[str], average: float) -> models.SparseVector:
-        """Compute the BM25 weight of each term without its IDF."""
-        norm = self._k1 * (1 - self._b + self._b * len(words) / average)
-        weights: dict[int, float] = {}
-        for word, count in Counter(words).items():
-            weight = count * (self._k1 + 1) / (count + norm)
-            weights[_hash(word)] = weights.get(_hash(word), 0.0) + weight
-        return models.SparseVector(indices=list(weights), values=list(weights.values()))
+    def _check_marker(self, collection: str, progress: IndexProgress) -> None:
+        """Raise a StoreError if the server lost what was written to it."""
+        marker = self._points.read_marker(collection)
+        if marker is None and progress.seq:
+            raise _make_mismatch(collection, "is gone from the index server")
+        if marker is not None and marker < progress.seq:
+            raise _make_mismatch(collection, "lacks changes that were written to it")
 
-    def _read_state(self, collection: str) -> dict[str, Any]:
-        """Read which changes are applied. The state is stored in Qdrant, beside its collection."""
-        if not self._collections.exists(collection):
-            return dict(_EMPTY_STATE)
-        records = self._collections.call(
-            self._collections.client.retrieve,
-            self._collections.state_collection(),
-            [_state_id(collection)],
-        )
-        state = dict(records[0].payload or {}) if records else dict(_EMPTY_STATE)
-        if not state["seq"]:
-            self._collections.clear_cache(collection)
-        elif any(state.get(name) != value for name, value in self._stamp().items()):
-            self._collections.drop(collection)
-            return dict(_EMPTY_STATE)
-        return state
+    @property
+    def _epoch(self) -> str:
+        return f"{self._points.epoch:x}"
 
-    def _stamp(self) -> dict[str, Any]:
-        """Return the values that an index must have been written with to be usable."""
-        identity = str(self._catalog.identity())  # as text: too long for a JSON number
-        return {
-            "format": _FORMAT,
-            "analyzer": ANALYZER_VERSION,
-            "k1": self._k1,
-            "b": self._b,
-            "catalog": identity,
-        }
-
-    def _write_state(self, collection: str, state: dict[str, Any]) -> None:
-        payload = {**state, **self._stamp()}
-        point = models.PointStruct(id=_state_id(collection), vector=[0.0], payload=payload)
-        self._collections.call(
-            self._collections.client.upsert,
-            self._collections.state_collection(),
-            [point],
-            wait=True,
-        )
+    def _read_progress(self, collection: str) -> IndexProgress | None:
+        """Return the progress; None if there is none, or only one of another epoch."""
+        self._points.epoch = self._catalog.identity()
+        progress = self._progress.read(collection)
+        return progress if progress is not None and progress.epoch == self._epoch else None
 
 
-_EMPTY_STATE: dict[str, Any] = {"seq": 0, "average_length": 0.0, "languages": {}}
+def _split_keys(changes: Iterable[Change]) -> Iterable[list[int]]:
+    keys = [key for change in changes for key in change.keys]
+    for begin in range(0, len(keys), _BATCH_POINTS):
+        yield keys[begin : begin + _BATCH_POINTS]
 
 
-def _extract_terms(chunk: Chunk, codes: dict[str, Any], counts: Counter[str]) -> list[str]:
-    """Return the terms of a chunk and count its language."""
-    text = chunk.contextual_text
-    language = choose_language(text, codes.get(chunk.document_id))
-    counts[language] += 1
-    return extract_terms(text, language)
+def _sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
-def _hash(term: str) -> int:
-    """Hash a term to its index in sparse vectors: 1 of 4,300 in a million terms collides."""
-    return zlib.crc32(term.encode())
+def _new_build() -> int:
+    return time.time_ns() // 1_000_000
 
 
-def _state_id(collection: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, collection))
+def _make_mismatch(collection: str, what: str) -> StoreError:
+    return StoreError(
+        f"The index of '{collection}' {what}.",
+        hint="Nothing was changed. Build it again from the catalog with: "
+        f"ragstone reindex --collection {shlex.quote(collection)}",
+    )
 
 
-def _split_batches(points: Iterator[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
-    while batch := list(islice(points, _BATCH_POINTS)):
-        yield batch
+def _make_unfilled(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"The index of '{collection}' does not hold all documents yet.",
+        hint="A running server fills it. To do it now: "
+        f"ragstone reindex --collection {shlex.quote(collection)}",
+    )
+
+
+def _make_busy(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"Another process is updating the index of '{collection}'.",
+        hint="The documents are stored and become searchable when it has finished.",
+    )
 
 
 def build(context: IndexContext) -> QdrantIndex:
-    retrieve = context.settings.retrieve
     return QdrantIndex(
         context.catalog,
         context.settings.index,
         dimension=context.embedder.dimension,
-        k1=retrieve.bm25_k1,
-        b=retrieve.bm25_b,
+        embedder=context.embedder.name,
     )

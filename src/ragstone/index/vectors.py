@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.protocols import ScoredKey, SearchScope, Vectors
+from ragstone.filters import SearchScope
+from ragstone.protocols import ScoredKey, Vectors
 from ragstone.system import sync_directory
 
 # Single precision: converting 300 half-precision vectors takes longer than finding them.

@@ -19,7 +19,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
-from ragstone.catalog.documents import refuse_other_embedder
+from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
@@ -194,7 +194,7 @@ class Intake:
     def delete_document(self, document_id: str) -> None:
         """Delete its text, vectors, terms, and the original file."""
         document = self._catalog.document(document_id)
-        with self._catalog.write_transaction():
+        with self._catalog.write_transaction(lock_of(document.collection)):
             self.records.delete_document_records(document_id)
             self._catalog.delete(document_id)
         self._delete_unused_files()

@@ -128,7 +128,8 @@ class Ingestor:
 
     def run(self, found: FoundFiles) -> IngestReport:
         started = time.monotonic()
-        known = self._records.known_files(self._options.collection)
+        paths = [file.source for file in found.files]
+        known = self._records.known_files(self._options.collection, paths)
         self._total = len(found.files)
         for name, reason in found.skipped:
             self._report(IngestedFile(name, "skipped", error=reason))
@@ -141,7 +142,7 @@ class Ingestor:
                 changed = [file for file in changed if file.source in lost]
                 self._new_ids.clear()
         if self._options.prune and not self._stop.is_set():
-            self._writer.prune(found, known)
+            self._writer.prune(found)
         refresh_index(self._index, self._options.collection)
         return IngestReport(
             self._options.collection,

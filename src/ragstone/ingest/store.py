@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from ragstone.blocks import LineBox
+from ragstone.catalog.documents import lock_of
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
 from ragstone.errors import NotFoundError, StoreBusyError
 from ragstone.ingest.discover import FoundFile, FoundFiles
@@ -116,7 +117,7 @@ class BatchWriter:
             for item in documents
             if item.vectors is not None
         ]
-        with self.catalog.write_transaction():
+        with self.catalog.write_transaction(lock_of(self.collection)):
             self._store_documents(documents, new)
             for file in files:
                 self._remove_leftovers(file)
@@ -200,13 +201,14 @@ class BatchWriter:
             hint=outcome.hint if outcome else "",
         )
 
-    def prune(self, found: FoundFiles, known: Mapping[str, FileRecord]) -> None:
+    def prune(self, found: FoundFiles) -> None:
         """Remove the documents of files that are no longer in the folders that were searched."""
         present = {file.source for file in found.files}
-        roots = [(root, root.rstrip("/") + "/") for root in found.roots]
+        known: dict[str, FileRecord] = {}
+        for root in found.roots:
+            known |= self.records.files_below(self.collection, root)
         for path, record in known.items():
-            is_below = any(path == root or path.startswith(prefix) for root, prefix in roots)
-            if path in present or not is_below:
+            if path in present:
                 continue
             self.catalog.remove_source(self.collection, path)
             if record.status == "failed" and record.document_id:

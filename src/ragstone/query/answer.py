@@ -85,10 +85,10 @@ class Pipeline:
     reads_all: Retriever | None = None
     """The same search with every candidate read, where `retriever` reads only the first."""
     evidence_cache: EvidenceCache | None = None
-    batcher: QuestionBatcher | None = None
-    """Embeds questions that are asked at the same moment together."""
+    batcher: QuestionBatcher | None = None  # embeds questions of the same moment together
     quotes_only: bool = False
     """True when no model writes: every answer is quoted."""
+    may_chat: bool = False  # a model may answer without documents (RAG_FALLBACK=chat)
     is_empty: Callable[[str], Awaitable[bool]] | None = None
     """Tells whether a collection is empty; None when another part holds the documents."""
     queue: PerLoop[AdmissionQueue] | None = None
@@ -247,12 +247,12 @@ class Pipeline:
         return await retriever.retrieve(query, run)
 
     async def _retrieve_or_nothing(self, query: Query, run: QueryRun) -> RetrievedHits:
-        """Retrieve; when no search works, go on without documents."""
+        """Retrieve; when no search works, go on without documents where a model may chat."""
         try:
             return await self._retrieve(query, run)
-        except InputError:  # not the search's fault, and no better without it
-            raise
-        except Exception as error:  # noqa: BLE001  the last level: whatever a store raises
+        except Exception as error:  # an abstention would say that the documents hold no answer
+            if not self.may_chat or isinstance(error, InputError):
+                raise
             with run.span("retrieve") as span:
                 self.fallbacks.use("without_context", run, span, error)
             return RetrievedHits()

@@ -114,6 +114,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,
         quotes_only=_quotes_only(context, given),
+        may_chat=context.settings.retrieve.fallback == "chat" and not _quotes_only(context, given),
         is_empty=None if _has_external_documents(settings, given) else _watch_emptiness(context),
         queue=PerLoop(partial(_build_queue, settings)),
     )

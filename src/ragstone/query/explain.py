@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragstone.errors import NotFoundError
-from ragstone.filters import match_any
-from ragstone.protocols import Catalog, Embedder, Index, SearchScope
+from ragstone.filters import SearchScope, match_any
+from ragstone.protocols import Catalog, Embedder, Index
 from ragstone.settings import RetrieveSettings
 from ragstone.types import Chunk, Query
 

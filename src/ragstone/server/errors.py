@@ -25,6 +25,7 @@ from ragstone.errors import (
     SettingsError,
     StoreBusyError,
     StoreError,
+    StoreUnavailableError,
     TooManyRequestsError,
     UnauthorizedError,
 )
@@ -45,6 +46,7 @@ _STATUSES: tuple[tuple[type[RagstoneError], HTTPStatus], ...] = (
     (IngestError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (SettingsError, HTTPStatus.BAD_REQUEST),
     (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ProviderError, HTTPStatus.BAD_GATEWAY),
     (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
@@ -97,7 +99,7 @@ def respond_with_problem(
 
 
 def respond_to_error(request: Request, error: RagstoneError) -> JSONResponse:
-    wait_s = error.retry_after_s if isinstance(error, LimitError) else None
+    wait_s = error.retry_after_s if isinstance(error, LimitError | StoreUnavailableError) else None
     wait_s = 1 if isinstance(error, StoreBusyError) else wait_s
     return respond_with_problem(request, choose_status(error), error.message, error.hint, wait_s)
 

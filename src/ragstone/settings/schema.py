@@ -57,7 +57,10 @@ class DataSettings(Section):
 
 class IndexSettings(Section):
     kind: str = setting("embedded", "Index that searches the chunks: embedded or qdrant.")
-    qdrant_url: str = setting("http://127.0.0.1:6333", "URL of the Qdrant server or cluster.")
+    qdrant_url: str = setting(
+        "http://127.0.0.1:6333",
+        "URL of the Qdrant server. Separate the nodes of a cluster by commas.",
+    )
     qdrant_api_key: SecretStr = setting(SecretStr(""), "API key of the Qdrant server.")
     qdrant_prefix: str = setting(
         "ragstone_", "Prefix of the collection names in Qdrant.", max_length=60
@@ -71,9 +74,15 @@ class IndexSettings(Section):
         None, "Copies that must agree on a read. Empty: read one copy."
     )
     qdrant_timeout_s: float = setting(
-        10.0, "Maximum wait for a reply of the Qdrant server.", gt=0, le=3600
+        1.5, "Maximum wait for a search in Qdrant, over all its nodes.", gt=0, le=3600
     )
-    qdrant_retries: int = setting(3, "Maximum retries of a request to Qdrant.", ge=0, le=20)
+    qdrant_write_timeout_s: float = setting(
+        30.0, "Maximum wait for a write to Qdrant.", gt=0, le=3600
+    )
+    qdrant_on_disk: bool = setting(
+        False, "Keep vectors on the disk and their 8-bit codes in memory, in a new index."
+    )
+    qdrant_retries: int = setting(3, "Maximum retries of a write to Qdrant.", ge=0, le=20)
 
 
 class IngestSettings(Section):

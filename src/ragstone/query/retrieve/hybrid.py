@@ -13,9 +13,10 @@ import numpy as np
 
 from ragstone.errors import StoreError
 from ragstone.fallback import Fallbacks
+from ragstone.filters import SearchScope
 from ragstone.index.analyze import extract_terms, is_language_read
 from ragstone.plugins import PartContext
-from ragstone.protocols import Catalog, Embedder, Index, Retriever, ScoredKey, SearchScope, Vectors
+from ragstone.protocols import Catalog, Embedder, Index, Retriever, ScoredKey, Vectors
 from ragstone.query.retrieve.fuse import convex_fusion, normalise_scores, reciprocal_rank_fusion
 from ragstone.query.retrieve.languages import (
     DEPTH,
@@ -167,6 +168,8 @@ class HybridRetriever:
                         )
             except Exception as error:  # whatever a store raises, the other search may do
                 if not any(one.dense for one in lists):
+                    if isinstance(error, StoreError):
+                        raise
                     raise StoreError(
                         "Neither semantic nor keyword search works.",
                         hint="Read the log, and check the index with: ragstone doctor",

@@ -1,0 +1,255 @@
+"""Write and read the points of one Qdrant collection, which holds all chunks of one embedder.
+
+The payload of each chunk names its tenant: a collection of one catalog at one epoch. Its sparse
+vector has the BM25 weights of its terms for one fixed length; `score_hit` computes the counts back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ragstone.errors import StoreError
+from ragstone.filters import SearchScope
+from ragstone.index.analyze import ANALYZER_VERSION
+from ragstone.index.qdrant_nodes import Method, MissingCollectionError, QdrantNodes
+from ragstone.index.qdrant_points import (
+    PAYLOAD_TYPES,
+    Json,
+    build_filter,
+    build_payload,
+    find_payload_types,
+)
+from ragstone.protocols import Vectors
+from ragstone.settings import IndexSettings
+from ragstone.types import Chunk
+
+# Part of the name in Qdrant: another layout of the points is another collection.
+_FORMAT = 2
+DENSE, SPARSE = "dense", "terms"
+# Sparse weights are written for these values; a search computes the score for its own.
+_K1, _B, _LENGTH = 1.2, 0.75, 100.0
+_MAX_INDEXED_FIELDS = 100
+_KEY_BITS = 64
+# The mark of the versions that an earlier layout kept for each collection.
+_OLD_VERSION_MARK = "@"
+
+
+class PointStore:
+    """Hold the points of all collections of the catalog at `epoch`, written with one embedder."""
+
+    def __init__(self, settings: IndexSettings, *, dimension: int, embedder: str) -> None:
+        self._settings = settings
+        self._dimension = dimension
+        made_with = f"{_FORMAT} {ANALYZER_VERSION} {dimension} {embedder}"
+        generation = hashlib.sha256(made_with.encode()).hexdigest()[:12]
+        self.name = f"{settings.qdrant_prefix}{generation}"
+        self.epoch = 0
+        self._nodes = QdrantNodes(settings)
+        self._indexed_fields: set[str] = set()
+        self._is_created = False
+        level = settings.qdrant_read_consistency
+        self._consistency = "" if level is None else f"?consistency={level}"
+
+    def create(self) -> None:
+        """Create the collection in Qdrant if needed; two processes may do it at once."""
+        if self._is_created:
+            return
+        try:
+            self._nodes.read("GET", f"/collections/{self.name}")
+        except MissingCollectionError:
+            self._create_collection()
+        for field, kind in PAYLOAD_TYPES.items():
+            self._index_field(field, kind)
+        self._is_created = True
+
+    def _create_collection(self) -> None:
+        settings = self._settings
+        dense: Json = {"size": self._dimension, "distance": "Cosine", "datatype": "float16"}
+        body: Json = {
+            "vectors": {DENSE: dense},
+            "sparse_vectors": {SPARSE: {}},
+            "shard_number": settings.qdrant_shards,
+            "replication_factor": settings.qdrant_replicas,
+            "write_consistency_factor": settings.qdrant_write_consistency,
+            "on_disk_payload": True,
+        }
+        if settings.qdrant_on_disk:
+            dense["on_disk"] = True
+            body["quantization_config"] = {"scalar": {"type": "int8", "always_ram": True}}
+        try:
+            self._nodes.write("PUT", f"/collections/{self.name}", body)
+        except StoreError as error:
+            if "already exists" not in str(error):
+                raise
+
+    def index_metadata(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Make sure that the metadata of these documents can be filtered by an index."""
+        wanted = {name: kind for one in documents for name, kind in find_payload_types(one).items()}
+        for field, kind in wanted.items():
+            if len(self._indexed_fields) < _MAX_INDEXED_FIELDS:
+                self._index_field(field, kind)
+
+    def _index_field(self, field: str, kind: Any) -> None:
+        if field not in self._indexed_fields:
+            self._write("PUT", "/index?wait=true", {"field_name": field, "field_schema": kind})
+            self._indexed_fields.add(field)
+
+    def build_point(
+        self,
+        collection: str,
+        build: int,
+        chunk: Chunk,
+        vector: Vectors,
+        counts: Counter[int],
+        document: Mapping[str, Any],
+    ) -> Json:
+        length = counts.total()
+        norm = _K1 * (1 - _B + _B * length / _LENGTH)
+        weights = [count * (_K1 + 1) / (count + norm) for count in counts.values()]
+        sparse = {"indices": list(counts), "values": weights}
+        payload = {"tenant": self._tenant(collection), "build": build, "length": length}
+        return {
+            "id": self._to_id(chunk.key),
+            "vector": {DENSE: vector.tolist(), SPARSE: sparse},
+            "payload": build_payload(chunk, document) | payload,
+        }
+
+    def upsert(self, points: list[Json]) -> None:
+        self._write("PUT", "/points?wait=true", {"points": points})
+
+    def delete(self, keys: Sequence[int]) -> None:
+        ids = [self._to_id(key) for key in keys]
+        self._write("POST", "/points/delete?wait=true", {"points": ids})
+
+    def delete_other_builds(self, collection: str, build: int) -> None:
+        """Delete the points of a collection that an earlier build wrote."""
+        others = build_filter(self._tenant(collection), None)
+        others["must_not"] = [{"key": "build", "range": {"gte": build, "lte": build}}]
+        self._write("POST", "/points/delete?wait=true", {"filter": others})
+
+    def delete_elsewhere(self, collection: str, name: str) -> None:
+        """Delete the points of a collection from another Qdrant collection of ours."""
+        body = {"filter": build_filter(self._tenant(collection), None)}
+        try:
+            self._nodes.write("POST", f"/collections/{name}/points/delete?wait=true", body)
+        except MissingCollectionError:
+            return
+
+    def delete_old_layout(self, collection: str) -> None:
+        """Delete what earlier versions of Ragstone stored: one Qdrant collection for each."""
+        before = f"{self._settings.qdrant_prefix}{collection}"
+        for one in self._nodes.read("GET", "/collections")["collections"]:
+            name, mark, _ = str(one["name"]).partition(_OLD_VERSION_MARK)
+            if mark and name == before:
+                self._nodes.write("DELETE", f"/collections/{one['name']}")
+
+    def write_marker(self, collection: str, seq: int) -> None:
+        """Write the last change beside the points, to notice if the server loses them."""
+        tenant = self._tenant(collection)
+        payload = {"marker": tenant, "seq": seq}
+        self.upsert([{"id": _marker_id(tenant), "vector": {}, "payload": payload}])
+
+    def read_marker(self, collection: str) -> int | None:
+        try:
+            found = self._retrieve([_marker_id(self._tenant(collection))], False, ["seq"])
+        except MissingCollectionError:
+            return None
+        return int(found[0]["payload"]["seq"]) if found else None
+
+    def count(self, collection: str) -> int:
+        body = {"filter": build_filter(self._tenant(collection), None), "exact": True}
+        try:
+            return int(self._read("/points/count", body)["count"])
+        except MissingCollectionError:
+            return 0
+
+    def query(self, collection: str, body: Json, scope: SearchScope | None) -> list[Json]:
+        """Return the points that a query finds, each with its `key`."""
+        body = {**body, "filter": build_filter(self._tenant(collection), scope)}
+        reply = self._read(f"/points/query{self._consistency}", body)
+        return [{**point, "key": _to_key(point["id"])} for point in reply["points"]]
+
+    def retrieve(
+        self, keys: Sequence[int], vector: str, payload: list[str] | bool
+    ) -> dict[int, Json]:
+        """Return the points of these keys that exist."""
+        if not keys:
+            return {}
+        found = self._retrieve([self._to_id(key) for key in keys], [vector], payload)
+        return {_to_key(point["id"]): point for point in found}
+
+    def list_stamps(self, collection: str) -> Iterable[tuple[int, int, str]]:
+        """Yield the key, build and document of every point of a collection."""
+        body: Json = {
+            "filter": build_filter(self._tenant(collection), None),
+            "with_payload": ["build", "document_id"],
+            "limit": 1000,
+        }
+        while True:
+            try:
+                reply = self._read("/points/scroll", body)
+            except MissingCollectionError:
+                return
+            for point in reply["points"]:
+                payload = point["payload"]
+                yield _to_key(point["id"]), payload["build"], payload["document_id"]
+            if reply.get("next_page_offset") is None:
+                return
+            body["offset"] = reply["next_page_offset"]
+
+    def close(self) -> None:
+        self._nodes.close()
+
+    def _tenant(self, collection: str) -> str:
+        return f"{self.epoch:x}:{collection}"
+
+    def _to_id(self, key: int) -> str:
+        """Return the id of a chunk: the epoch and the key, as a UUID."""
+        return str(uuid.UUID(int=self.epoch << _KEY_BITS | key))
+
+    def _retrieve(
+        self, ids: Sequence[str], vectors: list[str] | bool, payload: list[str] | bool
+    ) -> list[Json]:
+        body = {"ids": list(ids), "with_vector": vectors, "with_payload": payload}
+        return list(self._read(f"/points{self._consistency}", body))
+
+    def _read(self, path: str, body: Json) -> Any:
+        return self._nodes.read("POST", f"/collections/{self.name}{path}", body)
+
+    def _write(self, method: Method, path: str, body: Json) -> Any:
+        return self._nodes.write(method, f"/collections/{self.name}{path}", body)
+
+
+def hash_term(term: str) -> int:
+    """Hash a term to its index in sparse vectors: 1 of 4,300 in a million terms collides."""
+    return zlib.crc32(term.encode())
+
+
+def score_hit(
+    point: Json, weights: Mapping[int, float], average: float, *, k1: float, b: float
+) -> float:
+    """Compute BM25 of a hit: its counts are computed back from the weights it was stored with."""
+    length = point["payload"]["length"]
+    stored_norm = _K1 * (1 - _B + _B * length / _LENGTH)
+    norm = k1 * (1 - b + b * length / average)
+    sparse = point["vector"][SPARSE]
+    score = 0.0
+    for term, value in zip(sparse["indices"], sparse["values"], strict=True):
+        weight = weights.get(term)
+        if weight is not None:
+            count = round(value * stored_norm / (_K1 + 1 - value))
+            score += weight * count * (k1 + 1) / (count + norm)
+    return score
+
+
+def _to_key(point_id: str) -> int:
+    return uuid.UUID(point_id).int & ((1 << _KEY_BITS) - 1)
+
+
+def _marker_id(tenant: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, tenant))

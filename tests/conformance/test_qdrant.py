@@ -1,0 +1,197 @@
+"""Test what only an index on servers has: tenants, epochs, lost data, nodes that are away."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from ragstone.catalog.backup import restore_backup, write_backup
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.schema import index_terms
+from ragstone.errors import StoreError, StoreUnavailableError
+from ragstone.index.progress import ProgressStore
+from ragstone.index.qdrant import QdrantIndex
+from ragstone.protocols import Catalog
+from ragstone.settings import IndexSettings
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document, make_unit_vectors
+
+TEXTS = ["The wind is strong on the ridge.", "The rent is due in July.", "A gate in the wind."]
+
+
+def open_index(
+    catalog: Catalog, url: str, prefix: str, shards: int = 1, *, timeout_s: float = 30
+) -> QdrantIndex:
+    options = IndexSettings(
+        qdrant_url=url,
+        qdrant_prefix=prefix,
+        qdrant_shards=shards,
+        qdrant_timeout_s=timeout_s,
+        qdrant_retries=0,
+    )
+    return QdrantIndex(catalog, options, dimension=DIMENSION, embedder=EMBEDDER)
+
+
+def find_texts(catalog: Catalog, index: QdrantIndex, text: str, **options: float) -> list[str]:
+    given = {"k1": 1.2, "b": 0.75, **options}
+    hits = index.search_keyword("c", text, limit=10, **given)  # type: ignore[arg-type]
+    return [catalog.chunks([hit.key])[hit.key].text for hit in hits]
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    return f"t{abs(hash(tmp_path)) % 10**10}_"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    with closing(SqlCatalog.in_directory(tmp_path / "one")) as catalog:
+        catalog.add([make_document("a", TEXTS)], embedder=EMBEDDER)
+        yield catalog
+
+
+@pytest.fixture(autouse=True)
+def directories(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+
+
+@pytest.fixture
+def index(catalog: SqlCatalog, qdrant_url: str, prefix: str) -> Iterator[QdrantIndex]:
+    with closing(open_index(catalog, qdrant_url, prefix)) as index:
+        index.refresh("c")
+        yield index
+
+
+def test_other_values_of_bm25_need_no_other_index(catalog: SqlCatalog, index: QdrantIndex) -> None:
+    for k1, b in ((1.2, 0.75), (0.0, 0.0), (2.0, 1.0)):
+        assert set(find_texts(catalog, index, "wind", k1=k1, b=b)) == {TEXTS[0], TEXTS[2]}
+    assert index.counts("c").dense == 3
+
+
+def test_catalogs_with_the_same_prefix_do_not_meet(
+    tmp_path: Path, catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str
+) -> None:
+    with closing(SqlCatalog.in_directory(tmp_path / "two")) as other:
+        other.add([make_document("b", ["Wind elsewhere."])], embedder=EMBEDDER)
+        with closing(open_index(other, qdrant_url, prefix)) as second:
+            assert find_texts(other, second, "wind") == ["Wind elsewhere."]
+            assert second.counts("c").dense == 1
+            assert len(find_texts(catalog, index, "wind")) == 2
+            second.rebuild("c")
+    assert index.counts("c").dense == 3
+
+
+def test_after_a_restore_an_index_that_is_ahead_is_not_searched(
+    tmp_path: Path, catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str
+) -> None:
+    write_backup(tmp_path / "one", tmp_path / "backup.tar")
+    catalog.add([make_document("z", ["Wind that was lost."])], embedder=EMBEDDER)
+    index.refresh("c")
+    restore_backup(tmp_path / "backup.tar", tmp_path / "two")
+    with closing(SqlCatalog.in_directory(tmp_path / "two")) as restored:
+        assert restored.identity() != catalog.identity()
+        # It takes the number and the keys of the change that the index has seen.
+        restored.add([make_document("n", ["Wind that is new."])], embedder=EMBEDDER)
+        with closing(open_index(restored, qdrant_url, prefix)) as after:
+            found = find_texts(restored, after, "wind")
+            assert set(found) == {TEXTS[0], TEXTS[2], "Wind that is new."}
+            assert after.counts("c").dense == restored.counts("c").chunks == 4
+
+
+def test_an_index_that_the_server_lost_is_an_error_until_it_is_rebuilt(
+    catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str
+) -> None:
+    index._points._nodes.write("DELETE", f"/collections/{index._points.name}")
+    with closing(open_index(catalog, qdrant_url, prefix)) as reader:
+        with pytest.raises(StoreError, match="ragstone reindex --collection c"):
+            find_texts(catalog, reader, "wind")
+        reader.rebuild("c")
+        assert len(find_texts(catalog, reader, "wind")) == 2
+
+
+def test_neither_shards_nor_the_order_of_ingestion_change_a_score(
+    tmp_path: Path, qdrant_url: str, prefix: str
+) -> None:
+    texts = [" ".join(["wind"] * (at % 4) + ["ridge"] * (at % 7) + ["x"] * at) for at in range(40)]
+    rankings = []
+    for shards, order in ((1, texts), (3, texts), (3, texts[::-1])):
+        folder = tmp_path / f"{shards}-{order[0][:3]}"
+        folder.mkdir()
+        with (
+            closing(SqlCatalog.in_directory(folder)) as catalog,
+            closing(open_index(catalog, qdrant_url, f"{prefix}{shards}", shards)) as index,
+        ):
+            for at, text in enumerate(order):
+                vectors = make_unit_vectors(1, seed=at)
+                new = make_document(f"d{texts.index(text):02}", [text], vectors=vectors)
+                catalog.add([new], embedder=EMBEDDER)
+                if at % 10 == 0:
+                    index.refresh("c")
+            hits = index.search_keyword("c", "wind ridge", limit=100, k1=1.2, b=0.75)
+            names = catalog.chunks([hit.key for hit in hits])
+            scores = {names[hit.key].document_name: round(hit.score, 4) for hit in hits}
+            rankings.append(scores)
+    assert rankings[0] == rankings[1] == rankings[2]
+    assert len(rankings[0]) > 30
+
+
+def test_what_is_deleted_leaves_nothing_behind(catalog: SqlCatalog, index: QdrantIndex) -> None:
+    catalog.delete("c-a-1")
+    index.refresh("c")
+    assert index.counts("c").dense == 0
+    assert find_texts(catalog, index, "wind") == []
+    with catalog.read_transaction() as connection:
+        assert connection.scalar(select(func.count()).select_from(index_terms)) == 0
+    progress = ProgressStore(catalog, index._points.name).read("c")
+    assert progress is not None
+    assert (progress.chunk_count, progress.total_length) == (0, 0)
+
+
+def test_points_of_a_killed_writer_are_counted_once(
+    catalog: SqlCatalog, index: QdrantIndex
+) -> None:
+    catalog.add([make_document("b", ["The wind turns."])], embedder=EMBEDDER)
+    change = catalog.changes("c", after=0, limit=9)[-1]
+    index._write_chunks("c", index._known["c"].build, [change.keys])  # killed before the counts
+    index.refresh("c")
+    progress = ProgressStore(catalog, index._points.name).read("c")
+    assert progress is not None
+    assert progress.chunk_count == index.counts("c").dense == 4
+
+
+@pytest.fixture
+def frozen_url() -> Iterator[str]:
+    """A server that accepts and never replies, like a process that was stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_the_next_node_takes_over_when_one_is_away(
+    catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str, frozen_url: str
+) -> None:
+    for bad in ("http://127.0.0.1:9", frozen_url):
+        urls = f"{bad},{qdrant_url}"
+        with closing(open_index(catalog, urls, prefix, timeout_s=4)) as reader:
+            assert len(find_texts(catalog, reader, "wind")) == 2
+            begun = time.monotonic()
+            assert len(find_texts(catalog, reader, "wind")) == 2
+            assert time.monotonic() - begun < 2  # the node is left out
+
+
+def test_when_all_nodes_are_away_the_error_comes_soon_and_names_none(
+    catalog: SqlCatalog, index: QdrantIndex, prefix: str, frozen_url: str
+) -> None:
+    urls = f"http://127.0.0.1:9,{frozen_url}"
+    with closing(open_index(catalog, urls, prefix, timeout_s=1)) as reader:
+        begun = time.monotonic()
+        for _ in range(5):
+            with pytest.raises(StoreUnavailableError) as caught:
+                find_texts(catalog, reader, "wind")
+            assert "127.0.0.1" not in str(caught.value)
+        assert time.monotonic() - begun < 4
