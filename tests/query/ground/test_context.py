@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.query.ground.context import (
+    CHAT_CONTEXT_CHARS,
     BudgetContextBuilder,
     cut_at_sentence,
     format_source_header,
@@ -63,6 +64,18 @@ def test_what_does_not_fit_is_cut_at_a_sentence_and_noted() -> None:
     sources, span = built([text, "More."], max_chars=70)
     assert [source.text for source in sources] == ["The dome opens at nine."]
     assert span.notes
+
+
+def test_the_chat_style_has_a_limit_of_its_own() -> None:
+    hits = tuple(hit("The dome opens at nine. " * 50, key=key) for key in range(1, 12))
+    builder = BudgetContextBuilder(EMBEDDER, GroundSettings(max_context_tokens=100_000))
+    sizes = {}
+    for style in ("source", "chunk"):
+        asked = Query("q", "", citation_style=style)  # type: ignore[arg-type]
+        sources = builder.build(asked, hits, Span("ground.context", 0.0))
+        sizes[style] = sum(len(source.text) for source in sources)
+    assert sizes["source"] > 13_000
+    assert 7_000 < sizes["chunk"] <= CHAT_CONTEXT_CHARS == 8_000
 
 
 def test_nothing_is_cut_inside_a_sentence() -> None:
