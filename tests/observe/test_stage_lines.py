@@ -82,6 +82,9 @@ async def test_each_line_has_its_count(
     assert summary["scores_range"] == first["scores_range"]
     assert summary["initial_k"] == first["initial_k"] > 0
     assert summary["context_size"] > 0
+    assert summary["retrieval_time_ms"] > 0
+    assert summary["chunks_retrieved"] == 6
+    assert len({line["request_id"] for line in lines}) == 1
     assert {line["log_level"] for line in lines} == {"info"}
 
 

@@ -96,7 +96,11 @@ async def test_the_services_hits_become_sources(
 
 @pytest.mark.parametrize("manner", ["slow", "wrong", "shapeless", "garbled", "broken", "dead"])
 async def test_a_service_that_fails_leaves_an_answer_without_context(
-    service: str, tmp_path: Path, embedder: OnnxEmbedder, manner: str
+    service: str,
+    tmp_path: Path,
+    embedder: OnnxEmbedder,
+    manner: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     url = "http://127.0.0.1:9" if manner == "dead" else f"{service}/{manner}"
     engine = engine_at(url, tmp_path, embedder)
@@ -104,6 +108,8 @@ async def test_a_service_that_fails_leaves_an_answer_without_context(
     assert answer.sources == ()
     assert answer.degraded == ("without_context",)
     assert any("Chunkenizer" in note for note in answer.notes)
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "chunkenizer failed" in warnings
     engine.close()
 
 
