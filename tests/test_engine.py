@@ -53,7 +53,7 @@ async def test_the_same_question_gives_the_same_answer(sample_engine: Engine) ->
 
 
 async def test_the_trace_lists_every_stage_with_time_and_counts(sample_engine: Engine) -> None:
-    answer = await sample_engine.ask("How large is the primary mirror?")
+    answer = await sample_engine.ask("When does the lease begin?")
     stages = [span["stage"] for span in answer.trace["spans"]]
     assert stages == [
         "understand.intent", "embed", "retrieve.semantic", "retrieve.keyword", "fuse", "read",

@@ -35,7 +35,7 @@ SYSTEMS = ("darwin", "win32")
 def test_no_other_module_knows_the_operating_system() -> None:
     for path in SOURCE.rglob("*.py"):
         # PDFium writes into places that ctypes makes: that is the same on every system.
-        if path.name in ("system.py", "pdf_page.py"):
+        if path.name in ("system.py", "pdf_page.py", "pdf_form.py"):
             continue
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)):

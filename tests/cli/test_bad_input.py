@@ -211,9 +211,9 @@ def test_an_option_before_the_subcommand_is_not_ignored(filled: Path) -> None:
 
 
 def test_a_mistyped_secret_is_not_shown(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text("[provider]\nopenai_api_key = 123456789\n")
+    (tmp_path / "mine.toml").write_text("[openai]\napi_key = 123456789\n")
     done = call("settings", "--config", "mine.toml", cwd=tmp_path)
-    assert_refused(done, "provider.openai_api_key (mine.toml) is a number, not text", "quotation")
+    assert_refused(done, "openai.api_key (mine.toml) is a number, not text", "quotation")
     assert "123456789" not in done.stderr
     done = call("settings", "--set", "LLM_API_KEY:sk-123456789", cwd=tmp_path)
     assert_refused(done, "'--set LLM_API_KEY' has no value")

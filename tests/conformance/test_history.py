@@ -128,7 +128,7 @@ class HistoryConformance:
         assert counts == [("c", 1, 2), ("empty", 0, 0)]
         catalog.record(answer("1"), query_log="full")
         history.sessions.add("alice", "s", "c", turn("One?"), kept_turns=9)
-        assert collections.delete("c")
+        collections.delete("c")
         with catalog.read_transaction() as connection:
             assert connection.execute(select(evidence)).first() is None
         assert [one.name for one in collections.list_all()] == ["empty"]

@@ -50,7 +50,7 @@ async def test_the_library_and_the_command_line_do_the_same(tmp_path: Path) -> N
     (tmp_path / "gate.txt").write_text("The gate is green.")
     async with Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder()) as engine:
         await engine.ingest([tmp_path / "gate.txt"])
-        found = [item async for item in engine.ask_many(["Is the gate green?"] * 5)]
+        found = [item async for item in engine.ask_many(["What colour is the gate?"] * 5)]
         assert [item.index for item in found] == list(range(5))
         assert all(item.answer and "green" in item.answer.text for item in found)
         context = await engine.context("Is the gate green?", max_tokens=100)
@@ -69,4 +69,4 @@ def test_the_command_line_answers_a_file(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["query"] for line in lines] == ["hello", "thanks"]
     assert {line["reply"]["status"] for line in lines} == {"conversational"}
-    assert call("ask", "--data", tmp_path / "data", cwd=tmp_path).returncode == 1
+    assert call("ask", "--data", tmp_path / "data", cwd=tmp_path).returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +34,10 @@ class FailingProvider:
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[tuple[httpx.Client, FailingProvider]]:
     provider = FailingProvider()
-    engine = Engine(settings_in(tmp_path), embedder=HashEmbedder(), provider=provider)
+    (tmp_path / "note.txt").write_text("It is so, and it was always so.")
+    settings = settings_in(tmp_path / "data", **{"provider.strict": True, "provider.probe": False})
+    engine = Engine(settings, embedder=HashEmbedder(), provider=provider)
+    asyncio.run(engine.ingest([tmp_path / "note.txt"]))
     for address in serve(engine):
         with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield client, provider

@@ -109,6 +109,8 @@ class SqlCollections:
 
     def find_headings(self, name: str, prefix: str, *, limit: int) -> list[str]:
         """Return headings of a collection that begin with a prefix, or have a word that does."""
+        if "\0" in prefix:
+            return []  # no stored text has it, and a database refuses it
         with self._catalog.read_transaction() as connection:
             return lookup.find_headings(connection, name, prefix, limit=limit)
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question, in quotation marks.")] = "",
+    question: Annotated[
+        str | None, typer.Argument(help="The question, in quotation marks.")
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", help="Answer each line of this file; print JSON lines."),
@@ -53,7 +55,7 @@ def ask(
 
       ragstone ask --file questions.txt > answers.jsonl
     """
-    _require_one_of(question, file)
+    text = _require_one_of(question, file)
     flags = {
         "retrieve.method": method,
         "refine.top_k": top_k,
@@ -65,7 +67,7 @@ def ask(
         if file is not None:
             asyncio.run(_ask_many(engine, _read_questions(file), collection))
             return
-        answer = engine.ask_sync(question, collection=collection, is_chat=True)
+        answer = engine.ask_sync(text, collection=collection, is_chat=True)
         options.warn_about_provider(engine, answer)
         _hint_at_empty_collection(engine, collection, answer)
     if json:
@@ -78,12 +80,10 @@ def ask(
         print_trace(answer)
 
 
-def _require_one_of(question: str, file: Path | None) -> None:
-    if bool(question) == (file is not None):
-        raise InputError(
-            "Give one question, or a file with questions.",
-            hint='ragstone ask "How much is the rent?", or: ragstone ask --file questions.txt',
-        )
+def _require_one_of(question: str | None, file: Path | None) -> str:
+    if (question is None) == (file is None):
+        raise typer.BadParameter("Give one question, or a file with questions (--file).")
+    return question or ""
 
 
 def _hint_at_empty_collection(engine: Engine, collection: str, answer: Answer) -> None:

@@ -404,8 +404,7 @@ def _make_mismatch(collection: str, what: str) -> StoreError:
 def _make_unfilled(collection: str) -> StoreBusyError:
     return StoreBusyError(
         f"The index of '{collection}' does not hold all documents yet.",
-        hint="A running server fills it. To do it now: "
-        f"ragstone reindex --collection {shlex.quote(collection)}",
+        hint=f"Fill it with: ragstone reindex --collection {shlex.quote(collection)}",
     )
 
 

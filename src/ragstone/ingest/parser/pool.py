@@ -166,12 +166,15 @@ class _Supervisor:
                 f"The parser crashed on this file ({reason}).",
                 hint="The file is probably damaged. Save it again in its program.",
             )
-        took, name = f"longer than {self._timeout_s:g} s", "RAGSTONE_INGEST_TIMEOUT_S"
         if isinstance(reason, WorkMemoryError):
-            took = f"more than {request.max_memory_bytes / 1e6:.0f} MB of memory"
-            name = "RAGSTONE_INGEST_MAX_MEMORY_MB"
+            most = request.max_memory_bytes / 1e6
+            return IngestError(
+                f"Reading the file took more than {most:.0f} MB of memory and was stopped.",
+                hint=_LIMIT_HINT.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
+            )
         return IngestError(
-            f"Reading the file took {took} and was stopped.", hint=_LIMIT_HINT.format(name)
+            f"Reading the file took longer than {self._timeout_s:g} s and was stopped.",
+            hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
         )
 
     def _exchange(self, request: protocol.Request) -> Iterator[dict[str, Any]]:

@@ -106,7 +106,9 @@ def _send_file(request: Request, path: str) -> Response:
     etag = reply.headers["etag"]
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=_HEADERS | {"ETag": etag})
-    if file.suffix in _COMPRESSED and "gzip" in request.headers.get("accept-encoding", ""):
+    is_read_whole = "range" not in request.headers
+    accepts = "gzip" in request.headers.get("accept-encoding", "")
+    if file.suffix in _COMPRESSED and accepts and is_read_whole:
         content = _compress(file, status.st_mtime_ns)
         headers = _HEADERS | {"ETag": etag, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
         reply = Response(content, media_type=media_type, headers=headers)
