@@ -1,8 +1,9 @@
-"""The documented requests of the vendors, strictly: an unknown field or a wrong type is refused.
+"""Requests of the vendors, strictly: an unknown field or a wrong type is refused.
 
 `find_fault` returns what the vendor would answer with status 400, or None. The models follow the
 API references: OpenAI chat completions and responses, Anthropic messages, Gemini generateContent,
-Ollama chat, DeepSeek chat completions.
+Ollama chat, DeepSeek chat completions. They are as known in November 2026; not checked against the
+services.
 """
 
 from __future__ import annotations
