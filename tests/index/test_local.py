@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.reembed import write_vectors
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock
 from ragstone.index.local import EmbeddedIndex
@@ -107,6 +108,39 @@ def test_a_damaged_index_is_built_again_by_itself(
     damage(tmp_path / "index" / "c")  # type: ignore[operator]
     index = open_index(catalog, tmp_path)
     assert (wind(index), near(index)) == (4, 8)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, -40.0])
+def test_impossible_scores_make_the_index_be_built_again(
+    catalog: SqlCatalog, tmp_path: Path, value: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(catalog)
+    index = open_index(catalog, tmp_path)
+    index.refresh("c")
+    vector = make_unit_vectors(1)[0]
+    before = index.search_dense("c", vector, limit=100)
+    file = next((tmp_path / "index" / "c").glob("dense-*/vectors.f32"))
+    numbers = np.fromfile(file, "<f4")
+    numbers[DIMENSION + 1] = value
+    with file.open("r+b") as opened:  # the same file, because it is mapped
+        opened.write(numbers.tobytes())
+    assert index.search_dense("c", vector, limit=100) == before
+    assert "1 of 8 scores are not in [-1, 1]" in caplog.text
+
+
+def test_vectors_that_are_damaged_in_the_catalog_are_said_and_built_once(
+    catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(catalog)
+    wrong = np.full((1, DIMENSION), np.nan, np.float32)
+    with catalog.write_transaction() as connection:
+        write_vectors(connection, [3], wrong)
+    index = open_index(catalog, tmp_path)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="vectors of the collection 'c' are damaged") as raised:
+            near(index)
+    assert "ragstone doctor --deep" in raised.value.hint
+    assert caplog.text.count("is built again") == 1
 
 
 def test_a_damaged_index_is_built_again_by_a_writer_too(

@@ -22,7 +22,14 @@ from ragstone.filters import SearchScope
 from ragstone.index import vectors
 from ragstone.index.analyze import ANALYZER_VERSION
 from ragstone.index.keyword import KeywordIndex, read_language_codes
-from ragstone.index.vectors import EXACT_ROWS, Codes, DenseIndex, VectorFile, mask_keys
+from ragstone.index.vectors import (
+    EXACT_ROWS,
+    Codes,
+    DamagedVectorsError,
+    DenseIndex,
+    VectorFile,
+    mask_keys,
+)
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 
@@ -138,6 +145,8 @@ class _OpenIndex:
     dense: DenseIndex
     codes: Codes | None
     checked_at: float
+    is_rebuilt: bool = False
+    """True if it was just built because scores were impossible: building it again is useless."""
 
 
 class EmbeddedIndex:
@@ -176,7 +185,18 @@ class EmbeddedIndex:
     def search_dense(
         self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
     ) -> list[ScoredKey]:
-        return self._get_index(collection).dense.search(vector, limit=limit, scope=scope)
+        index = self._get_index(collection)
+        try:
+            return index.dense.search(vector, limit=limit, scope=scope)
+        except DamagedVectorsError as error:
+            index = self._replace_damaged(collection, index, error)
+        try:
+            return index.dense.search(vector, limit=limit, scope=scope)
+        except DamagedVectorsError as error:
+            raise StoreError(
+                f"The vectors of the collection '{collection}' are damaged: {error}.",
+                hint="Find the damaged documents with: ragstone doctor --deep",
+            ) from error
 
     def search_keyword(
         self,
@@ -330,6 +350,18 @@ class EmbeddedIndex:
             except _DAMAGE:
                 self._apply_changes(collection, self._nothing)
                 return self._read(collection, None)
+
+    def _replace_damaged(
+        self, collection: str, damaged: _OpenIndex, error: DamagedVectorsError
+    ) -> _OpenIndex:
+        """Rebuild an index, but only once from the same rows: the catalog's may be damaged too."""
+        with self._open_lock:
+            if self._indexes.get(collection) is damaged and not damaged.is_rebuilt:
+                log.warning("the index of %r is damaged and is built again: %s", collection, error)
+                self.rebuild(collection)
+                self._indexes[collection] = self._open(collection, None)
+                self._indexes[collection].is_rebuilt = True
+            return self._indexes.get(collection, damaged)
 
     def _read_with_retries(self, collection: str, old: _OpenIndex | None) -> _OpenIndex:
         """Read the files; again if a writer replaced them meanwhile."""

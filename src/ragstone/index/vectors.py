@@ -94,6 +94,12 @@ _DIMENSIONS_PER_CODE = 4
 # Sixteen centroids per subspace need few examples.
 _TRAINING_ROWS = 20_000
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+# The score of two unit vectors is at most 1; half-precision vectors are a little longer.
+_MAX_SCORE = 1.01
+
+
+class DamagedVectorsError(ValueError):
+    """Report scores that no two unit vectors have: bits of the file have changed."""
 
 
 class DenseIndex:
@@ -118,6 +124,7 @@ class DenseIndex:
             rows, similarities = self._search_exactly(vector, ranges)
         else:
             rows, similarities = self._search_codes(self._codes, vector, limit, ranges)
+        _check_scores(similarities, vector)
         keys = self._keys[rows]
         best = select_best_rows(keys, similarities, limit)
         return list(map(ScoredKey, keys[best].tolist(), similarities[best].tolist()))
@@ -165,6 +172,15 @@ class DenseIndex:
                 rows = np.sort(rows)
                 return rows, self._file.vectors[rows] @ vector
             depth *= 4
+
+
+def _check_scores(scores: Vectors, vector: Vectors) -> None:
+    """Raise an error for a score outside of [-1, 1] or NaN, if the question's vector is sound."""
+    bound = _MAX_SCORE * max(1.0, float(np.linalg.norm(vector)))
+    # NaN is the result of `max` and `min` as soon as one score is NaN, and compares as False.
+    if len(scores) and np.isfinite(bound) and not (-bound <= scores.min() <= scores.max() <= bound):
+        count = len(scores) - int((np.abs(scores) <= bound).sum())
+        raise DamagedVectorsError(f"{count:,} of {len(scores):,} scores are not in [-1, 1]")
 
 
 class Codes:
