@@ -54,6 +54,25 @@ def embed_collection_again(
     return done
 
 
+def repair_vectors(catalog: Catalog, collection: str, embed: Embed) -> int:
+    """Embed the chunks whose vectors are damaged; return their number. Then rebuild the index."""
+    query = (
+        select(chunks.c.key, chunks.c.embedding, chunks.c.vector_checksum)
+        .join(documents, documents.c.id == chunks.c.document_id)
+        .where(documents.c.collection == collection)
+    )
+    with catalog.read_transaction() as connection:
+        found = [row.key for row in connection.execute(query) if not rows.is_sound_vector(*row[1:])]
+    for begin in range(0, len(found), _BATCH_CHUNKS):
+        keys = found[begin : begin + _BATCH_CHUNKS]
+        texts = {key: chunk.contextual_text for key, chunk in catalog.chunks(keys).items()}
+        vectors = embed(list(texts.values()))
+        with catalog.write_transaction() as connection:
+            write_vectors(connection, list(texts), vectors)
+            _log_new_vectors(connection, collection)
+    return len(found)
+
+
 def _begin(catalog: Catalog, collection: str, embedder: str) -> str:
     """Mark the collection as unfinished; return the mark of this run or of the one before."""
     with catalog.write_transaction(lock_of(collection)) as connection:
@@ -119,8 +138,12 @@ def write_vectors(connection: Connection, keys: Sequence[int], vectors: Vectors)
 def _finish(catalog: Catalog, collection: str, mark: str, embedder: str) -> None:
     with catalog.write_transaction(lock_of(collection)) as connection:
         _set_name(connection, collection, mark, embedder)
-        # A change, although it removes nothing: other processes forget what they had cached.
-        rows.log_change(connection, collection, Change(0, "remove", "", _NO_KEY, 1))
+        _log_new_vectors(connection, collection)
+
+
+def _log_new_vectors(connection: Connection, collection: str) -> None:
+    """Log a change, although it removes nothing: other processes forget what they had cached."""
+    rows.log_change(connection, collection, Change(0, "remove", "", _NO_KEY, 1))
 
 
 def _read_name(connection: Connection, collection: str) -> str:

@@ -139,6 +139,8 @@ def unpack_lines(packed: bytes) -> list[LineBox]:
     return [LineBox(*line) for line in json.loads(zlib.decompress(packed))]
 
 
+# Rounding to half precision makes some unit vectors a little longer.
+_MAX_LENGTH = 1.01
 _SUMMED_OF_DOCUMENT = [c.name for c in documents.c if c.name not in {"retired_at", "checksum"}]
 _SUMMED_OF_CHUNK = [c.name for c in chunks.c if c.name not in _UNREAD_OF_CHUNK]
 
@@ -151,6 +153,13 @@ def sum_document(row: Mapping[str, Any]) -> int:
 def sum_chunk(row: Mapping[str, Any]) -> int:
     """Return the checksum of a chunk's row without its vector."""
     return _sum_values(row[name] for name in _SUMMED_OF_CHUNK)
+
+
+def is_sound_vector(blob: bytes, checksum: int | None) -> bool:
+    """Return whether a stored vector matches its checksum and has at most the length 1."""
+    if len(blob) % 2 or checksum not in (None, zlib.crc32(blob)):
+        return False
+    return float(np.linalg.norm(to_vector(blob))) < _MAX_LENGTH  # False for NaN
 
 
 def _sum_values(values: Iterable[Any]) -> int:

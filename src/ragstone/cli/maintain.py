@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,7 @@ from ragstone.system import count_usable_cores
 
 if TYPE_CHECKING:
     from ragstone.catalog.backup import Finding
+    from ragstone.catalog.database import Database
     from ragstone.engine import Engine
 
 
@@ -34,7 +36,7 @@ def reindex(
         typer.Option(
             "--embed",
             help="First embed the chunks again where they were embedded with another model than "
-            "the one in use.",
+            "the one in use, or where their vectors are damaged.",
         ),
     ] = False,
     data: options.DataDir = None,
@@ -66,12 +68,14 @@ def reindex(
 
 
 def _embed_again(engine: Engine, collection: str) -> bool:
-    """Embed a collection and rebuild its index; return False if it has the right vectors."""
-    from ragstone.catalog.reembed import embed_collection_again
+    """Embed a collection and rebuild its index; return False if the index is still to be built."""
+    from ragstone.catalog.reembed import embed_collection_again, repair_vectors
     from ragstone.ingest.embed import EmbeddingQueue
 
     embedder, ingest = engine.embedder, engine.settings.ingest
     if engine.catalog.embedder_of(collection) == embedder.name:
+        if repaired := repair_vectors(engine.catalog, collection, embedder.embed):
+            stdout().print(f"{collection}: damaged vectors embedded again: {repaired:,}")
         return False
     threads = ingest.embed_threads or count_usable_cores()
     with (
@@ -144,6 +148,13 @@ def doctor(
     check: Annotated[
         bool, typer.Option("--check", help="Report problems without repairing them.")
     ] = False,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also read every document, chunk, vector and original, and compare its checksum.",
+        ),
+    ] = False,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -152,7 +163,11 @@ def doctor(
 
     Exits with code 1 if a problem remains.
 
-    Example:  ragstone doctor
+    Examples:
+
+      ragstone doctor
+
+      ragstone doctor --deep
     """
     from ragstone.catalog.backup import check_data
     from ragstone.catalog.documents import SqlCatalog
@@ -163,6 +178,8 @@ def doctor(
         findings = list(
             check_data(catalog, catalog.database, engine.index, engine.embedder, repair=not check)
         )
+        if deep:
+            findings.extend(_check_content(catalog.database, engine.settings))
         findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -175,6 +192,15 @@ def doctor(
             "[dim]hint:[/] Repair the problems above by hand; see docs/guides/upkeep.md."
         )
         raise typer.Exit(1)
+
+
+def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:
+    """Compare all that is stored with its checksums."""
+    from ragstone.catalog.integrity import check_content
+    from ragstone.catalog.originals import Originals
+
+    originals = Originals(settings.data.directory)
+    return check_content(database, originals, keeps_originals=settings.ingest.keep_originals)
 
 
 def _check_provider(engine: Engine) -> Finding:

@@ -1,0 +1,166 @@
+"""Verify the stored content: documents, chunks and vectors by CRC-32, originals by SHA-256.
+
+Rows of versions that wrote no checksums are only read. Nothing is changed here: each finding names
+the command that repairs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from ragstone.catalog import rows
+from ragstone.catalog.backup import Finding
+from ragstone.catalog.database import Database
+from ragstone.catalog.originals import Originals
+from ragstone.catalog.schema import chunks, documents, files, page_lines, upload_inputs
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME
+from ragstone.errors import StoreError
+
+_MAX_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Report:
+    """Hold what was found in one document."""
+
+    id: str
+    collection: str = ""
+    source: str = ""
+    chunks: int = 0
+    wrong_vectors: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def check_content(
+    database: Database, originals: Originals, *, keeps_originals: bool
+) -> Iterator[Finding]:
+    """Compare everything that is stored with its checksum, and report what differs."""
+    yield from _check_documents(database)
+    yield from _check_originals(database, originals, keeps_originals=keeps_originals)
+
+
+def _check_documents(database: Database) -> Iterator[Finding]:
+    with database.read_transaction() as connection:
+        ids = list(connection.scalars(select(documents.c.id).order_by(documents.c.id)))
+    wrong_vectors: Counter[str] = Counter()
+    wrong_documents = chunk_count = 0
+    for document_id in ids:
+        report = _check_document(database, document_id)
+        chunk_count += report.chunks
+        wrong_vectors[report.collection] += report.wrong_vectors
+        if report.problems:
+            wrong_documents += 1
+            if wrong_documents <= _MAX_SHOWN:
+                yield _describe(report)
+    if wrong_documents > _MAX_SHOWN:
+        more = f"{wrong_documents - _MAX_SHOWN:,} more documents are damaged; restore a backup"
+        yield Finding("content", "wrong", more)
+    for collection, count in wrong_vectors.items():
+        if count:
+            command = f"ragstone reindex --embed --collection {shlex.quote(collection)}"
+            detail = f"{count:,} damaged; run: {command}"
+            yield Finding(f"vectors of {collection}", "wrong", detail)
+    if not wrong_documents and not wrong_vectors.total():
+        detail = f"{len(ids):,} documents and {chunk_count:,} chunks with their vectors are intact"
+        yield Finding("content", "ok", detail)
+
+
+def _check_document(database: Database, document_id: str) -> _Report:
+    report = _Report(document_id)
+    try:
+        with database.read_transaction() as connection:
+            _compare_rows(connection, report)
+    except (StoreError, ValueError, zlib.error) as error:  # the row cannot be decoded
+        report.problems.append(f"it cannot be read ({str(error).partition(chr(10))[0]})")
+    return report
+
+
+def _compare_rows(connection: Connection, report: _Report) -> None:
+    """Compare the rows of one document with their checksums."""
+    query = select(documents, rows.any_source).where(documents.c.id == report.id)
+    stored = connection.execute(query).first()
+    if stored is None:
+        return  # deleted meanwhile
+    row = stored._asdict()
+    report.collection, report.source = row["collection"], row["source"] or ""
+    if row["checksum"] is not None and rows.sum_document(row) != row["checksum"]:
+        report.problems.append("its text or its fields are damaged")
+    wrong_chunks = 0
+    found = select(chunks).where(chunks.c.document_id == report.id)
+    for one in connection.execute(found.order_by(chunks.c.key)):
+        chunk = one._asdict()
+        report.chunks += 1
+        report.wrong_vectors += not rows.is_sound_vector(
+            chunk["embedding"], chunk["vector_checksum"]
+        )
+        if chunk["checksum"] is not None and rows.sum_chunk(chunk) != chunk["checksum"]:
+            wrong_chunks += 1
+    if wrong_chunks:
+        report.problems.append(f"damaged chunks: {wrong_chunks:,}")
+    # The chunks of a replaced version are deleted; its text stays for old citations.
+    if row["retired_at"] is None and report.chunks != row["chunk_count"]:
+        report.problems.append(f"it has {report.chunks:,} of {row['chunk_count']:,} chunks")
+    lines = select(page_lines.c.lines).where(page_lines.c.document_id == report.id)
+    packed = connection.scalar(lines)
+    if packed is not None:
+        rows.unpack_lines(packed)
+
+
+def _describe(report: _Report) -> Finding:
+    detail = "; ".join(report.problems)
+    source = report.source.partition(MEMBER_SEPARATOR)[0]
+    if source and not source.startswith(UPLOAD_SCHEME):
+        place = f"--collection {shlex.quote(report.collection)} {shlex.quote(source)}"
+        detail += f"; run: ragstone ingest --again {place}"
+    else:
+        detail += f"; run: ragstone documents delete {report.id}, then upload the file again"
+    return Finding(f"document {report.source or report.id}", "wrong", detail)
+
+
+def _check_originals(
+    database: Database, originals: Originals, *, keeps_originals: bool
+) -> Iterator[Finding]:
+    names = _read_upload_names(database, keeps_originals=keeps_originals)
+    stored = set(originals.list_hashes())
+    wrong = [(sha256, "is missing") for sha256 in sorted(names.keys() - stored)]
+    wrong += [(one, "is damaged") for one in sorted(stored) if not _is_intact(originals, one)]
+    for sha256, problem in wrong[:_MAX_SHOWN]:
+        name = names.get(sha256, "")
+        repair = f"upload '{name}' again" if name else "nothing uses it; delete the file"
+        path = f"originals/{sha256[:2]}/{sha256}"
+        yield Finding("original", "wrong", f"{path} {problem}; {repair}")
+    if len(wrong) > _MAX_SHOWN:
+        more = f"{len(wrong) - _MAX_SHOWN:,} more are missing or damaged; restore a backup"
+        yield Finding("originals", "wrong", more)
+    if not wrong:
+        yield Finding("originals", "ok", f"{len(stored):,} files match their SHA-256")
+
+
+def _read_upload_names(database: Database, *, keeps_originals: bool) -> dict[str, str]:
+    """Return the names of the uploaded files whose originals must exist, by SHA-256."""
+    path = files.c.path
+    queries: list[Any] = [select(upload_inputs.c.sha256, upload_inputs.c.name)]
+    if keeps_originals:
+        is_uploaded = func.substr(path, 1, len(UPLOAD_SCHEME)) == UPLOAD_SCHEME
+        queries.append(select(files.c.sha256, path).where(is_uploaded))
+    with database.read_transaction() as connection:
+        found = [row for query in queries for row in connection.execute(query)]
+    return {sha256: name.removeprefix(UPLOAD_SCHEME) for sha256, name in found if sha256}
+
+
+def _is_intact(originals: Originals, sha256: str) -> bool:
+    try:
+        with originals.path(sha256).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return True  # deleted meanwhile
+    except OSError:
+        return False
