@@ -37,10 +37,12 @@ def test_an_answer_is_counted_timed_and_judged(sample_engine: Engine) -> None:
     stage = {"stage": "retrieve.semantic"}
     before = value("ragstone_stage_seconds_count", **stage)
     grounded = value("ragstone_quality_count", signal="groundedness_score")
+    cited = value("ragstone_quality_count", signal="citation_precision")
     with watched_by(MetricsWatcher()):
         asyncio.run(sample_engine.ask("When does the lease begin?"))
     assert value("ragstone_stage_seconds_count", **stage) == before + 1
     assert value("ragstone_quality_count", signal="groundedness_score") == grounded + 1
+    assert value("ragstone_quality_count", signal="citation_precision") == cited + 1
     text = render_metrics("")[0].decode()
     assert "mirror" not in text
     assert "default" not in text

@@ -15,7 +15,7 @@ from ragstone.query.ground.prompt import build_prompt, order_sources
 from ragstone.settings import GroundSettings
 from ragstone.testing import HashEmbedder
 from ragstone.trace import Span
-from ragstone.types import NO_ANSWER, Message, Query, Source
+from ragstone.types import NO_ANSWER, Chunk, Hit, Message, Query, Source
 
 from ..build import hit, query
 
@@ -64,6 +64,12 @@ def test_what_does_not_fit_is_cut_at_a_sentence_and_noted() -> None:
     sources, span = built([text, "More."], max_chars=70)
     assert [source.text for source in sources] == ["The dome opens at nine."]
     assert span.notes
+
+
+def test_a_source_names_its_document_page_and_section() -> None:
+    chunk = Chunk("d", 0, "One.", 0, 4, "lease.pdf", page=3, heading_path=("Lease", "Notice"))
+    header = format_source_header(2, Hit(chunk, 0.5, "hybrid"))
+    assert header == "[Source 2]\nDocument: lease.pdf\nPage: 3\nSection: Lease > Notice"
 
 
 def test_the_chat_style_has_a_limit_of_its_own() -> None:
