@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from ragstone.index.analyze import extract_terms
 from ragstone.reading.model import ReadingModel
 
 YesNo: TypeAlias = Literal["Yes", "No", ""]
@@ -26,6 +27,13 @@ _NEVER_SAID = {"do", "does", "did"}
 # The mean over the ways to say it; fitted on the development half of bench/packs/answers.jsonl.
 SURE = 0.8
 _MAX_WAYS = 3
+_LEAST_SHARED = 0.4  # of the question's terms
+_TIME = re.compile(
+    r"\b(?:\d[\d.,:]*|(?:jan|febr)uary|march|april|may(?=\s+\d|\?|$)|june|july|august"
+    r"|(?:septem|octo|novem|decem)ber|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+    r"|spring|summer|autumn|winter|weekends?|christmas|easter)\b",
+    re.IGNORECASE,
+)
 
 
 def list_statements(question: str) -> list[str]:
@@ -59,10 +67,23 @@ def _write_sentence(words: list[str], end: str) -> str:
     return text[:1].upper() + text[1:] + end
 
 
+def is_about(question: str, evidence: str) -> bool:
+    """Return True when the evidence speaks of what is asked, and of the same time and numbers.
+
+    "Closed from October to April" decides about November only for a reader who can count.
+    """
+    wanted, held = set(extract_terms(question)), set(extract_terms(evidence))
+    if len(wanted & held) < _LEAST_SHARED * len(wanted):
+        return False
+    return {one.lower() for one in _TIME.findall(question)} <= {
+        one.lower() for one in _TIME.findall(evidence)
+    }
+
+
 def answer_yes_no(question: str, evidence: str, model: ReadingModel) -> YesNo:
     """Return Yes or No when the evidence supports or contradicts the statement for sure."""
     statements = list_statements(question)
-    if not statements:
+    if not statements or not is_about(question, evidence):
         return ""
     judged = model.verify([(one, evidence) for one in statements])
     if sum(one.supported for one in judged) / len(judged) >= SURE:
