@@ -21,6 +21,7 @@ from ragstone.models.embedder import (
 )
 from ragstone.models.registry import find_model
 
+from ..cli.run import call
 from ..conftest import settings_in
 
 MODEL = Path(str(resources.files("ragstone.models") / "data" / SHIPPED_MODEL))
@@ -140,3 +141,32 @@ def test_a_setting_names_the_pulled_model(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="does not know the model 'smollm2-135m'") as refused:
         build_embedder(settings_in(tmp_path, **{"embed.model": "smollm2-135m"}))
     assert "bge-small-en-v1.5" in refused.value.hint
+
+
+def write_zeros(models: Path) -> Path:
+    """Write files of gte-small that have the right sizes and nothing but zeros in them."""
+    folder = models / "gte-small"
+    folder.mkdir(parents=True)
+    for file in find_model("gte-small").files:
+        with (folder / file.path).open("wb") as stored:
+            stored.truncate(file.bytes)
+    return folder
+
+
+def test_a_damaged_pulled_model_is_explained(tmp_path: Path) -> None:
+    folder = write_zeros(tmp_path)
+    (folder / "tokenizer.json").write_bytes((MODEL / "tokenizer.json").read_bytes())
+    embedder = PulledEmbedder(find_model("gte-small"), tmp_path)
+    with pytest.raises(StoreError, match="of the model gte-small is damaged") as raised:
+        embedder.embed(["A text."])
+    assert "model.onnx" in raised.value.message
+    assert raised.value.hint == "Download it again with: ragstone models pull gte-small"
+
+
+def test_the_doctor_explains_a_damaged_pulled_model(tmp_path: Path) -> None:
+    write_zeros(tmp_path / "data" / "models")
+    done = call("doctor", "-d", "data", cwd=tmp_path, EMBEDDING_MODEL="gte-small")
+    assert done.returncode == 1
+    assert "The file tokenizer.json of the model gte-small is damaged." in done.stdout
+    assert "ragstone models pull gte-small" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

@@ -230,7 +230,7 @@ def _check_embedder(embedder: Embedder) -> Finding:
     try:
         vectors = embedder.embed(["A short test sentence."])
     except RagstoneError as error:
-        return Finding("embedder", "wrong", str(error))
+        return Finding("embedder", "wrong", f"{error.message} {error.hint}".strip())
     if vectors.shape == (1, embedder.dimension):
         return Finding("embedder", "ok", f"{embedder.name}, {embedder.dimension} dimensions")
     return Finding("embedder", "wrong", f"{embedder.name} returned {vectors.shape[1]} dimensions")

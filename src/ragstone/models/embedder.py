@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -67,7 +68,9 @@ class OnnxEmbedder:
 
     @opened_once
     def _session(self) -> Any:
-        return open_session(read_model_file(self._directory, "model.onnx"), threads=self._threads)
+        content = read_model_file(self._directory, "model.onnx")
+        with explain_damage(self._directory, "model.onnx"):
+            return open_session(content, threads=self._threads)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text; text beyond `max_tokens` does not count."""
@@ -132,11 +135,27 @@ def read_model_file(directory: Path, name: str) -> bytes:
         ) from error
 
 
+@contextmanager
+def explain_damage(directory: Path, name: str) -> Iterator[None]:
+    """Turn the errors of the libraries that load a model's file into ours."""
+    try:
+        yield
+    except Exception as error:  # each library has its own errors, without a common base
+        is_shipped = directory.is_relative_to(Path(__file__).parent)
+        pull = f"Download it again with: ragstone models pull {directory.name}"
+        raise StoreError(
+            f"The file {name} of the model {directory.name} is damaged.",
+            hint="Install Ragstone again." if is_shipped else pull,
+        ) from error
+
+
 def load_tokenizer(directory: Path) -> Tokenizer:
     """Load the tokenizer of a shipped model; the caller pads and truncates."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_str(read_model_file(directory, "tokenizer.json").decode("utf-8"))
+    content = read_model_file(directory, "tokenizer.json")
+    with explain_damage(directory, "tokenizer.json"):
+        tokenizer = Tokenizer.from_str(content.decode("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -244,11 +263,9 @@ class TextEmbedder:
                 f"The embedding model {self.name} needs the package onnxruntime-extensions.",
                 hint="Install it with: pip install 'ragstone[multilingual]'",
             ) from error
-        return open_session(
-            read_model_file(self._directory, "model.onnx"),
-            threads=self._threads,
-            operators=get_library_path(),
-        )
+        content = read_model_file(self._directory, "model.onnx")
+        with explain_damage(self._directory, "model.onnx"):
+            return open_session(content, threads=self._threads, operators=get_library_path())
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text.
