@@ -346,7 +346,7 @@ def run_part(
         for name, value in {
             "provider.name": "openai",
             "provider.base_url": f"http://127.0.0.1:{model_port}/v1",
-            "provider.openai_api_key": "none",
+            "openai.api_key": "none",
             "understand.expand": "off",
             "check.max_iterations": "0",
         }.items():
