@@ -102,6 +102,17 @@ def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
     assert_refused(done, "cannot listen on no such host")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["ask", "Is it so?"], ["search", "so"], ["documents"], ["history"], ["doctor"]],
+    ids=lambda words: words[0],
+)
+def test_a_command_that_reads_creates_no_data_directory(tmp_path: Path, words: list[str]) -> None:
+    done = call(*words, "--data", "dta", cwd=tmp_path)
+    assert_refused(done, "There is no data directory 'dta'.", "ragstone ingest")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unwritable_data_directory(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
     done = run("ask", "Is it so?", "-d", "data", cwd=tmp_path, obey_permissions=True)
@@ -143,11 +154,13 @@ def test_an_unknown_option_or_command_is_a_wrong_command_line(tmp_path: Path) ->
 
 
 def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     done = call("ask", "Is it so?", "-d", "data", cwd=tmp_path, LLM_PROVIDER="nobody")
     assert_refused(done, "'nobody'", "extractive")
 
 
 def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     done = call("ask", "Is it so?", "-d", "data", "-C", "../up", cwd=tmp_path)
     assert_refused(done, "Invalid collection name '../up'")
 
@@ -232,6 +245,7 @@ def test_a_variable_that_kubernetes_sets_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_an_unknown_id_or_model(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     assert_refused(call("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")

@@ -73,6 +73,7 @@ def test_ask_as_json_is_the_reply_of_the_http_endpoint(filled: Path) -> None:
 
 
 def test_ask_where_nothing_is_says_how_to_fill_it(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     done = call("ask", "Is anything here?", "-d", "data", "-C", "empty", cwd=tmp_path)
     assert done.returncode == 0
     assert "I don't have enough information" in done.stdout
@@ -130,6 +131,7 @@ def test_delete_shows_the_name_and_asks_in_a_terminal(
 
 
 def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     assert "No queries yet" in call("history", "-d", "data", cwd=tmp_path).stdout
     call("ask", "Is anything here?", "-d", "data", cwd=tmp_path)
     assert "Is anything here?" in call("history", "-d", "data", cwd=tmp_path).stdout

@@ -62,7 +62,10 @@ def ask(
         "retrieve.enabled": rag,
         "provider.strict": strict or None,
     }
-    with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
+    with options.open_engine(
+        options.load_settings(data, config, preset, set, **flags),
+        existing=None if rag is False else data,
+    ) as engine:
         options.require_collection(engine, collection)
         if file is not None:
             asyncio.run(_ask_many(engine, _read_questions(file), collection))

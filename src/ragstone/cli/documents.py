@@ -53,7 +53,7 @@ def list_documents(
 
     Example:  ragstone documents list --collection wiki
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         options.require_collection(engine, collection)
         listed = engine.documents(collection)
     if json:
@@ -78,7 +78,7 @@ def show_document(
 
     Example:  ragstone documents show 4f2a9c… | less
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         document = engine.catalog.document(document_id)
     if json:
         print_json(dataclasses.asdict(document))
@@ -101,7 +101,7 @@ def delete_document(
 
       ragstone documents delete 4f2a9c… --yes
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         document = engine.catalog.document(document_id)
         if not yes:
             _confirm_delete(document)

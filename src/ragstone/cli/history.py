@@ -48,7 +48,7 @@ def history(
       ragstone history --owner alice --delete
     """
     selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if delete:
             _delete_queries(engine, query_id, selection)
             return
@@ -112,7 +112,7 @@ def list_sessions(
 
     Example:  ragstone sessions list --limit 5
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         listed = engine.history.list_sessions(owner, limit=limit)
     if json:
         print_json([dataclasses.asdict(session) for session in listed])
@@ -137,7 +137,7 @@ def show_session(
 
     Example:  ragstone sessions show holiday-plans
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         session = engine.history.session(owner, session_id)
     if json:
         print_json(dataclasses.asdict(session))
@@ -165,7 +165,7 @@ def rename_session(
 
     Example:  ragstone sessions rename 3f1c… 'Lease of the ridge'
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         engine.history.rename_session(owner, session_id, title)
     stdout().print("Renamed 1 session.")
 
@@ -182,7 +182,7 @@ def export_session(
 
     Example:  ragstone sessions export holiday-plans > plans.md
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         session = engine.history.session(owner, session_id)
         cited = engine.history.session_citations(owner, session_id)
     if json:
@@ -216,7 +216,7 @@ def delete_session(
             "Delete either one session or all of them.",
             hint="Give an id from `ragstone sessions list`, or add --all.",
         )
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if session_id is not None:
             engine.history.delete_session(owner, session_id)
             stdout().print(f"Deleted {session_id}.", markup=False)

@@ -172,7 +172,7 @@ def doctor(
     from ragstone.catalog.backup import check_data
     from ragstone.catalog.documents import SqlCatalog
 
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         catalog = engine.catalog
         assert isinstance(catalog, SqlCatalog), "the command line opens no other"
         findings = list(

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ragstone.errors import InputError, RagstoneError, SettingsError
+from ragstone.errors import InputError, NotFoundError, RagstoneError, SettingsError
 from ragstone.messages import choose_language, translate, translate_format
 from ragstone.types import Answer, Citation
 
@@ -289,9 +289,16 @@ def create_folder(folder: Path, flag: str) -> None:
 
 
 @contextmanager
-def open_engine(loaded: LoadedSettings) -> Iterator[Engine]:
+def open_engine(loaded: LoadedSettings, *, existing: Path | None = None) -> Iterator[Engine]:
+    """Open an engine; refuse the data directory `existing` of a command that reads if it is new."""
     from ragstone.engine import Engine
 
+    uses_files = not loaded.settings.data.database_url.get_secret_value()
+    if existing is not None and uses_files and not existing.exists():
+        raise NotFoundError(
+            f"There is no data directory '{existing}'.",
+            hint="Check --data, or fill a new directory with: ragstone ingest PATH… --data DIR",
+        )
     engine = Engine(loaded.settings)
     try:
         yield engine

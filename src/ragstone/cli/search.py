@@ -66,7 +66,9 @@ def search(
 
     flags = {"retrieve.method": method, "refine.top_k": top_k}
     limits = combine_filters(*(parse_condition(text) for text in filter or ()))
-    with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
+    with options.open_engine(
+        options.load_settings(data, config, preset, set, **flags), existing=data
+    ) as engine:
         options.require_collection(engine, collection)
         hits, run = asyncio.run(
             engine.search_traced(question, collection=collection, filters=limits)
