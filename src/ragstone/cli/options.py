@@ -67,7 +67,7 @@ Method = Annotated[str | None, typer.Option(help="semantic, keyword or hybrid (d
 
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="Fail if the model cannot answer, in place of quoting."),
+    typer.Option("--strict", help="Fail if the model cannot answer, instead of quoting."),
 ]
 
 # Without a terminal, progress is printed as a line this often.
