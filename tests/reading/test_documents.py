@@ -164,6 +164,6 @@ def test_the_help_promises_only_what_is_recognised() -> None:
     for reply in table["help"].values():
         first, *others = quoted.findall(reply)
         assert match_request(first) is None, first
-        assert len(others) == 4
+        assert len(others) in (0, 4)  # none where such requests are not recognised
         for text in others:
             assert match_request(text) or match_comparison(text), text
