@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,7 +70,11 @@ def _hide_type_of_flags() -> None:
 
     original = getattr(TyperOption, "display_type_rich", None)
     if original is not None:
-        display = lambda self, ctx: None if self.is_flag else original(self, ctx)  # noqa: E731
+
+        def display(self: Any, ctx: Any) -> Any:
+            return None if self.is_flag else original(self, ctx)
+
+        # The attribute is in some releases of Typer only, so the types do not know it.
         setattr(TyperOption, "display_type_rich", display)  # noqa: B010
 
 

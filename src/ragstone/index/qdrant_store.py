@@ -183,25 +183,6 @@ class PointStore:
         found = self._retrieve([self._to_id(key) for key in keys], [vector], payload)
         return {_to_key(point["id"]): point for point in found}
 
-    def list_stamps(self, collection: str) -> Iterable[tuple[int, int, str]]:
-        """Yield the key, build and document of every point of a collection."""
-        body: Json = {
-            "filter": build_filter(self._tenant(collection), None),
-            "with_payload": ["build", "document_id"],
-            "limit": 1000,
-        }
-        while True:
-            try:
-                reply = self._read("/points/scroll", body)
-            except MissingCollectionError:
-                return
-            for point in reply["points"]:
-                payload = point["payload"]
-                yield _to_key(point["id"]), payload["build"], payload["document_id"]
-            if reply.get("next_page_offset") is None:
-                return
-            body["offset"] = reply["next_page_offset"]
-
     def close(self) -> None:
         self._nodes.close()
 

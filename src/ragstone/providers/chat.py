@@ -142,18 +142,6 @@ class ChatProvider:
     def name(self) -> str:
         return self.wire.name
 
-    @property
-    def context_window(self) -> int:
-        """Return the tokens that prompt and answer may have together; 0 if that is unknown."""
-        return self.find_capabilities(self.model).context_window
-
-    @property
-    def reserved_tokens(self) -> int:
-        """Return the tokens that an answer and its thoughts may take."""
-        return Request((), self.model, 0.0, self.options.token_limit).fit(
-            replace(self.find_capabilities(self.model), context_window=0), self.options.reasoning
-        ).token_limit  # fmt: skip
-
     def find_capabilities(self, model: str) -> Capabilities:
         default = look_up(self.wire.kind, model, self.options.capabilities)
         return self.lessons.recall(model, default)
