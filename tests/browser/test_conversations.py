@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,22 @@ def test_a_conversation_is_exported_with_its_sources(page: Page) -> None:
     assert text.startswith(f"# {LEASE}")
     assert "It ends on 30 June 2039 without notice being required. [1]" in text
     assert "- [1] contracts/lease-of-the-ridge.pdf, page 1: " in text
+
+
+def test_a_new_question_leaves_the_open_actions_and_a_half_typed_title_alone(page: Page) -> None:
+    title = "Which lease is it?"  # no other test asks this, so that one row has the name
+    ask(page, title)
+    entry(page, title).get_by_role("button", name=f"Actions for {title}").click()
+    ask(page, "and when did it begin?")
+    link = entry(page, title).get_by_role("link")
+    expect(link).to_have_attribute("title", re.compile("2 questions"))
+    expect(entry(page, title).get_by_role("button", name="Export")).to_be_visible()
+    entry(page, title).get_by_role("button", name="Rename").click()
+    field = page.get_by_role("textbox", name="Title of the conversation")
+    field.fill("Half a tit")
+    with page.expect_response(lambda reply: "/v1/sessions?" in reply.url):
+        ask(page, "and who signed it?")
+    expect(field).to_have_value("Half a tit")
 
 
 def test_a_conversation_is_deleted_after_a_question(page: Page) -> None:

@@ -23,6 +23,7 @@ export function createConversations({ current, leave }) {
   const more = el("button", { type: "button", class: "link", hidden: true, onclick: () => load(list.childElementCount) }, "Show more");
   const find = el("input", { id: "find-conversation", type: "search", placeholder: "Search", oninput: () => { clearTimeout(waiting); waiting = setTimeout(load, 200); } });
   const note = el("p", { class: "small muted", role: "status" });
+  const opened = new Set(); // the rows whose actions are shown: they stay so when the list is drawn again
   let waiting = 0;
   let latest = 0;
   replace(panel,
@@ -43,21 +44,32 @@ export function createConversations({ current, leave }) {
     }
     if (mine !== latest) return;
     more.hidden = found.length <= PAGE;
+    if (!skip && list.querySelector("input")) return; // a title is being typed: the list is loaded when it ends
     const rows = found.slice(0, PAGE).map(row);
+    const focused = list.contains(document.activeElement) && place(document.activeElement);
     if (skip) list.append(...rows);
     else replace(list, rows);
+    if (focused) list.querySelectorAll(`[data-session="${CSS.escape(focused.session)}"] :is(a, button)`)[focused.index]?.focus();
     note.textContent = text ? `${found.length > PAGE ? `More than ${PAGE} conversations` : plural(found.length, "conversation")} with “${text}”` : found.length ? "" : "Your conversations appear here.";
     mark();
   }
 
+  /** Where a link or button stands: its conversation, and its place in that row. */
+  function place(node) {
+    const row = node.closest("li[data-session]");
+    return row && { session: row.dataset.session, index: [...row.querySelectorAll("a, button")].indexOf(node) };
+  }
+
   function row(one) {
     const link = el("a", { href: `#/chat/${encodeURIComponent(one.session_id)}`, title: `${one.title}\n${plural(one.turn_count, "question")}, ${when(one.updated_at)}`, onclick: closeConversations }, one.title || "Without a title");
-    const tools = el("div", { class: "row tools", hidden: true },
+    const tools = el("div", { class: "row tools", hidden: !opened.has(one.session_id) },
       el("button", { type: "button", class: "link", onclick: () => rename(one, node, link) }, "Rename"),
       el("button", { type: "button", class: "link", onclick: () => exportOne(one) }, "Export"),
       el("button", { type: "button", class: "link bad", onclick: () => deleteOne(one) }, "Delete"));
-    const menu = el("button", { type: "button", class: "icon", "aria-label": `Actions for ${one.title}`, "aria-expanded": "false", onclick: () => {
+    const menu = el("button", { type: "button", class: "icon", "aria-label": `Actions for ${one.title}`, "aria-expanded": String(!tools.hidden), onclick: () => {
       tools.hidden = !tools.hidden;
+      if (tools.hidden) opened.delete(one.session_id);
+      else opened.add(one.session_id);
       menu.setAttribute("aria-expanded", String(!tools.hidden));
     } }, "⋯");
     const node = el("li", { "data-session": one.session_id }, el("div", { class: "conversation" }, link, menu), tools);
@@ -75,8 +87,8 @@ export function createConversations({ current, leave }) {
         } catch (error) {
           toast(error.message, { kind: "bad" });
         }
-        await load();
       }
+      await load();
       list.querySelector(`[data-session="${CSS.escape(one.session_id)}"] a`)?.focus();
     };
     field.addEventListener("keydown", (event) => {
