@@ -222,6 +222,7 @@ def test_every_make_target_that_is_named_exists() -> None:
         assert named <= targets, page
 
 
+@pytest.mark.slow
 def test_the_generated_references_are_current() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "build_reference.py", "--check"],

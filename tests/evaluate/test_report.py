@@ -203,6 +203,7 @@ frame.onload = () => {{
 }};</script>"""
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no Chromium or Chrome is installed")
 @pytest.mark.parametrize("width", [390, 1200], ids=["phone", "desk"])
 def test_a_real_browser_opens_the_report(

@@ -83,6 +83,7 @@ async def test_calls_one_after_the_other_share_a_connection(
     assert len({call["client"] for call in stand_in.calls}) == 1
 
 
+@pytest.mark.slow
 async def test_many_calls_at_once_do_not_wait_for_each_other(
     stand_in: StandIn, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ async def test_thoughts_are_not_shown(
     assert text == "The gate is green [Source 1]."
 
 
+@pytest.mark.slow
 async def test_thinking_is_not_silence(vendor: StandIn, tmp_path: Path) -> None:
     vendor.thoughts, vendor.thinks_in = "one two three four five six seven", "reasoning_content"
     vendor.behaviours = ["drip"]  # 0.3 s for each piece, more than the limit in all

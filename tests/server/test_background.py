@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from ragstone.engine import Engine
 from ragstone.ingest.uploads import Upload
@@ -66,6 +67,7 @@ def wait_for_end(engine: Engine, upload_id: str) -> dict[str, Any]:
     return engine.upload(upload_id)
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_stopped_and_read_by_the_next_process(tmp_path: Path) -> None:
     engine = upload_and_stop(tmp_path, Slow(3), grace_s=0)
     found = wait_for_end(engine, (tmp_path / "id").read_text())

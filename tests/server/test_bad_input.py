@@ -117,6 +117,7 @@ def test_any_text_may_be_a_prefix(client: httpx.Client, prefix: str) -> None:
     assert client.get("/v1/suggestions", params={"prefix": prefix}).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

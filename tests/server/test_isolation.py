@@ -23,6 +23,8 @@ from ..patience import LONG_S
 from .conftest import serve
 from .test_auth import House
 
+pytestmark = pytest.mark.slow
+
 # What nobody but its owner may ever see.
 SECRET = "zanzibar8812"
 # Doors that need no key; the page itself holds no data.

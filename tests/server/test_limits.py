@@ -136,6 +136,7 @@ async def test_a_request_that_takes_too_long_is_ended_and_gives_its_place_back(
         await until(lambda: not slots_of(client)._slots.locked())
 
 
+@pytest.mark.slow
 async def test_a_stream_that_takes_too_long_ends_with_an_error_and_says_so(tmp_path: Path) -> None:
     provider = Waiting()
     flags = {"server.request_timeout_s": 5.0, "server.max_generations": 1}

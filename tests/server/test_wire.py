@@ -61,6 +61,7 @@ def test_what_is_no_http_gets_a_problem_document(address: tuple[str, int], sent:
     assert "HTTP" in str(problem(spoken(address, sent), 400)["detail"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-Half"])
 def test_a_head_that_does_not_end_is_not_waited_for(
     address: tuple[str, int], sent: bytes, monkeypatch: pytest.MonkeyPatch
@@ -82,6 +83,7 @@ def test_the_second_head_of_a_connection_is_watched_too(
         problem(connection.recv(65_536), 408)
 
 
+@pytest.mark.slow
 def test_a_body_may_take_longer_than_a_head(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

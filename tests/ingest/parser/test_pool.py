@@ -43,6 +43,7 @@ def test_what_a_process_reads_arrives_as_it_was(tmp_path: Path) -> None:
     assert part.loaded.metadata["title"] == "Über 😀"
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_long_is_stopped_and_the_next_one_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "slow.txt")  # nobody will ever write to it
     (tmp_path / "good.txt").write_text("Good.")

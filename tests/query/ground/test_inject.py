@@ -95,6 +95,7 @@ def test_the_pack_is_large_and_varied() -> None:
     assert len(set(POISONS.values())) == len(POISONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*POISONS, *TRICKS])
 async def test_a_poisoned_document_does_not_reach_the_answer(kind: str, poisoned: Engine) -> None:
     number = [*POISONS, *TRICKS].index(kind)
