@@ -10,12 +10,13 @@ read what it had accepted, and compares the data directory with what the replies
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
-import socket
 import sqlite3
 import sys
 import tarfile
@@ -69,18 +70,38 @@ def make_pdf(name: str) -> bytes:
     )
 
 
-def fork_command(*arguments: str) -> int:
-    """Run a command of Ragstone in a forked process of this one; return its id."""
+def fork_command(log: Path, *arguments: str) -> int:
+    """Run a command of Ragstone in a forked process of this one; return its id.
+
+    Its messages go to `log`, and at SIGUSR1 also the stacks of its threads.
+    """
     pid = os.fork()
     if pid:
         return pid
     with suppress(BaseException):
-        sink = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(sink, standard)
+        source = os.open(os.devnull, os.O_RDONLY)
+        sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for standard, descriptor in enumerate((source, sink, sink)):
+            os.dup2(descriptor, standard)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         sys.argv = ["ragstone", *arguments]
         app()
     os._exit(0)
+
+
+def describe_process(pid: int, log: Path) -> str:
+    """Return what a process that does not answer is doing: its state, its stacks, its log."""
+    if os.waitpid(pid, os.WNOHANG)[0]:
+        return f"it has ended; its log:\n{log.read_text(errors='replace')}"
+    with suppress(OSError):
+        os.kill(pid, signal.SIGUSR1)
+    time.sleep(2)
+    found = []
+    for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+        for name in ("wchan", "syscall"):
+            with suppress(OSError):
+                found.append(f"{task.name} {name}: {(task / name).read_text().strip()}")
+    return "\n".join([*found, "its log:", log.read_text(errors="replace")])
 
 
 @dataclass
@@ -109,18 +130,23 @@ class Bench:
         return self.folder / "data"
 
     def start(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = int(listener.getsockname()[1])
-        self.address = f"http://127.0.0.1:{port}"
-        data = str(self.data)
-        server = fork_command("serve", "--port", str(port), "--data", data)
+        # The server chooses its port: one that is free here may be taken when the server needs it.
+        log = self.folder / "server.log"
+        log.write_bytes(b"")
+        server = fork_command(log, "serve", "--port", "0", "--data", str(self.data))
         self.children = [server]
         deadline = time.monotonic() + WAIT_S
         while True:
-            with suppress(httpx.TransportError):
-                if httpx.get(self.address + "/healthz", timeout=5).is_success:
-                    return
-            assert time.monotonic() < deadline, "the server does not start"
+            if shown := re.search(r"http://127\.0\.0\.1:\d+(?= )", log.read_text()):
+                self.address = shown[0]
+                with suppress(httpx.TransportError):
+                    if httpx.get(self.address + "/healthz", timeout=5).is_success:
+                        return
+            if time.monotonic() > deadline or os.waitid(
+                os.P_PID, server, os.WEXITED | os.WNOHANG | os.WNOWAIT
+            ):
+                why = describe_process(server, log)
+                raise AssertionError(f"the server does not start: {why}")
             time.sleep(0.1)
 
     def kill(self) -> None:
@@ -263,14 +289,16 @@ def begin_delete(bench: Bench) -> tuple[list[threading.Thread], float]:
 
 
 def begin_reindex(bench: Bench) -> tuple[list[threading.Thread], float]:
-    bench.children.append(fork_command("reindex", "--data", str(bench.data)))
+    log = bench.folder / "reindex.log"
+    bench.children.append(fork_command(log, "reindex", "--data", str(bench.data)))
     files = bench.make_files(2)
     return run_threads([lambda: bench.send(files)]), 1.5
 
 
 def begin_backup(bench: Bench) -> tuple[list[threading.Thread], float]:
     target = bench.folder / "backup.tar"
-    bench.children.append(fork_command("backup", str(target), "--data", str(bench.data)))
+    arguments = ("backup", str(target), "--data", str(bench.data))
+    bench.children.append(fork_command(bench.folder / "backup.log", *arguments))
     listed = httpx.get(f"{bench.address}/v1/documents", params={"limit": 1000}, timeout=WAIT_S)
     chosen = bench.chance.sample(listed.json(), min(2, len(listed.json())))
     files = bench.make_files(3)

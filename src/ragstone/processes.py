@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import queue
 import signal
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import WeakSet
 
 from ragstone import system
@@ -187,20 +188,49 @@ def answer_requests(
 ) -> None:
     """Run as a worker: answer requests until standard input ends, as it does with the owner.
 
-    `prepare` loads what every request needs; then the process may not write files any more.
+    `prepare` loads what every request needs; then the process may not write files any more. The
+    requests are read in a thread, so that a process whose owner was killed ends in the middle of
+    its work and does not compute for nobody.
     """
     # The streams stay private: what a library prints must not stand between two messages.
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     devnull = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(devnull, standard)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_requests, args=(source, requests), daemon=True).start()
     system.lower_process_priority(_NICENESS)
     prepare()
     system.forbid_writing_files()
     sink.write(pack_message({"kind": "ready"}))
     sink.flush()
-    while head := source.read(LENGTH.size):
-        body = source.read(LENGTH.unpack(head)[0])
-        for message in answer(json.loads(body)):
+    while True:
+        for message in answer(json.loads(requests.get())):
             sink.write(message)
             sink.flush()
+
+
+def _read_requests(source: BinaryIO, requests: queue.SimpleQueue[bytes]) -> None:
+    while head := source.read(LENGTH.size):
+        requests.put(source.read(LENGTH.unpack(head)[0]))
+    os._exit(0)
+
+
+def end_with_parent() -> None:
+    """End this process, and its workers, as soon as the process that started it has ended.
+
+    A server process whose supervisor was killed would go on serving, and hold the port that the
+    next server needs. Without effect in a process that `multiprocessing` did not start.
+    """
+    from multiprocessing import parent_process  # needed only with several server processes
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        kill_all_workers()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="end with parent", daemon=True).start()

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.errors import SettingsError
 from ragstone.server.connections import open_listener
 from ragstone.server.run import AppFactory, build_config
 from ragstone.settings import load_settings
@@ -119,6 +120,22 @@ def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path
     assert "zebra" not in log
     assert key not in log
     assert "Traceback" not in log
+
+
+def test_workers_whose_supervisor_was_killed_free_the_port(tmp_path: Path) -> None:
+    with serving("--workers", "2", cwd=tmp_path) as served:
+        port = int(served.address.rpartition(":")[2])
+        served.process.kill()
+        served.close()  # also waits until the workers have closed its standard error
+
+        def can_listen() -> bool:
+            try:
+                open_listener("127.0.0.1", port).close()
+            except SettingsError:
+                return False
+            return True
+
+        wait_until(can_listen)
 
 
 async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +17,14 @@ from ragstone.processes import IdleProcesses, WorkerProcess
 from ragstone.server.work import WorkQueue
 from ragstone.settings.services import ServerSettings
 
-from ..patience import LONG_S, until
+from ..patience import LONG_S, until, wait_until
+
+
+def is_running(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 class Noted(IdleProcesses):
@@ -75,3 +87,25 @@ async def test_a_queue_that_closes_ends_what_runs(idle: Noted) -> None:
     with pytest.raises(OverloadedError, match="stopping"):
         await work
     assert idle.has_ended
+
+
+_OWNER = """
+import threading
+from ragstone.processes import WorkerProcess, pack_message
+worker = WorkerProcess("tests.server.endless_worker")
+worker.begin(threading.Event())
+worker.send(pack_message({"endless": True}))
+print(worker._popen.pid, flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks for a process by its signal")
+def test_a_worker_that_computes_ends_with_its_killed_owner() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    worker = int(owner.stdout.readline())
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    wait_until(lambda: not is_running(worker))

@@ -21,6 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from ragstone.catalog.keys import KeyRing
 from ragstone.errors import SettingsError
 from ragstone.observe.logs import configure_logging, start_watching
+from ragstone.processes import end_with_parent
 from ragstone.server.connections import BACKLOG, GuardedProtocol, raise_connection_limit
 from ragstone.server.limits import is_loopback
 from ragstone.server.memory import tune_allocator, tune_collector
@@ -49,6 +50,8 @@ class AppFactory:
         from ragstone.server.app import create_app
 
         settings = self.loaded.settings
+        if settings.server.workers > 1:
+            end_with_parent()
         configure_logging(settings.observe)
         start_watching(settings)
         raise_connection_limit()
