@@ -211,7 +211,7 @@ def score_sentences(section: Section, whole: Vectors, *, begins: float = 0.15) -
 
 def find_center(sections: Sequence[Section]) -> Vectors:
     """Return the direction of the mean of all sentences."""
-    return normalize(np.concatenate([one.vectors for one in sections]).mean(axis=0))
+    return normalize(np.concatenate([one.vectors for one in sections]).mean(0, np.float32))
 
 
 def normalize(vector: Vectors) -> Vectors:

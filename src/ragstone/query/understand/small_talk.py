@@ -186,7 +186,7 @@ def compute_features(text: str) -> tuple[NDArray[np.uint32], NDArray[np.float64]
         found = np.array([zlib.crc32(name.encode()) for name in names], dtype=np.uint32)
         unique, counts = np.unique(found, return_counts=True)
         hashes.append(unique)
-        values.append(np.sqrt(counts / max(1, counts.sum())))
+        values.append(np.sqrt(counts / max(1, int(counts.sum()))))
     return np.concatenate(hashes), np.concatenate(values)
 
 
