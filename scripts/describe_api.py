@@ -25,7 +25,7 @@ SECTIONS = {
     "Events of a stream": ("Event", "SourcesFound", "Token", "Finished"),
     "Results": (
         "Answer", "Citation", "Claim", "Source", "Hit", "Scores", "Chunk", "Document",
-        "Comparison", "Grounding", "IngestReport", "IngestedFile",
+        "Comparison", "Grounding", "Feedback", "IngestReport", "IngestedFile",
     ),
     "Settings": ("load_settings", "LoadedSettings", "Settings"),
     "Errors": (

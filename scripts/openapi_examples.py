@@ -80,10 +80,14 @@ def record_examples(client: TestClient) -> dict[str, Any]:
     recorder = Recorder(client)
     send = recorder.send
     send("POST", "/v1/samples", json={"collection": "default"})
+    send("POST", "/v1/consent")
+    send("GET", "/v1/consent")
     _record_documents(recorder)
     asked = send("POST", "/v1/query", json={"query": LEASE, "session_id": "lease"})
     events = {"accept": "text/event-stream"}
     send("POST", "/v1/query", json={"query": LEASE}, headers=events)
+    send("POST", "/v1/query/batch", json={"queries": [LEASE]})
+    send("POST", "/v1/context", json={"query": LEASE, "max_tokens": 500})
     facts = {"answer": "The gate is red.", "facts": ["The gate is green."]}
     send("POST", "/v1/check-grounding", json=facts)
     send("POST", "/api/chat", json={"messages": MESSAGES}, params={"compare": False})
@@ -158,6 +162,12 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
     shared = send("PUT", "/v1/queries/{query_id}/share", params=one)
     send("GET", "/v1/shared/{token}", params={"token": shared["token"]})
     send("DELETE", "/v1/queries/{query_id}/share", params=one)
+    rating = {"vote": "down", "comment": "The lease was extended."}
+    send("POST", "/v1/queries/{query_id}/feedback", params=one, json=rating)
+    send("GET", "/v1/queries/{query_id}/feedback", params=one)
+    send("GET", "/v1/feedback", params={**page, **session, "collection": "default", "mine": True})
+    send("GET", "/v1/feedback/export", params={"collection": "default", "mine": True})
+    send("DELETE", "/v1/queries/{query_id}/feedback", params=one)
     send("GET", "/v1/analytics", params={"collection": "default", "days": 30})
     send("GET", "/v1/suggestions", params={"prefix": "how", "collection": "default", "limit": 3})
     send("GET", "/v1/sessions", params=page)
@@ -168,12 +178,15 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
     send("DELETE", "/v1/queries", params=session)
     send("DELETE", "/v1/sessions/{session_id}", params=session)
     send("DELETE", "/v1/sessions", params={"owner": "local"})
+    send("DELETE", "/v1/consent", params={"owner": "local"})
 
 
 def main() -> None:
     assert (resources.files("ragstone.samples") / "documents").is_dir()
     with tempfile.TemporaryDirectory() as folder:
-        settings = load_settings(environ={"RAGSTONE_DATA": folder}).settings
+        settings = load_settings(
+            environ={"RAGSTONE_DATA": folder, "REQUIRE_CONSENT": "true"}
+        ).settings
         with TestClient(create_app(Engine(settings)), base_url="http://127.0.0.1:8642") as client:
             found = record_examples(client)
     text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True)

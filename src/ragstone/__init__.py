@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ragstone.catalog.feedback import Feedback
     from ragstone.engine import Engine
     from ragstone.errors import (
         DeadlineError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "ragstone.catalog.feedback": ("Feedback",),
     "ragstone.engine": ("Engine",),
     "ragstone.errors": (
         "DeadlineError", "ForbiddenError", "IngestError", "InputError", "LimitError",
@@ -69,9 +71,9 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Answer", "Chunk", "Citation", "Claim", "Comparison", "DeadlineError", "Document", "Engine",
-    "Event", "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError", "IngestOptions",
-    "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
-    "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
+    "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError",
+    "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings",
+    "Message", "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
     "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
     "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
     "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ragstone.catalog.collections import CollectionInfo
 from ragstone.catalog.documents import refuse_other_embedder
+from ragstone.catalog.feedback import Feedback, Vote
 from ragstone.errors import InputError
 from ragstone.events import Event, Finished, SideEvent, SideName
 from ragstone.files import check_collection
@@ -296,6 +297,21 @@ class Engine(EngineParts):
 
     def _explainer(self) -> Explainer:
         return Explainer(self.catalog, self.index, self.embedder, self.settings.retrieve)
+
+    def rate(
+        self,
+        query_id: str,
+        *,
+        vote: Vote | None = None,
+        rating: int | None = None,
+        comment: str = "",
+        owner: str = LOCAL_OWNER,
+    ) -> Feedback:
+        """Rate an answer: a vote (`up` or `down`), a rating from 1 to 5, a comment, or several.
+
+        Rating it again replaces what the same owner said before.
+        """
+        return self.history.feedback.save(query_id, owner, vote, rating, comment)
 
     async def check(
         self, answer: str, facts: Sequence[str], *, threshold: float = 0.6

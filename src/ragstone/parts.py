@@ -31,7 +31,12 @@ from ragstone.query.build import (
     build_pipeline,
     wrap_pipeline,
 )
-from ragstone.query.conversation import Conversation, VolatileSessions
+from ragstone.query.conversation import (
+    ConsentedSessions,
+    Conversation,
+    Sessions,
+    VolatileSessions,
+)
 from ragstone.query.middleware import RecordHistory, UseConversation
 from ragstone.settings import Settings, load_settings
 from ragstone.threads import opened_once
@@ -182,8 +187,11 @@ class EngineParts:
     @opened_once
     def _wrapped(self) -> WrappedPipeline:
         may_store = self.settings.journal.query_log == "full"
+        sessions: Sessions = self.history.sessions if may_store else VolatileSessions()
+        if self.history.consents.is_required:
+            sessions = ConsentedSessions(sessions, self.history.consents, self.catalog)
         conversation = Conversation(
-            self.history.sessions if may_store else VolatileSessions(),
+            sessions,
             self.embedder,
             self.settings.memory,
             self._context.chat,
@@ -201,7 +209,8 @@ class EngineParts:
 
     @opened_once
     def _journal(self) -> JournalWriter:
-        return JournalWriter(self.catalog)
+        consents = self.history.consents
+        return JournalWriter(self.catalog, consents.may_store if consents.is_required else None)
 
     async def _record(self, answer: Answer, run: QueryRun, upload_id: str | None) -> None:
         """Write an answer into the journal, as far as QUERY_LOG allows."""

@@ -21,11 +21,12 @@ GROUPS = {
     "documents": ["list", "show", "delete"],
     "sessions": ["list", "show", "delete"],
     "models": ["pull"],
+    "consent": ["show", "give", "withdraw"],
     "keys": ["create", "list", "revoke"],
 }
 SINGLE = ["demo", "ingest", "ask", "chat", "search", "check", "eval", "compare", "tune", "serve"]
 SINGLE += ["mcp", "documents", "history", "models", "settings", "reindex", "backup", "restore"]
-SINGLE += ["doctor"]
+SINGLE += ["doctor", "feedback"]
 COMMANDS = [[name] for name in SINGLE]
 COMMANDS += [[group, name] for group, names in GROUPS.items() for name in names]
 

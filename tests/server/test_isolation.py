@@ -47,6 +47,8 @@ class Estate(House):
                 assert reply.status_code == 201, reply.text
             upload = reply.json()
             answer = client.post("/v1/query", json={**asked, "collection": "alice"}).json()
+            rating = {"vote": "up", "comment": f"Good: {SECRET}."}
+            client.post(f"/v1/queries/{answer['query_id']}/feedback", json=rating)
         assert SECRET in answer["answer"]
         self.ids = {
             "query_id": answer["query_id"],
@@ -124,6 +126,7 @@ def bodies(operation: dict[str, Any], ids: dict[str, str]) -> list[dict[str, Any
         {"json": {"name": "alice"}},
         {"json": {"name": "n.md", "text": "A note.", "collection": "alice"}},
         {"json": {"answer": "Yes.", "facts": ["No."]}},
+        {"json": {"vote": "down"}},
     ]
 
 
@@ -162,6 +165,8 @@ def test_what_was_tried_against_is_still_there_for_its_owner(estate: Estate) -> 
         assert len(client.get("/v1/documents", params={"collection": "alice"}).json()) == 1
         history = client.get("/v1/queries").json()
         assert estate.ids["query_id"] in json.dumps(history)
+        (rated,) = client.get("/v1/feedback").json()
+        assert (rated["vote"], rated["comment"]) == ("up", f"Good: {SECRET}.")
         assert client.get(f"/v1/documents/{estate.ids['document_id']}/original").status_code == 200
 
 

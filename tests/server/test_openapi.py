@@ -49,7 +49,7 @@ def test_every_endpoint_with_an_example_is_served(document: dict[str, Any]) -> N
 
 def test_every_body_has_an_example_of_its_own_shape(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
-        if name.startswith("POST"):
+        if name.startswith("POST") and name != "POST /v1/consent":  # to send it is to agree
             assert "requestBody" in operation, name
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             schema = resolved(document, content.get("schema", {}))

@@ -93,7 +93,7 @@ class SqlCollections:
             connection.execute(collections.delete().where(collections.c.name == name))
         # On its own: while the documents are deleted, no question shall wait for the journal.
         with self._catalog.write_transaction(journal.LOCK) as connection:
-            journal.delete_unused_evidence(connection)
+            journal.delete_orphans(connection)
 
     def headings(self, name: str) -> list[tuple[str, ...]]:
         """List distinct heading paths of a collection, from its first chunks."""

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+from sqlalchemy import Connection
+
 from ragstone.catalog import journal
 from ragstone.catalog.collections import SqlCollections
+from ragstone.catalog.consent import SqlConsents, delete_consent
+from ragstone.catalog.feedback import SqlFeedback, delete_owner_feedback, summarise_feedback
 from ragstone.catalog.sessions import SqlSessions
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.protocols import Catalog
@@ -193,6 +197,8 @@ class History:
         self._catalog = catalog
         self._options = options
         self.sessions = SqlSessions(catalog)
+        self.consents = SqlConsents(catalog, options)
+        self.feedback = SqlFeedback(catalog, self.consents)
         self._collections = SqlCollections(catalog)
 
     def queries(
@@ -260,10 +266,26 @@ class History:
         self._catalog.erase_deleted()
 
     def delete_owner(self, owner: str) -> tuple[int, int]:
-        """Delete all sessions and queries of an owner; return how many of each."""
+        """Delete all that an owner asked and rated; return how many sessions and queries."""
+        with self._catalog.write_transaction("sessions") as connection:
+            counts = self._delete_owned(connection, owner)
+        self._catalog.erase_deleted()
+        return counts
+
+    def withdraw_consent(self, owner: str) -> tuple[int, int]:
+        """Withdraw the consent of an owner, and delete what was stored: as `delete_owner`."""
+        self.consents.require_setting()
+        with self._catalog.write_transaction("sessions") as connection:
+            counts = self._delete_owned(connection, owner)
+            delete_consent(connection, owner)
+        self._catalog.erase_deleted()
+        return counts
+
+    def _delete_owned(self, connection: Connection, owner: str) -> tuple[int, int]:
+        """Delete in one transaction, so that no answer is stored in between."""
         session_count = self.sessions.delete_all(owner)
         query_count = self._catalog.delete_queries(wanted=HistoryFilter(owner=owner))
-        self._catalog.erase_deleted()
+        delete_owner_feedback(connection, owner)
         return session_count, query_count
 
     def delete_expired(self) -> None:
@@ -283,10 +305,12 @@ class History:
         """Compute counts, latencies, problems and costs of the queries that match."""
         with self._catalog.read_transaction() as connection:
             queries = journal.list_summaries(connection, wanted, limit=MAX_ANALYSED)
+            feedback = summarise_feedback(connection, wanted)
         return {
             "since": wanted.since,
             "complete": len(queries) < MAX_ANALYSED,
             **compute_analytics(queries),
+            "feedback": feedback,
         }
 
     def suggestions(

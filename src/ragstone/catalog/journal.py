@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
-from ragstone.catalog.schema import evidence
+from ragstone.catalog.schema import evidence, feedback
 from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
 from ragstone.filters import HistoryFilter
@@ -144,21 +144,25 @@ def collect_figures(answer: Answer) -> dict[str, Any]:
 
 def delete_queries(connection: Connection, wanted: HistoryFilter) -> int:
     """Delete the queries that match; return how many."""
-    count = connection.execute(table.delete().where(*_to_conditions(wanted))).rowcount
-    delete_unused_evidence(connection)
+    count = connection.execute(table.delete().where(*to_conditions(wanted))).rowcount
+    delete_orphans(connection)
     return count
 
 
 def delete_query(connection: Connection, query_id: str) -> None:
     evidence_id = connection.scalar(select(table.c.evidence).where(table.c.id == query_id))
     connection.execute(table.delete().where(table.c.id == query_id))
-    delete_unused_evidence(connection, evidence.c.id == evidence_id)
-
-
-def delete_unused_evidence(connection: Connection, *conditions: ColumnElement[bool]) -> None:
-    """Delete evidence that no entry refers to. Call it after deleting entries."""
     is_used = exists().where(table.c.evidence == evidence.c.id)
-    connection.execute(evidence.delete().where(~is_used, *conditions))
+    connection.execute(evidence.delete().where(~is_used, evidence.c.id == evidence_id))
+    connection.execute(feedback.delete().where(feedback.c.query_id == query_id))
+
+
+def delete_orphans(connection: Connection) -> None:
+    """Delete evidence and feedback without an entry. Call it after deleting entries."""
+    is_used = exists().where(table.c.evidence == evidence.c.id)
+    connection.execute(evidence.delete().where(~is_used))
+    has_query = exists().where(table.c.id == feedback.c.query_id)
+    connection.execute(feedback.delete().where(~has_query))
 
 
 def list_queries(
@@ -169,7 +173,7 @@ def list_queries(
     They have no trace: it is as long as all the other fields together.
     """
     newest = table.c.created_at.desc(), table.c.id
-    query = _select_full.where(*_to_conditions(wanted)).order_by(*newest)
+    query = _select_full.where(*to_conditions(wanted)).order_by(*newest)
     found = [_to_query(row) for row in connection.execute(query.offset(skip).limit(limit))]
     for one in found:
         del one["trace"]
@@ -177,7 +181,7 @@ def list_queries(
 
 
 def count_queries(connection: Connection, wanted: HistoryFilter) -> int:
-    query = select(func.count()).select_from(table).where(*_to_conditions(wanted))
+    query = select(func.count()).select_from(table).where(*to_conditions(wanted))
     return connection.scalar(query) or 0
 
 
@@ -194,7 +198,7 @@ def list_summaries(
 ) -> list[Mapping[str, Any]]:
     """List the fields that analytics need of each query that matches, newest first."""
     names = ("id", "collection", "created_at", "status", "question", "figures")
-    query = select(*(table.c[name] for name in names)).where(*_to_conditions(wanted))
+    query = select(*(table.c[name] for name in names)).where(*to_conditions(wanted))
     newest = query.order_by(table.c.created_at.desc())
     return [row._asdict() for row in connection.execute(newest.limit(limit))]
 
@@ -214,7 +218,8 @@ def query_not_found(query_id: str) -> NotFoundError:
     )
 
 
-def _to_conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
+def to_conditions(wanted: HistoryFilter) -> list[ColumnElement[bool]]:
+    """Return what a query of the journal must fulfil."""
     conditions = [
         table.c[name] == value
         for name in ("owner", "upload_id", "session_id")
@@ -277,8 +282,11 @@ class JournalWriter:
     behind a slow or busy database the entry is written after the answer has gone out.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(
+        self, catalog: Catalog, may_store: Callable[[Connection, str], bool] | None = None
+    ) -> None:
         self._catalog = catalog
+        self._may_store = may_store
         self._waiting: PerLoop[_Batch] = PerLoop(list)
         self._busy: PerLoop[set[str]] = PerLoop(set)
         # The event loop keeps only weak references to tasks.
@@ -344,7 +352,12 @@ class JournalWriter:
     def _commit(self, entries: list[Entry]) -> None:
         self.commits += 1
         with self._catalog.write_transaction(LOCK) as connection:
-            write_entries(connection, entries)
+            if self._may_store is not None:
+                owners = {one.row["owner"] for one in entries}
+                agreed = {owner for owner in owners if self._may_store(connection, owner)}
+                entries = [one for one in entries if one.row["owner"] in agreed]
+            if entries:
+                write_entries(connection, entries)
 
 
 def _log_late_failure(done: asyncio.Future[None]) -> None:

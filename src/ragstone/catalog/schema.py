@@ -312,6 +312,28 @@ shares = Table(
     Column("created_at", Float, nullable=False),
 )
 
+# How users rate answers, one row for each user and query; it is deleted with its query.
+feedback = Table(
+    "feedback",
+    tables,
+    Column("query_id", String, primary_key=True),
+    Column("owner", String, primary_key=True, index=True),
+    Column("vote", String),
+    Column("rating", Integer),
+    Column("comment", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+# Who agreed that their questions are stored, and to which settings of the journal.
+consents = Table(
+    "consents",
+    tables,
+    Column("owner", String, primary_key=True),
+    Column("agreed_at", Float, nullable=False),
+    Column("query_log", String, nullable=False),
+    Column("retention_days", Integer, nullable=False),
+)
+
 # Who may come in. A key itself is never stored, only its SHA-256.
 keys = Table(
     "keys",

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, or_, select
 
-from ragstone.catalog.journal import delete_unused_evidence
+from ragstone.catalog.journal import delete_orphans
 from ragstone.catalog.schema import queries, sessions, turns
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog
@@ -97,7 +97,7 @@ class SqlSessions:
 
     def add(
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
-    ) -> None:
+    ) -> bool:
         """Append a turn; the first one creates the session."""
         now = time.time()
         key = {"owner": owner, "session_id": session_id}
@@ -117,6 +117,7 @@ class SqlSessions:
             connection.execute(turns.insert().values(asdict(turn) | key | {"position": position}))
             is_old = turns.c.position <= position - kept_turns
             connection.execute(turns.delete().where(*_is_turn(owner, session_id), is_old))
+        return True
 
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
         """Store a summary of the turns before a position."""
@@ -145,7 +146,7 @@ class SqlSessions:
             connection.execute(
                 queries.delete().where(queries.c.owner == owner, queries.c.session_id == session_id)
             )
-            delete_unused_evidence(connection)
+            delete_orphans(connection)
 
     def delete_all(self, owner: str) -> int:
         """Delete every session of an owner; return how many."""

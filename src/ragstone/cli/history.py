@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +11,7 @@ from rich.markup import escape
 
 from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
-from ragstone.cli.options import print_json, print_table, stdout
+from ragstone.cli.options import format_time, print_json, print_table, stdout
 from ragstone.errors import SettingsError
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.types import LOCAL_OWNER
@@ -63,7 +62,7 @@ def history(
     elif entries:
         rows = [
             (
-                _format_time(entry["created_at"]),
+                format_time(entry["created_at"]),
                 entry["query_id"],
                 entry["status"],
                 entry["query"] or "–",
@@ -118,7 +117,7 @@ def list_sessions(
         print_json([dataclasses.asdict(session) for session in listed])
     elif listed:
         rows = [
-            (_format_time(s.updated_at), s.id, s.collection, s.turn_count, s.title) for s in listed
+            (format_time(s.updated_at), s.id, s.collection, s.turn_count, s.title) for s in listed
         ]
         print_table(["last used (UTC)", "id", "collection", "turns", "title"], rows)
     else:
@@ -225,7 +224,3 @@ def delete_session(
         stdout().print(
             f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False
         )
-
-
-def _format_time(timestamp_s: float) -> str:
-    return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%d %H:%M:%S")

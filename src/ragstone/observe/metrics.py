@@ -46,6 +46,8 @@ COST = Counter("ragstone_cost_usd", "What the tokens cost, in dollars.", ["provi
 ERRORS = Counter("ragstone_errors", "Failures by component.", ["component", "error"])
 DEGRADED = Counter("ragstone_degraded", "Answers that went on without a part.", ["rung"])
 CACHE = Counter("ragstone_answer_cache", "Answers taken from the cache, or not.", ["outcome"])
+FEEDBACK = Counter("ragstone_feedback", "Ratings of answers that were sent.", ["vote"])
+RATING = Histogram("ragstone_rating", "Ratings from 1 to 5.", buckets=(1, 2, 3, 4, 5))
 REQUESTS = Counter("ragstone_http_requests", "Requests.", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(
     "ragstone_http_request_seconds", "Time of a request.", ["route"], buckets=_SECONDS

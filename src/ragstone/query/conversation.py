@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ragstone.catalog.consent import SqlConsents
 from ragstone.errors import InputError, ProviderError
 from ragstone.fallback import Fallbacks
 from ragstone.metering import MeteredChat
 from ragstone.prompts import render
-from ragstone.protocols import Chat, Embedder
+from ragstone.protocols import Catalog, Chat, Embedder
 from ragstone.query.ground.context import cut_at_sentence
 from ragstone.settings import MemorySettings
 from ragstone.text import find_sentence_spans
@@ -38,7 +39,10 @@ class Sessions(Protocol):
     def find(self, owner: str, session_id: str) -> Session | None: ...
     def add(
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
-    ) -> None: ...
+    ) -> bool:
+        """Append a turn; return False when the owner has not agreed to that."""
+        ...
+
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None: ...
 
 
@@ -61,7 +65,7 @@ class VolatileSessions:
 
     def add(
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
-    ) -> None:
+    ) -> bool:
         now = time.time()
         with self._lock:
             session = self._sessions.pop((owner, session_id), None)
@@ -71,12 +75,37 @@ class VolatileSessions:
             self._sessions[owner, session_id] = replace(session, turns=turns, updated_at=now)
             while len(self._sessions) > _MAX_VOLATILE:
                 self._sessions.popitem(last=False)
+        return True
 
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
         with self._lock:
             if session := self._sessions.get((owner, session_id)):
                 changed = replace(session, summary=summary, summarised=before)
                 self._sessions[owner, session_id] = changed
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentedSessions:
+    """Keep the conversations of those who agreed, and of nobody else, not even in memory."""
+
+    sessions: Sessions
+    consents: SqlConsents
+    catalog: Catalog
+
+    def find(self, owner: str, session_id: str) -> Session | None:
+        return self.sessions.find(owner, session_id) if self.consents.find(owner) else None
+
+    def add(
+        self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int
+    ) -> bool:
+        # In one transaction with the check: the user may withdraw while the answer is written.
+        with self.catalog.write_transaction("sessions") as connection:
+            return self.consents.may_store(connection, owner) and self.sessions.add(
+                owner, session_id, collection, turn, kept_turns=kept_turns
+            )
+
+    def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
+        self.sessions.summarise(owner, session_id, summary, before=before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +149,8 @@ class Conversation:
             span.count(turns=len(recent), summarised=len(old), summary_chars=len(summary))
             return build_messages(summary, recent, self.options.max_tokens, self._count_tokens)
 
-    async def add_turn(self, owner: str, session_id: str, answer: Answer) -> None:
-        """Add an answered question to the end of its session."""
+    async def add_turn(self, owner: str, session_id: str, answer: Answer) -> bool:
+        """Add an answered question to the end of its session; False if the owner did not agree."""
         turn = Turn(
             0,
             answer.query_id,
@@ -132,7 +161,7 @@ class Conversation:
             time.time(),
             answer.searched_as,
         )
-        await run_in_thread(
+        return await run_in_thread(
             "store",
             self.sessions.add,
             owner,

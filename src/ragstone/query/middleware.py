@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NOT_AGREED = (
+    "This conversation is not remembered: its user has not agreed that anything is stored. "
+    "Agree with `ragstone consent give` or POST /v1/consent."
+)
+
 Finish: TypeAlias = Callable[[Answer], Awaitable[Answer]]
 
 
@@ -249,8 +254,14 @@ class UseConversation:
     async def keep_turn(self, answer: Answer, run: QueryRun) -> Answer:
         if not run.session_id:
             return answer
-        add_turn, owner, session_id = self.conversation.add_turn, run.owner, run.session_id
-        return await store_or_degrade(answer, lambda: add_turn(owner, session_id, answer))
+        owner, session_id, is_kept = run.owner, run.session_id, True
+
+        async def add_turn() -> None:
+            nonlocal is_kept
+            is_kept = await self.conversation.add_turn(owner, session_id, answer)
+
+        answer = await store_or_degrade(answer, add_turn)
+        return answer if is_kept else replace(answer, notes=(*answer.notes, _NOT_AGREED))
 
 
 def stream_answer(pipeline: Pipeline) -> Handler:

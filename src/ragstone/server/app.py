@@ -40,6 +40,7 @@ from ragstone.server.routes import (
     document_parts,
     documents,
     explore,
+    feedback,
     health,
     history,
     openai,
@@ -62,6 +63,7 @@ ANSWER_ROUTERS = (query.router, chat.router, chat.room_router, openai.router)
 # Routes that need a caller. A new one belongs here; those below are open to everybody.
 CALLER_ROUTERS = (
     history.router,
+    feedback.router,
     sessions.router,
     collections.router,
     overview.router,

@@ -381,6 +381,11 @@ class JournalSettings(Section):
         ge=0,
         le=36_500,
     )
+    require_consent: bool = setting(
+        False,
+        "Store nothing that a user asks before the user agrees (`/v1/consent`).",
+        "REQUIRE_CONSENT",
+    )
     retention_check_s: float = setting(
         3600.0, "Interval at which a server deletes expired queries and turns.", gt=0, le=86_400
     )

@@ -8,7 +8,7 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragstone.engine import Engine
 from ragstone.filters import HistoryFilter
@@ -22,9 +22,7 @@ router = APIRouter(prefix="/v1", tags=["history"])
 _DAY_S = 86_400
 
 
-def _limit_to_caller(
-    engine: Engine, caller: Caller, collection: str | None = None
-) -> HistoryFilter:
+def limit_to_caller(engine: Engine, caller: Caller, collection: str | None = None) -> HistoryFilter:
     """Build a filter for the queries that a caller can see: an admin all of them, others their own
     about collections that they can read."""
     owner = None if caller.is_admin else caller.owner
@@ -51,7 +49,7 @@ async def list_queries(
     ] = None,
 ) -> list[dict[str, Any]]:
     """List past queries, newest first, without their traces."""
-    base = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
+    base = await run_in_thread("store", limit_to_caller, engine, caller, collection)
     wanted = HistoryFilter(base.owner, base.collections, upload_id, session_id)
     history = engine.history
     response.headers[TOTAL_HEADER] = str(
@@ -137,6 +135,14 @@ class Tokens(BaseModel):
     output: int
 
 
+class FeedbackFigures(BaseModel):
+    count: int
+    up: int
+    down: int
+    comments: int
+    mean_rating: float | None = Field(description="Of those with a rating from 1 to 5.")
+
+
 class AnalyticsReply(BaseModel):
     since: float | None
     complete: bool
@@ -150,6 +156,7 @@ class AnalyticsReply(BaseModel):
     degraded: dict[str, int]
     tokens: Tokens
     cost_usd: float | None
+    feedback: FeedbackFigures
 
 
 class SuggestionReply(BaseModel):
@@ -172,8 +179,8 @@ async def get_analytics(
     days: Annotated[float, Query(gt=0, le=36_500, description="How far back.")] = 30,
 ) -> AnalyticsReply:
     """Count queries and measure them: latency per stage, unanswered, ungrounded and slow questions,
-    cited documents, tokens and cost. An admin sees everybody's queries, others their own."""
-    wanted = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
+    cited documents, tokens, cost, ratings. An admin sees everybody's queries, others their own."""
+    wanted = await run_in_thread("store", limit_to_caller, engine, caller, collection)
     wanted = dataclasses.replace(wanted, since=time.time() - days * _DAY_S)
     figures: dict[str, Any] = await run_in_thread("store", engine.history.analytics, wanted)
     return AnalyticsReply(**figures)
@@ -189,7 +196,7 @@ async def suggest_questions(
 ) -> SuggestionsReply:
     """Suggest the caller's own answered questions and headings of documents, from collections that
     the caller can read."""
-    visible = await run_in_thread("store", _limit_to_caller, engine, caller, collection)
+    visible = await run_in_thread("store", limit_to_caller, engine, caller, collection)
     wanted = dataclasses.replace(visible, owner=caller.owner)
     names = engine.catalog.collections() if collection is None else [collection]
     found = await run_in_thread(
