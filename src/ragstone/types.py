@@ -385,7 +385,7 @@ class Answer:
     """The tokens and the cost of each call to a model, those of internal steps as well."""
     stop_reason: StopReason = "stop"
     """Why the model stopped writing: `length` at its token limit."""
-    repeated: bool = False
+    cached: bool = False
     """Taken from the answer cache, or from work that another caller started."""
     started_at: float = 0.0
     """Seconds since 1970."""

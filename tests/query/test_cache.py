@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from ragstone.protocols import Vectors
 from ragstone.query.cache import measure_bytes
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import make_document
-from ragstone.types import Answer
+from ragstone.types import NO_ANSWER, Answer, Message
 
 from ..conftest import settings_in
 
@@ -54,8 +55,8 @@ async def test_the_second_answer_is_the_first_one_under_its_own_id(filled: Engin
     first, second = await filled.ask(QUESTION), await filled.ask(QUESTION)
     assert stages(second) == ["repeat"]
     assert second.query_id != first.query_id
-    assert (first.repeated, second.repeated) == (False, True)
-    same = {"query_id": "", "trace": {}, "repeated": False} | {
+    assert (first.cached, second.cached) == (False, True)
+    same = {"query_id": "", "trace": {}, "cached": False} | {
         "started_at": 0.0,
         "total_ms": 0.0,
         "timings": {},
@@ -133,6 +134,54 @@ async def test_a_model_is_asked_again_unless_its_temperature_is_zero(tmp_path: P
     for temperature, repeated in ((0.5, False), (0.5, False), (0.0, False), (0.0, True)):
         answer = await engine.ask(QUESTION, temperature=temperature)
         assert (stages(answer) == ["repeat"]) is repeated
+    engine.close()
+
+
+async def test_what_a_model_samples_is_kept_on_request(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    provider = ScriptedProvider(["It is green [Source 1]."])
+    engine = Engine(
+        settings_in(
+            tmp_path / "data", **{"data.answer_cache": 100, "data.cache_model_answers": True}
+        ),
+        embedder=HashEmbedder(),
+        provider=provider,
+    )
+    await engine.ingest([tmp_path / "gate.txt"])
+    asked: list[tuple[dict[str, Any], bool]] = [
+        ({"temperature": 0.5}, False),
+        ({"temperature": 0.5}, True),
+        ({"temperature": 0.6}, False),
+        ({"temperature": 0.5, "top_k": 1}, False),
+        ({"temperature": 0.5, "history": [Message("user", "Hello")]}, False),
+    ]
+    for options, is_cached in asked:
+        answer = await engine.ask(QUESTION, **options)
+        assert answer.cached is is_cached, options
+    (tmp_path / "gate.txt").write_text("The gate is blue.")
+    await engine.ingest([tmp_path / "gate.txt"])
+    assert not (await engine.ask(QUESTION, temperature=0.5)).cached
+    engine.close()
+
+
+async def test_a_model_that_found_no_answer_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    provider = ScriptedProvider([NO_ANSWER])
+    engine = Engine(
+        settings_in(
+            tmp_path / "data",
+            **{"data.answer_cache": 100, "data.cache_model_answers": True,
+               "check.max_iterations": 0},
+        ),
+        embedder=HashEmbedder(),
+        provider=provider,
+    )  # fmt: skip
+    await engine.ingest([tmp_path / "gate.txt"])
+    told = [await engine.ask(QUESTION, temperature=0.5)]
+    provider.pieces = ("The gate is green [Source 1].",)
+    told += [await engine.ask(QUESTION, temperature=0.5) for _ in range(2)]
+    assert [one.status for one in told] == ["abstained", "answered", "answered"]
+    assert [one.cached for one in told] == [False, False, True]
     engine.close()
 
 

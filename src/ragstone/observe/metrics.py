@@ -79,7 +79,7 @@ class MetricsWatcher:
     def observe_answer(self, answer: Answer) -> None:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
         ANSWER_SECONDS.labels(answer.provider).observe(answer.total_ms / 1000)
-        CACHE.labels("hit" if answer.repeated else "miss").inc()
+        CACHE.labels("hit" if answer.cached else "miss").inc()
         for rung in answer.degraded:
             DEGRADED.labels(rung).inc()
         if not answer.sources:

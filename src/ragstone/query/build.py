@@ -223,6 +223,7 @@ def wrap_pipeline(
         context.catalog,
         context.index,
         answers_repeat=_quotes_only(context, given),
+        keeps_sampled=settings.data.cache_model_answers,
         max_entries=0 if _has_external_documents(settings, given) else settings.data.answer_cache,
         max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
         query_log=settings.journal.query_log,

@@ -2,7 +2,8 @@
 
 `EvidenceCache` keeps what was found: a model's answers differ, what the search finds does not.
 `AnswerCache` keeps answers that would be the same again (quoted ones, and those of a model at
-temperature 0), and lets callers who ask the same at the same moment share one piece of work.
+temperature 0; on request also sampled ones), and lets callers who ask the same at the same moment
+share one piece of work.
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ class AnswerCache:
         index: Index,
         *,
         answers_repeat: bool,
+        keeps_sampled: bool,
         max_entries: int,
         max_bytes: int,
         query_log: str,
@@ -177,6 +179,7 @@ class AnswerCache:
         self._catalog = catalog
         self._index = index
         self._answers_repeat = answers_repeat
+        self._keeps_sampled = keeps_sampled
         self._max_entries = max_entries
         self._query_log = query_log
         self.answers: VersionedCache[Answer] = VersionedCache(
@@ -202,7 +205,7 @@ class AnswerCache:
             return EventStream(_join(work, query, run))
 
         async def keep(answer: Answer) -> Answer:
-            return await self._keep(key, version, answer)
+            return await self._keep(key, version, answer, is_sampled=self._is_sampled(query))
 
         begun = running[version, *key] = _Work(
             (await next_(query, run)).then(keep),
@@ -213,16 +216,21 @@ class AnswerCache:
 
     def _version_for(self, query: Query) -> int | None:
         """Return the state that an answer will rest on; None when it is not shared."""
-        repeats = self._answers_repeat or query.temperature == 0
-        if not self._max_entries or not repeats or query.mode == "plain":
+        is_kept = self._keeps_sampled or not self._is_sampled(query)
+        if not self._max_entries or not is_kept or query.mode == "plain":
             return None
         return get_settled_version(self._catalog, self._index, query.collection)
 
-    async def _keep(self, key: Key, version: int, answer: Answer) -> Answer:
+    def _is_sampled(self, query: Query) -> bool:
+        """Return True when a model may write another answer to the same question."""
+        return not self._answers_repeat and query.temperature != 0
+
+    async def _keep(self, key: Key, version: int, answer: Answer, *, is_sampled: bool) -> Answer:
         """Keep an answer, but not a degraded or refused one: the next may be whole, and a
-        moderator may change its mind."""
+        moderator may change its mind. A model that found no answer may find one next time."""
         packed = await self._pack(answer)
-        if not packed.degraded and packed.status != "refused":
+        is_final = not is_sampled or packed.status == "answered"
+        if is_final and not packed.degraded and packed.status != "refused":
             assert isinstance(packed.trace, PackedTrace)
             bare = PackedTrace({}, packed.trace.evidence)
             self.answers.put(key, version, replace(packed, trace=bare))
@@ -323,7 +331,7 @@ def _finish_with_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished
         replace(
             answer,
             query_id=query.id,
-            repeated=True,
+            cached=True,
             notes=(*answer.notes, *run.notes),
             usage=(),
             started_at=run.started_at,

@@ -144,6 +144,7 @@ class ChatRoomSkin(_EventSkin):
             "searched_as": answer.searched_as,
             "citations": _dump_citations(answer),
             "degraded": list(answer.degraded),
+            "cached": answer.cached,
             "detected_intent": answer.detected_intent,
             "query_id": answer.query_id,
             "session_id": self._session_id,
@@ -186,7 +187,7 @@ class CompletionSkin:
             yield self._build_delta({"content": notice})
         annotations = annotate_citations(answer, self._content, self._base_url)
         end = self._build_delta({"annotations": annotations}, finish_reason=name_finish(answer))
-        yield end | {"searched_as": answer.searched_as}
+        yield end | {"searched_as": answer.searched_as, "cached": answer.cached}
         if self._count_usage is not None:
             yield self._build_chunk([]) | {"usage": self._count_usage(answer).model_dump()}
 
@@ -229,6 +230,7 @@ def shape_tool_answer(answer: Answer, base_url: str) -> Fields:
         "status": answer.status,
         "confidence": answer.confidence,
         "is_grounded": answer.is_grounded,
+        "cached": answer.cached,
         "citations": [
             {
                 "id": citation.chunk_id,

@@ -83,6 +83,7 @@ class CitationReply(BaseModel):
 
 
 _RERANK_SCORE = "The score of the reranker, from 0 to 1; null without one."
+_CACHED = "True if taken from the answer cache: the same was asked before."
 _SUSPICIOUS = "True when it holds text that reads like an instruction to a model."
 
 
@@ -196,6 +197,7 @@ class QueryReply(BaseModel):
     status: str
     degraded: list[str]
     notes: list[str] = Field([], description="Remarks for the reader, such as what was left out.")
+    cached: bool = Field(False, description=_CACHED)
     detected_intent: str
     intent_confidence: float
     route: str
@@ -295,6 +297,7 @@ class ChatData(BaseModel):
     groundedness_score: float
     confidence: float
     degraded: list[str]
+    cached: bool = Field(False, description=_CACHED)
     metadata: QueryMetadata
 
     @classmethod

@@ -50,6 +50,10 @@ class DataSettings(Section):
     answer_cache_mb: float = setting(
         128.0, "Maximum memory of the answer cache per process.", ge=0, le=1_000_000
     )
+    cache_model_answers: bool = setting(
+        False,
+        "Also cache what a model writes at a temperature above 0. false: ask it again each time.",
+    )
     lock_timeout_s: float = setting(
         10.0, "Maximum wait of a process for the writer lock.", ge=0, le=3600
     )

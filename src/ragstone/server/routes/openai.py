@@ -93,6 +93,8 @@ class Completion(BaseModel):
     usage: CompletionUsage
     searched_as: str = ""
     """Ragstone's own: the whole question that was searched; empty if that is the one typed."""
+    cached: bool = False
+    """Ragstone's own: true if the answer was taken from the answer cache."""
 
 
 class Model(BaseModel):
@@ -176,6 +178,7 @@ async def complete_chat(
         choices=[CompletionChoice(message=message, finish_reason=name_finish(answer))],
         usage=count_usage(answer),
         searched_as=answer.searched_as,
+        cached=answer.cached,
     )
 
 

@@ -32,7 +32,7 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
     renderAppraisal(answer),
     sourcesList(answer, isOwn && el("p", { class: "small" }, el("a", { href: `#/why/${answer.query_id}/missing` }, "Is a document missing?"))),
     el("div", { class: "row actions" }, actions,
-      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by].filter((part) => part && part !== "none").join(" · "))));
+      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by, answer.cached && "from the cache"].filter((part) => part && part !== "none").join(" · "))));
 }
 
 export function announceAnswer(answer) {
