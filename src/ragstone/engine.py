@@ -385,12 +385,12 @@ class Engine(EngineParts):
                 opened[name].close()
 
     async def close_connections(self) -> None:
-        """Close the connections of provider and retriever that belong to the running loop."""
+        """Close the connections of provider, moderator and retriever in the running loop."""
         opened = self.__dict__
         if "_journal" in opened:
             await opened["_journal"].finish()
         retriever = opened["pipeline"].retriever if "pipeline" in opened else None
-        for part in (opened.get("provider"), retriever):
+        for part in (opened.get("provider"), opened.get("moderator"), retriever):
             aclose = getattr(part, "aclose", None)
             if aclose is not None:
                 await aclose()

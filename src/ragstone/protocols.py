@@ -437,7 +437,10 @@ Moderated: TypeAlias = Literal["question", "answer"]
 
 
 class Moderator(Protocol):
-    """Judge a question before any work is done, and an answer before it goes out."""
+    """Judge a question before any work is done, and an answer before it goes out.
+
+    One that accepts every answer sets `judges = ("question",)`: answers are then streamed.
+    """
 
     @property
     def name(self) -> str: ...

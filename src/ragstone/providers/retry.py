@@ -102,7 +102,8 @@ class Service:
 
     def name_variable(self, field: str) -> str:
         own = f"{self.prefix}_{field}"
-        return own if self.prefix == "LLM" else f"{own} or LLM_{field}"
+        is_alone = self.prefix == "LLM" or self.prefix.startswith("RAGSTONE_")
+        return own if is_alone else f"{own} or LLM_{field}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,8 @@ class Moderation:
 
     def moderate_answer(self, stream: EventStream, run: QueryRun) -> EventStream:
         """Judge the finished answer; nothing of it goes out before."""
-        if self.moderator is None or not self.options.answers:
+        judges = getattr(self.moderator, "judges", ("question", "answer"))
+        if self.moderator is None or not self.options.answers or "answer" not in judges:
             return stream
 
         async def judge(answer: Answer) -> Answer:

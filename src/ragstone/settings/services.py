@@ -61,12 +61,35 @@ class EmbedSettings(Section):
 
 
 class ModerateSettings(Section):
-    name: str = setting("", "Plug-in that moderates questions and answers. Empty: none.")
+    name: str = setting(
+        "",
+        "Moderator of questions and answers: rules (built in), openai, or that of a plug-in. "
+        "Empty: none.",
+    )
     questions: bool = setting(True, "Moderate questions before the search.")
     answers: bool = setting(True, "Moderate answers before they are sent.")
     timeout_s: float = setting(5.0, "Maximum wait for the moderator.", gt=0, le=600)
     when_it_fails: Literal["answer", "refuse"] = setting(
         "answer", "If the moderator fails: answer without it, or refuse."
+    )
+    model: str = setting("omni-moderation-latest", "Model of the moderator openai.")
+    base_url: str = setting("", "URL of the moderator openai. Empty: that of OPENAI_BASE_URL.")
+    api_key: SecretStr = setting(
+        SecretStr(""), "API key of the moderator openai. Empty: that of OPENAI_API_KEY."
+    )
+    categories: tuple[str, ...] = setting(
+        (
+            "sexual/minors",
+            "self-harm/instructions",
+            "self-harm/intent",
+            "illicit/violent",
+            "hate/threatening",
+            "harassment/threatening",
+            "hate",
+            "harassment",
+        ),
+        "Categories of OpenAI that the moderator openai refuses. Others pass: documents are about "
+        "violence, illness and crime.",
     )
 
 
