@@ -35,6 +35,7 @@ import ragstone.server.run  # noqa: F401  imported once, so that a forked server
 from ragstone.cli.main import app
 
 WAIT_S = 120.0
+IDLE_START_S = 2.0
 FAULTS = ("lost", "undeleted", "doubled", "half", "originals missing", "boxes missing")
 
 
@@ -122,6 +123,8 @@ class Bench:
     backups: int = 0
     count: int = 0
     address: str = ""
+    slowness: float = 1.0
+    """How many times longer than on an idle machine the server took to start."""
     children: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -135,12 +138,15 @@ class Bench:
         log.write_bytes(b"")
         server = fork_command(log, "serve", "--port", "0", "--data", str(self.data))
         self.children = [server]
-        deadline = time.monotonic() + WAIT_S
+        begun = time.monotonic()
+        deadline = begun + WAIT_S
         while True:
             if shown := re.search(r"http://127\.0\.0\.1:\d+(?= )", log.read_text()):
                 self.address = shown[0]
                 with suppress(httpx.TransportError):
                     if httpx.get(self.address + "/healthz", timeout=5).is_success:
+                        # A kill after the same time would meet a busy machine before its work.
+                        self.slowness = max(1.0, (time.monotonic() - begun) / IDLE_START_S)
                         return
             if time.monotonic() > deadline or os.waitid(
                 os.P_PID, server, os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -328,7 +334,7 @@ def run_kind(kind: str, kills: int, folder: Path, seed: int) -> Bench:
         if number == kills:
             break
         threads, longest_s = KINDS[kind](bench)
-        time.sleep(bench.chance.uniform(0.0, longest_s))
+        time.sleep(bench.chance.uniform(0.0, longest_s * bench.slowness))
         bench.kill()
         for thread in threads:
             thread.join()

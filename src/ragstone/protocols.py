@@ -80,10 +80,12 @@ class CatalogCounts:
 
 @dataclass(frozen=True, slots=True)
 class IndexCounts:
-    """Count the chunks in each of an index's two searches."""
+    """Count the chunks in each of an index's two searches; `recall` where it was measured."""
 
     dense: int
     keyword: int
+    recall: float | None = None
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,18 @@ WRITER = Path(__file__).with_name("writer.py")
 
 
 def killed_writer(directory: Path, seed: int) -> list[str]:
-    """The promises of a writer that is killed up to half a second after its start."""
+    """The promises of a writer that is killed a moment after it has made a few of them."""
     writer = subprocess.Popen(
         [sys.executable, str(WRITER), str(directory), str(seed)], stdout=subprocess.PIPE, text=True,
         env=unmeasured(),
     )  # fmt: skip
     assert writer.stdout is not None
     assert writer.stdout.readline() == "started\n"
-    time.sleep(random.Random(seed).uniform(0.0, 0.5))
+    chance = random.Random(seed)
+    said = [writer.stdout.readline().rstrip() for _ in range(chance.randint(0, 6))]
+    time.sleep(chance.uniform(0.0, 0.1))
     writer.kill()
-    said = writer.stdout.read().splitlines()
+    said += writer.stdout.read().splitlines()
     writer.wait()
     writer.stdout.close()
     return said

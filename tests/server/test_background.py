@@ -3,10 +3,13 @@ next one; what a killed one had accepted is read by another."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.ingest.uploads import Upload
 from ragstone.protocols import Vectors
+from ragstone.server.background import StoredDataCheck
 from ragstone.testing import HashEmbedder
 
 from ..cli.run import environment
@@ -134,3 +138,25 @@ async def test_a_running_upload_of_a_living_process_is_left_to_it(tmp_path: Path
     slow.go.set()
     assert [file.outcome for file in work.result(LONG_S).files] == ["added"]
     engine.close()
+
+
+def test_a_server_repairs_its_index_and_reports_what_it_cannot_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(StoredDataCheck, "first_after_s", 0.0)
+    settings = settings_in(tmp_path / "data")
+    (tmp_path / "gate.txt").write_text("The gate is painted green.")
+    with_index = Engine(settings, embedder=HashEmbedder())
+    asyncio.run(with_index.ingest([tmp_path / "gate.txt"]))
+    with_index.close()
+    vectors = next((tmp_path / "data" / "index" / "default").glob("dense-*/vectors.f32"))
+    vectors.write_bytes(bytes(vectors.stat().st_size))
+    with closing(sqlite3.connect(tmp_path / "data" / "catalog.db")) as connection, connection:
+        connection.execute("UPDATE chunks SET text = 'The gate is painted black.'")
+    engine = Engine(settings, embedder=HashEmbedder())
+    with caplog.at_level("INFO"):
+        for _address in serve(engine):
+            wait_until(lambda: "the stored data was checked" in caplog.text)
+    assert f"damaged: {vectors.parent.name}/vectors.f32; built again" in caplog.text
+    assert "damaged chunks: 1; run: ragstone ingest --again" in caplog.text
+    assert engine.index.find_damage("default") == []  # type: ignore[attr-defined]

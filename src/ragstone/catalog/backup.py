@@ -243,6 +243,8 @@ def _check_index(catalog: Catalog, index: Index, collection: str, *, repair: boo
     actual = index.counts(collection)
     total = f"{expected.documents:,} documents, {expected.chunks:,} chunks"
     if (actual.dense, actual.keyword) == (expected.chunks, expected.chunks):
+        if actual.recall is not None:
+            total += f", dense recall@10 {actual.recall:.3f} at depth {actual.depth:,}"
         return Finding(subject, "ok", total)
     difference = f"the index has {actual.dense:,} vectors and {actual.keyword:,} texts"
     if not repair:

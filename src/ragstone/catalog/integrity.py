@@ -10,7 +10,7 @@ import hashlib
 import shlex
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,20 +40,28 @@ class _Report:
 
 
 def check_content(
-    database: Database, originals: Originals, *, keeps_originals: bool
+    database: Database,
+    originals: Originals,
+    *,
+    keeps_originals: bool,
+    pause: Callable[[], None] = lambda: None,
 ) -> Iterator[Finding]:
-    """Compare everything that is stored with its checksum, and report what differs."""
-    yield from _check_documents(database)
-    yield from _check_originals(database, originals, keeps_originals=keeps_originals)
+    """Compare everything that is stored with its checksum, and report what differs.
+
+    `pause` is called after each document and each file.
+    """
+    yield from _check_documents(database, pause)
+    yield from _check_originals(database, originals, pause, keeps_originals=keeps_originals)
 
 
-def _check_documents(database: Database) -> Iterator[Finding]:
+def _check_documents(database: Database, pause: Callable[[], None]) -> Iterator[Finding]:
     with database.read_transaction() as connection:
         ids = list(connection.scalars(select(documents.c.id).order_by(documents.c.id)))
     wrong_vectors: Counter[str] = Counter()
     wrong_documents = chunk_count = 0
     for document_id in ids:
         report = _check_document(database, document_id)
+        pause()
         chunk_count += report.chunks
         wrong_vectors[report.collection] += report.wrong_vectors
         if report.problems:
@@ -126,12 +134,15 @@ def _describe(report: _Report) -> Finding:
 
 
 def _check_originals(
-    database: Database, originals: Originals, *, keeps_originals: bool
+    database: Database, originals: Originals, pause: Callable[[], None], *, keeps_originals: bool
 ) -> Iterator[Finding]:
     names = _read_upload_names(database, keeps_originals=keeps_originals)
     stored = set(originals.list_hashes())
     wrong = [(sha256, "is missing") for sha256 in sorted(names.keys() - stored)]
-    wrong += [(one, "is damaged") for one in sorted(stored) if not _is_intact(originals, one)]
+    for sha256 in sorted(stored):
+        if not _is_intact(originals, sha256):
+            wrong.append((sha256, "is damaged"))
+        pause()
     for sha256, problem in wrong[:_MAX_SHOWN]:
         name = names.get(sha256, "")
         repair = f"upload '{name}' again" if name else "nothing uses it; delete the file"

@@ -152,7 +152,8 @@ def doctor(
         bool,
         typer.Option(
             "--deep",
-            help="Also read every document, chunk, vector and original, and compare its checksum.",
+            help="Also read every document, chunk, vector, original and index file, and compare "
+            "its checksum.",
         ),
     ] = False,
     json: options.Json = False,
@@ -175,7 +176,10 @@ def doctor(
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         catalog = engine.catalog
         assert isinstance(catalog, SqlCatalog), "the command line opens no other"
-        findings = list(
+        findings: list[Finding] = []
+        if deep:  # first: opening an index builds a damaged one again and would hide it
+            findings.extend(_check_index_files(engine, repair=not check))
+        findings.extend(
             check_data(catalog, catalog.database, engine.index, engine.embedder, repair=not check)
         )
         if deep:
@@ -192,6 +196,15 @@ def doctor(
             "[dim]hint:[/] Repair the problems above by hand; see docs/guides/upkeep.md."
         )
         raise typer.Exit(1)
+
+
+def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:
+    """Compare the index files of the collections that can be searched with their checksums."""
+    from ragstone.index.verify import check_index_files
+
+    catalog, name = engine.catalog, engine.embedder.name
+    collections = [one for one in catalog.collections() if catalog.embedder_of(one) == name]
+    return check_index_files(engine.index, collections, repair=repair)
 
 
 def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:

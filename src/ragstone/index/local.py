@@ -1,29 +1,36 @@
-"""Search a collection with index files in the data directory.
-
-A small manifest, replaced atomically, names the current folders and the last catalog change that
-is in them. Files that it does not name are left over from an interrupted run.
-"""
+"""Search a collection with index files in the data directory; `manifest.py` describes them."""
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragstone.catalog.rows import join_ranges
 from ragstone.errors import StoreBusyError, StoreError
-from ragstone.files import hold_writer_lock, replace_file, sync_file
+from ragstone.files import hold_writer_lock, sync_file
 from ragstone.filters import SearchScope
 from ragstone.index import vectors
 from ragstone.index.analyze import ANALYZER_VERSION
 from ragstone.index.keyword import KeywordIndex, read_language_codes
+from ragstone.index.manifest import (
+    Manifest,
+    add_checksums,
+    delete_unpublished,
+    find_damage,
+    has_changed,
+    read_manifest,
+    read_stamp,
+    write_manifest,
+)
+from ragstone.index.recall import measure_depth
 from ragstone.index.vectors import (
     EXACT_ROWS,
+    KEYS_FILE,
+    VECTORS_FILE,
     Codes,
     DamagedVectorsError,
     DenseIndex,
@@ -34,92 +41,6 @@ from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 
 log = logging.getLogger(__name__)
-
-# A higher number makes every index be rebuilt.
-FORMAT = 6
-_MANIFEST_FILE = "manifest.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Describe the files of an index.
-
-    `generation` numbers the folders; `dead` are ranges of deleted keys (first, count).
-    """
-
-    dimension: int
-    catalog: int
-    format: int = FORMAT
-    seq: int = 0
-    keyword_generation: int = 0
-    dense_generation: int = 0
-    rows: int = 0
-    dead: tuple[tuple[int, int], ...] = ()
-    code_rows: int = 0
-    trained_rows: int = 0
-    analyzer: int = 1
-    """The version of the word analysis that made the terms."""
-
-    def dead_ranges(self) -> list[range]:
-        return [range(first, first + count) for first, count in self.dead]
-
-    def dead_rows(self) -> int:
-        return sum(count for _, count in self.dead)
-
-    def keyword_folder(self, folder: Path) -> Path:
-        return folder / f"keyword-{self.keyword_generation}"
-
-    def dense_folder(self, folder: Path) -> Path:
-        return folder / f"dense-{self.dense_generation}"
-
-    def codes_file(self, folder: Path) -> Path:
-        return self.dense_folder(folder) / f"codes-{self.code_rows}.faiss"
-
-
-def read_manifest(folder: Path, nothing: Manifest) -> Manifest:
-    """Read the manifest of a folder.
-
-    Returns `nothing` if it is missing or damaged, or if its format, dimension, catalog or word
-    analysis is another one.
-    """
-    try:
-        fields = json.loads((folder / _MANIFEST_FILE).read_bytes())
-        fields["dead"] = tuple((int(first), int(count)) for first, count in fields["dead"])
-        found = Manifest(**fields)
-    except OSError:
-        return nothing
-    except (ValueError, KeyError, TypeError) as error:
-        log.warning("the manifest of the index %s is damaged: %s", folder.name, error)
-        return nothing
-    same = ("format", "dimension", "catalog", "analyzer")
-    return found if all(getattr(found, n) == getattr(nothing, n) for n in same) else nothing
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Publish a manifest, then delete the files that it does not name."""
-    replace_file(folder / _MANIFEST_FILE, json.dumps(asdict(manifest)).encode())
-    delete_unpublished(folder, manifest)
-    for codes in manifest.dense_folder(folder).glob("codes-*.faiss"):
-        if codes != manifest.codes_file(folder):
-            codes.unlink(missing_ok=True)
-
-
-def delete_unpublished(folder: Path, published: Manifest) -> None:
-    """Delete the folders that a failed build left; they may fill the disk."""
-    named = {published.keyword_folder(folder), published.dense_folder(folder)}
-    for path in folder.glob("*-*"):
-        if path.is_dir() and path not in named:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def read_stamp(folder: Path) -> tuple[int, int] | None:
-    """Return a value that changes with the manifest; None if there is no manifest."""
-    try:
-        status = (folder / _MANIFEST_FILE).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
-
 
 # Chunks per commit: large enough to be fast, small enough for memory.
 _BATCH_CHUNKS = 20_000
@@ -177,7 +98,23 @@ class EmbeddedIndex:
 
     def counts(self, collection: str) -> IndexCounts:
         index = self._get_index(collection)
-        return IndexCounts(dense=len(index.dense), keyword=len(index.keyword))
+        manifest = index.manifest
+        return IndexCounts(
+            len(index.dense), len(index.keyword), recall=manifest.recall, depth=manifest.depth
+        )
+
+    def find_damage(self, collection: str, pause: Callable[[], None] = lambda: None) -> list[str]:
+        """Return the names of the index files that do not match their checksums.
+
+        `pause` is called after each piece that was read.
+        """
+        folder = self._folder(collection)
+        for _ in range(_READ_ATTEMPTS):
+            stamp = read_stamp(folder)
+            damaged = find_damage(folder, self._nothing, pause)
+            if not damaged or stamp == read_stamp(folder):
+                return damaged
+        return []  # they are being replaced again and again
 
     def last_change(self, collection: str) -> int:
         return self._get_index(collection).manifest.seq
@@ -305,6 +242,7 @@ class EmbeddedIndex:
             manifest, file = _compact(folder, manifest, file)
         if manifest.rows > EXACT_ROWS and manifest.dimension % 8 == 0:
             manifest = _write_codes(folder, manifest, file)
+        manifest = add_checksums(folder, manifest)
         write_manifest(folder, manifest)
         return manifest
 
@@ -379,6 +317,8 @@ class EmbeddedIndex:
         stamp = read_stamp(folder)
         now = read_manifest(folder, self._nothing)
         file = VectorFile.open(now.dense_folder(folder), dimension=self._dimension, rows=now.rows)
+        if now.rows:
+            _refuse_damaged(folder, now, now.dense_folder(folder) / KEYS_FILE)
         codes = _load_codes(folder, now, old)
         if codes is not None:
             codes.extend(file)
@@ -386,7 +326,7 @@ class EmbeddedIndex:
             stamp,
             now,
             KeywordIndex(now.keyword_folder(folder) if now.seq else None),
-            DenseIndex(file, dead=now.dead_ranges(), codes=codes),
+            DenseIndex(file, dead=now.dead_ranges(), codes=codes, depth=now.depth),
             codes,
             time.monotonic(),
         )
@@ -400,7 +340,14 @@ def _load_codes(folder: Path, now: Manifest, old: _OpenIndex | None) -> Codes | 
         same = ("dense_generation", "trained_rows")
         if all(getattr(old.manifest, name) == getattr(now, name) for name in same):
             return old.codes
+    _refuse_damaged(folder, now, now.codes_file(folder))
     return Codes.read(now.codes_file(folder))
+
+
+def _refuse_damaged(folder: Path, manifest: Manifest, path: Path) -> None:
+    """Raise an error for a file that does not match its checksum."""
+    if has_changed(folder, manifest, path):
+        raise OSError(f"{path.name} does not match its checksum")
 
 
 def _start_generation(folder: Path, manifest: Manifest) -> Manifest:
@@ -413,6 +360,7 @@ def _start_generation(folder: Path, manifest: Manifest) -> Manifest:
 
 def _compact(folder: Path, manifest: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
     """Copy the vectors that are not deleted into a new folder."""
+    _refuse_damaged(folder, manifest, manifest.dense_folder(folder) / VECTORS_FILE)
     generation = _start_generation(folder, manifest).dense_generation
     after = replace(manifest, dense_generation=generation, dead=(), code_rows=0, trained_rows=0)
     dense_folder = after.dense_folder(folder)
@@ -428,9 +376,14 @@ def _write_codes(folder: Path, manifest: Manifest, file: VectorFile) -> Manifest
     if manifest.rows >= _TRAINING_GROWTH * manifest.trained_rows:
         codes, trained = Codes.train(file), manifest.rows
     else:
+        _refuse_damaged(folder, manifest, manifest.codes_file(folder))
         codes, trained = Codes.read(manifest.codes_file(folder)), manifest.trained_rows
         codes.extend(file)
     after = replace(manifest, code_rows=manifest.rows, trained_rows=trained)
+    if trained == manifest.rows or manifest.rows >= 2 * manifest.measured_rows:
+        depth, recall = measure_depth(file, codes)
+        after = replace(after, depth=depth, recall=recall, measured_rows=manifest.rows)
+        log.info("dense recall@10 is %.3f at a depth of %d", recall, depth)
     codes.write(after.codes_file(folder))
     sync_file(after.codes_file(folder))
     return after

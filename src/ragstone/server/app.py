@@ -16,6 +16,7 @@ from ragstone.engine import Engine
 from ragstone.observe.logs import stop_watching
 from ragstone.server.background import (
     BackgroundTasks,
+    StoredDataCheck,
     delete_expired_history,
     exit_after,
     watch_provider,
@@ -99,8 +100,10 @@ def create_app(
         upkeep = [
             asyncio.create_task(work) for work in (delete_expired_history(engine), trim_memory())
         ]
+        check = StoredDataCheck(engine)
         try:
             async with engine, mcp.run() if mcp else nullcontext():
+                check.start()
                 upkeep.append(asyncio.create_task(watch_provider(engine)))
                 try:
                     await run_in_thread("store", engine.intake.resume_uploads)
@@ -113,6 +116,7 @@ def create_app(
                     for task in upkeep:
                         task.cancel()
                     await asyncio.gather(*upkeep, return_exceptions=True)
+                    check.stop()
         finally:
             app.state.check_work.close()
             await app.state.rate_limits.close()

@@ -1,4 +1,4 @@
-"""Run work that is not part of a request: uploads that go on after their reply, expired history."""
+"""Run work that is not part of a request: uploads, expired history, checksums, the probe."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import asyncio
 import logging
 import os
 import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
+from ragstone.catalog.backup import Finding
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.integrity import check_content
 from ragstone.engine import Engine
-from ragstone.errors import RagstoneError, StoreError
+from ragstone.errors import RagstoneError, StoreBusyError, StoreError
+from ragstone.files import hold_writer_lock
+from ragstone.index.verify import check_index_files
 from ragstone.processes import kill_all_workers
+from ragstone.system import lower_thread_priority
 from ragstone.threads import run_in_thread
 
 log = logging.getLogger(__name__)
@@ -64,6 +72,78 @@ async def delete_expired_history(engine: Engine) -> None:
         except StoreError as error:
             # The catalog may be busy or full now and work at the next attempt.
             log.warning("what has expired could not be removed: %s", type(error).__name__)
+
+
+class _StoppedError(Exception):
+    """The server is stopping."""
+
+
+class StoredDataCheck:
+    """Compare all that is stored with its checksums, in a thread that takes a tenth of its time.
+
+    Index files that are damaged are built again from the catalog; what a person must repair is
+    logged with the command that does it.
+    """
+
+    first_after_s = 60.0
+    again_after_s = 7 * 86_400.0
+    _share = 0.1
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stopping = threading.Event()
+        self._woke_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="stored data check", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; one that builds an index is not waited for."""
+        self._stopping.set()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        lower_thread_priority(10)
+        wait_s = self.first_after_s
+        while not self._stopping.wait(wait_s):
+            wait_s = self.again_after_s
+            try:
+                # Of several server processes one is enough.
+                directory = self._engine.settings.data.directory
+                with hold_writer_lock(directory, timeout_s=0, name="check.lock"):
+                    self._check_all()
+            except (_StoppedError, StoreBusyError):
+                continue
+            except RagstoneError as error:
+                log.warning("the stored data could not be checked: %s", error)
+
+    def _check_all(self) -> None:
+        self._woke_at = time.monotonic()
+        states = []
+        for finding in self._find_all():
+            states.append(finding.state)
+            if finding.state != "ok":
+                log.warning("%s: %s", finding.subject, finding.detail)
+        extra = {"wrong": states.count("wrong"), "repaired": states.count("repaired")}
+        log.info("the stored data was checked", extra=extra)
+
+    def _find_all(self) -> Iterator[Finding]:
+        catalog, settings = self._engine.catalog, self._engine.settings
+        name = self._engine.embedder.name
+        mine = [one for one in catalog.collections() if catalog.embedder_of(one) == name]
+        yield from check_index_files(self._engine.index, mine, repair=True, pause=self._pause)
+        if isinstance(catalog, SqlCatalog):
+            originals, keeps = self._engine.intake.originals, settings.ingest.keep_originals
+            yield from check_content(
+                catalog.database, originals, keeps_originals=keeps, pause=self._pause
+            )
+
+    def _pause(self) -> None:
+        worked_s = time.monotonic() - self._woke_at
+        if self._stopping.wait(worked_s * (1 / self._share - 1)):
+            raise _StoppedError
+        self._woke_at = time.monotonic()
 
 
 def exit_after(seconds: float) -> None:

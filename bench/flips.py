@@ -1,0 +1,226 @@
+"""Flip random bits in the files of a data directory, and count which are found.
+
+    python bench/flips.py --flips 200
+
+Each flip is made in a fresh copy of the directory. It is *found* if opening the data or
+`ragstone doctor --deep --check` reports it, *harmless* if nothing is reported and all documents,
+hits, filters, line boxes and originals are as before, and *missed* otherwise. `history only` are
+those among the harmless that change the journal, a conversation or a share. The index has codes
+although it is small (its limit for an exact search is lowered): every kind of file is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import logging
+import random
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+from kills import make_pdf
+from ragstone.catalog.backup import check_data
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.integrity import check_content
+from ragstone.catalog.keys import KeyRing
+from ragstone.engine import Engine
+from ragstone.errors import RagstoneError
+from ragstone.filters import parse_filter
+from ragstone.index import local
+from ragstone.index.verify import check_index_files
+from ragstone.ingest.uploads import Upload
+from ragstone.settings import load_settings
+from ragstone.testing import HashEmbedder
+from ragstone.types import DEFAULT_COLLECTION, Query
+
+WORDS = ("wind", "rain", "bolt", "shelf", "gate", "lease", "notice", "month", "green", "river")
+QUESTIONS = ("the shelf with bolts", "notice of the lease in a month", "green gate by the river")
+HISTORY = ("queries", "evidence", "sessions", "turns", "shares")
+OUTCOMES = ("found", "harmless", "history only", "missed")
+
+
+def open_engine(directory: Path) -> Engine:
+    flags = {"data.directory": directory, "data.answer_cache": 0}
+    return Engine(load_settings(flags=flags, environ={}).settings, embedder=HashEmbedder())
+
+
+async def fill(directory: Path, chance: random.Random) -> None:
+    """Store PDFs and texts with fields, ask a few questions, and leave the log of SQLite behind."""
+    async with open_engine(directory) as engine:
+        for number in range(24):
+            name = f"{number:03}{'.pdf' if number % 2 else '.txt'}"
+            text = "\n\n".join(
+                f"# Part {part}\n\n" + " ".join(chance.choices(WORDS, k=60)) for part in range(12)
+            )
+            path = engine.intake.originals.new_path()
+            path.write_bytes(make_pdf(name) if number % 2 else text.encode())
+            await engine.ingest_uploads(
+                [Upload(path, name)], metadata={"year": 2000 + number, "tags": [WORDS[number % 9]]}
+            )
+        for number in range(3):  # a newer version, and a deletion
+            path = engine.intake.originals.new_path()
+            path.write_bytes(make_pdf(f"newer {number}"))
+            await engine.ingest_uploads([Upload(path, f"{2 * number + 1:03}.pdf")])
+        await engine.delete(engine.documents()[-1].id)
+        for question in QUESTIONS:
+            await engine.ask(question, session_id="s")
+        KeyRing(engine.catalog).create(
+            "alice", role="admin", collections=["default"], expires_in_s=None
+        )
+        shutil.copytree(directory, directory.with_name("killed"))
+
+
+def find_problems(engine: Engine) -> Iterator[str]:
+    """Yield what `ragstone doctor --deep --check` reports as wrong."""
+    catalog = engine.catalog
+    assert isinstance(catalog, SqlCatalog)
+    name = engine.embedder.name
+    mine = [one for one in catalog.collections() if catalog.embedder_of(one) == name]
+    for findings in (
+        check_index_files(engine.index, mine, repair=False),
+        check_data(catalog, catalog.database, engine.index, engine.embedder, repair=False),
+        check_content(catalog.database, engine.intake.originals, keeps_originals=True),
+    ):
+        yield from (one.detail for one in findings if one.state != "ok")
+
+
+def describe(engine: Engine, directory: Path) -> tuple[str, str]:
+    """Return a hash of the documents with what a search finds, and one of the history."""
+    found: list[object] = []
+    catalog, index = engine.catalog, engine.index
+    for listed in engine.documents():
+        document = catalog.document(listed.id)
+        found.append(asdict(document))
+        found.append([asdict(line) for line in engine.intake.records.lines(document.id)])
+        found.append(hashlib.sha256(engine.original(document).read_bytes()).hexdigest())
+        versions = engine.intake.records.versions(document.collection, document.name)
+        found.append([(one.id, retired_at) for one, retired_at in versions])
+    for question in QUESTIONS:
+        vector = engine.embedder.embed([question])[0]
+        for filter_ in (None, {"year": {"gte": 2010}}, {"tags": "gate"}):
+            wanted = parse_filter(filter_) if filter_ else None
+            scope = catalog.resolve_scope(Query("", question, filter=wanted))
+            dense = index.search_dense(DEFAULT_COLLECTION, vector, limit=20, scope=scope)
+            words = index.search_keyword(
+                DEFAULT_COLLECTION, question, limit=20, k1=1.2, b=0.75, scope=scope
+            )
+            found.append([(hit.key, round(hit.score, 5)) for hit in (*dense, *words)])
+            keys = [hit.key for hit in (*dense, *words)]
+            found.append([asdict(one) for _, one in sorted(catalog.chunks(keys).items())])
+    found.append([asdict(key) for key in KeyRing(catalog).list()])
+    with closing(sqlite3.connect(directory / "catalog.db")) as connection:
+        history = [connection.execute(f"SELECT * FROM {one}").fetchall() for one in HISTORY]
+    return _hash(found), _hash(history)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()
+
+
+def judge(directory: Path, before: tuple[str, str]) -> tuple[str, str]:
+    """Return the outcome for a damaged directory, and what was said."""
+    try:
+        engine = open_engine(directory)
+        try:
+            for problem in find_problems(engine):
+                return "found", problem
+            documents, history = describe(engine, directory)
+        finally:
+            engine.close()
+    except RagstoneError as error:
+        return "found", str(error)
+    except sqlite3.Error as error:  # the bench's own reading of the history
+        return "history only", str(error)
+    except Exception as error:  # noqa: BLE001  any other is no sentence for a user
+        return "missed", f"{type(error).__name__}: {error}"
+    if documents != before[0]:
+        return "missed", "documents or hits have changed"
+    return ("harmless" if history == before[1] else "history only"), ""
+
+
+def name_kind(path: Path) -> str:
+    """Return the name under which the files of one kind are counted."""
+    if path.parts[0] == "originals":
+        return "originals/…"
+    if path.parts[0] == "index" and path.suffix not in (".json", ".i64", ".f32"):
+        return f"{path.parts[2].partition('-')[0]}/*{path.suffix}"
+    return path.name if path.parts[0] != "index" else "/".join(path.parts[2:]).replace("-1", "")
+
+
+def list_files(directory: Path) -> dict[str, list[Path]]:
+    kinds: dict[str, list[Path]] = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.suffix != ".lock" and path.stat().st_size:
+            kinds.setdefault(name_kind(path.relative_to(directory)), []).append(
+                path.relative_to(directory)
+            )
+    return kinds
+
+
+def flip(path: Path, chance: random.Random) -> int:
+    content = bytearray(path.read_bytes())
+    bit = chance.randrange(8 * len(content))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    return bit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flips", type=int, default=200, help="for each kind of file")
+    parser.add_argument("--only", default="", help="kinds of files, by comma")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    logging.disable()
+    local.EXACT_ROWS = 20
+    chance = random.Random(options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="flips-"))
+    clean, killed, copy = folder / "clean", folder / "killed", folder / "copy"
+    asyncio.run(fill(clean, chance))
+    for directory in (clean, killed):
+        shutil.copytree(directory, copy)
+        assert judge(copy, ("", ""))[1] == "documents or hits have changed", judge(copy, ("", ""))
+        shutil.rmtree(copy)
+    sources = [(clean, kind, files) for kind, files in list_files(clean).items()]
+    after_kill = ("catalog.db-wal", "catalog.db-shm")
+    sources += [(killed, f"{one} (after a kill)", [Path(one)]) for one in after_kill]
+    print("| file | files | bytes | flips | " + " | ".join(OUTCOMES) + " |")
+    print("|---|" + "---:|" * (len(OUTCOMES) + 3))
+    missed = 0
+    for source, kind, files in sources:
+        if options.only and kind.partition(" ")[0] not in options.only.split(","):
+            continue
+        shutil.copytree(source, copy)
+        with_engine = open_engine(copy)
+        before = describe(with_engine, copy)
+        with_engine.close()
+        counts: Counter[str] = Counter()
+        for _ in range(options.flips):
+            shutil.rmtree(copy)
+            shutil.copytree(source, copy)
+            path = chance.choice(files)
+            bit = flip(copy / path, chance)
+            outcome, said = judge(copy, before)
+            counts[outcome] += 1
+            if outcome == "missed":
+                print(f"missed: bit {bit} of {path}: {said}", file=sys.stderr, flush=True)
+        shutil.rmtree(copy)
+        size = sum((source / path).stat().st_size for path in files)
+        cells = [kind, len(files), f"{size:,}", options.flips, *(counts[one] for one in OUTCOMES)]
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        missed += counts["missed"]
+    shutil.rmtree(folder)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

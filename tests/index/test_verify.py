@@ -1,0 +1,167 @@
+"""Test the checksums of the index files, and the depth of the search by codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragstone.catalog.documents import SqlCatalog
+from ragstone.index.local import EmbeddedIndex
+from ragstone.index.recall import TARGET_RECALL, measure_depth
+from ragstone.index.vectors import MIN_DEPTH, Codes, DenseIndex, VectorFile, append_vectors
+from ragstone.index.verify import check_index_files
+from ragstone.protocols import Vectors
+from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document, make_unit_vectors
+
+CHUNKS = 60
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def folder(catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of an index with vectors, codes and postings."""
+    monkeypatch.setattr("ragstone.index.local.EXACT_ROWS", 20)
+    vectors = make_unit_vectors(CHUNKS, seed=3)
+    for at in range(3):
+        part = vectors[at * 20 : (at + 1) * 20]
+        texts = [f"wind {at * 20 + row}" for row in range(20)]
+        catalog.add([make_document(f"n{at}", texts, vectors=part)], embedder=EMBEDDER)
+        open_index(catalog, tmp_path).refresh("c")
+    return tmp_path / "index" / "c"
+
+
+def open_index(catalog: SqlCatalog, tmp_path: Path) -> EmbeddedIndex:
+    return EmbeddedIndex(catalog, tmp_path / "index", dimension=DIMENSION, lock_timeout_s=5)
+
+
+def flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+FILES = (
+    "manifest.json",
+    *(f"dense-*/{name}" for name in ("keys.i64", "vectors.f32", "codes-*.faiss")),
+    *(f"keyword-*/*.{suffix}" for suffix in ("idx", "pos", "term", "store", "fast", "fieldnorm")),
+    "keyword-*/meta.json",
+    "keyword-*/.managed.json",
+)
+
+
+def test_a_flipped_bit_in_any_file_of_the_index_is_found_and_repaired(
+    catalog: SqlCatalog, folder: Path, tmp_path: Path
+) -> None:
+    found = {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+    assert found == {path for pattern in FILES for path in folder.glob(pattern)}
+    for pattern in FILES:
+        index = open_index(catalog, tmp_path)
+        assert index.find_damage("c") == []
+        path = next(folder.glob(pattern))
+        flip(path, path.stat().st_size * 4)
+        damaged = path.relative_to(folder).as_posix()
+        assert index.find_damage("c") == [damaged]
+        (said,) = check_index_files(index, ["c"], repair=False)
+        assert (said.state, damaged in said.detail) == ("wrong", True)
+        (said,) = check_index_files(index, ["c"], repair=True)
+        assert said.state == "repaired"
+        assert index.find_damage("c") == []
+        assert index.counts("c").dense == CHUNKS
+
+
+@pytest.mark.parametrize("name", ["keys.i64", "codes-*.faiss"])
+def test_damage_in_what_is_read_into_memory_is_found_by_opening(
+    catalog: SqlCatalog, folder: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = next(folder.glob(f"dense-*/{name}"))
+    flip(path, path.stat().st_size * 4)
+    index = open_index(catalog, tmp_path)
+    (hit,) = index.search_dense("c", make_unit_vectors(CHUNKS, seed=3)[41], limit=1)
+    assert hit.key == 42
+    assert "does not match its checksum" in caplog.text
+
+
+def test_codes_that_are_damaged_are_not_written_again_with_a_right_checksum(
+    catalog: SqlCatalog, folder: Path, tmp_path: Path
+) -> None:
+    path = next(folder.glob("dense-*/codes-*.faiss"))
+    flip(path, path.stat().st_size * 4)
+    texts = [f"wind {row}" for row in range(60, 120)]
+    vectors = make_unit_vectors(120, seed=3)
+    catalog.add([make_document("n4", texts, vectors=vectors[60:])], embedder=EMBEDDER)
+    index = open_index(catalog, tmp_path)
+    index.refresh("c")
+    assert index.find_damage("c") == []
+    assert [hit.key for hit in index.search_dense("c", vectors[41], limit=1)] == [42]
+
+
+def make_vectors_in_groups(count: int, groups: int, spread: float) -> Vectors:
+    """Return unit vectors in groups that are so close that codes cannot tell them apart."""
+    chance = np.random.default_rng(5)
+    centres = chance.normal(size=(groups, 64))
+    vectors = centres[np.arange(count) % groups] + spread * chance.normal(size=(count, 64))
+    unit: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def measure_recall(file: VectorFile, index: DenseIndex) -> float:
+    """Compute the share of the exact first ten that a search finds, with questions of its own."""
+    hits = 0
+    questions = file.vectors[7::400] + 0.001
+    for vector in questions / np.linalg.norm(questions, axis=1, keepdims=True):
+        wanted = set((np.argsort(-(file.vectors @ vector))[:10] + 1).tolist())
+        hits += len(wanted & {hit.key for hit in index.search(vector, limit=10, scope=None)})
+    return hits / (10 * len(questions))
+
+
+def test_the_depth_is_raised_where_codes_rank_badly(tmp_path: Path) -> None:
+    rows = 12_000
+    vectors = make_vectors_in_groups(rows, 6, 0.02)
+    append_vectors(tmp_path, rows=0, keys=range(1, rows + 1), vectors=vectors)
+    file = VectorFile.open(tmp_path, dimension=64, rows=rows)
+    codes = Codes.train(file)
+    depth, recall = measure_depth(file, codes)
+    assert depth > MIN_DEPTH
+    assert recall >= TARGET_RECALL
+    assert measure_recall(file, DenseIndex(file, dead=[], codes=codes)) < 0.95
+    assert measure_recall(file, DenseIndex(file, dead=[], codes=codes, depth=depth)) >= 0.98
+
+
+def test_copies_of_one_text_do_not_raise_the_depth(tmp_path: Path) -> None:
+    vectors = make_vectors_in_groups(5_000, 2, 0.0)
+    append_vectors(tmp_path, rows=0, keys=range(1, 5_001), vectors=vectors)
+    file = VectorFile.open(tmp_path, dimension=64, rows=5_000)
+    assert measure_depth(file, Codes.train(file)) == (MIN_DEPTH, 1.0)
+
+
+def test_the_depth_is_measured_again_when_the_collection_has_doubled(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.index.local.EXACT_ROWS", 20)
+    measured: list[int] = []
+
+    def measure(file: VectorFile, codes: Codes) -> tuple[int, float]:
+        measured.append(len(file.keys))
+        return measure_depth(file, codes)
+
+    monkeypatch.setattr("ragstone.index.local.measure_depth", measure)
+    index = open_index(catalog, tmp_path)
+    assert index.counts("c").recall is None
+    for at in range(8):
+        texts = [f"chunk {at} {row}" for row in range(30)]
+        new = make_document(f"n{at}", texts, vectors=make_unit_vectors(30, seed=at))
+        catalog.add([new], embedder=EMBEDDER)
+        index.refresh("c")
+    # Codes are written again when a quarter of the rows has none.
+    assert measured == [30, 60, 150]
+    assert index.counts("c").recall == 1.0
+    assert index.counts("c").depth == MIN_DEPTH
