@@ -1,418 +1,259 @@
-"""Search a Qdrant server or cluster: one Qdrant collection for each embedder, shared by all.
+"""Search a Qdrant server or cluster: one Qdrant collection holds all chunks of one embedder.
 
-Catalogs with the same prefix, and a catalog before and after a restore, never meet: `qdrant_store`.
-The best keyword hits are scored again with the rarity of the terms and the average length of the
-whole collection, so neither the shards nor the order of ingestion change a ranking.
-
-A search applies a few outstanding changes, and never deletes or rebuilds: what does not fit is an
-error that names the command which repairs it.
+The payload of each chunk names its tenant: a collection of one catalog at one epoch. Its sparse
+vector has the BM25 weights of its terms (`sparse.py`).
 """
 
 from __future__ import annotations
 
-import shlex
-import threading
-import time
+import hashlib
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
-
-from ragstone.errors import StoreBusyError, StoreError
+from ragstone.errors import StoreError
 from ragstone.filters import SearchScope
-from ragstone.index.analyze import (
-    FUNCTION_WORDS,
-    choose_language,
-    extract_query_terms,
-    extract_terms,
+from ragstone.index.analyze import ANALYZER_VERSION
+from ragstone.index.chunk_store import MissingCollectionError, NewChunk
+from ragstone.index.qdrant_nodes import Method, QdrantNodes
+from ragstone.index.qdrant_points import (
+    PAYLOAD_TYPES,
+    Json,
+    build_filter,
+    build_payload,
+    find_payload_types,
 )
-from ragstone.index.keyword import idf
-from ragstone.index.progress import IndexProgress, ProgressStore
-from ragstone.index.qdrant_nodes import MissingCollectionError
-from ragstone.index.qdrant_points import Json
-from ragstone.index.qdrant_store import DENSE, SPARSE, PointStore, hash_term, score_hit
+from ragstone.index.remote import RemoteIndex
+from ragstone.index.sparse import StoredTerms, weigh_terms
 from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
+from ragstone.protocols import Catalog, ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
-_BATCH_POINTS = 256
-_BATCH_CHANGES = 200
-_PARALLEL_WRITES = 4
-_CATCH_UP_S = 1.0
-_LEASE_S = 30.0
-# A search applies at most so many changes itself; more are left to a writer or the server.
-_MAX_BEHIND = _BATCH_CHANGES
-# How long a writer waits for another process that is bringing the index up to date.
-_WAIT_S = 60.0
-_RESCORE_DEPTH = 100
-# The languages of chunks are counted like terms; hashes of terms are not negative.
-_LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
+# Part of the name in Qdrant: another layout of the points is another collection.
+_FORMAT = 2
+DENSE, SPARSE = "dense", "terms"
+_MAX_INDEXED_FIELDS = 100
+_KEY_BITS = 64
+# The mark of the versions that an earlier layout kept for each collection.
+_OLD_VERSION_MARK = "@"
 
 
-class QdrantIndex:
+class PointStore:
+    """Hold the points of all collections of the catalog at `epoch`, written with one embedder."""
+
+    def __init__(self, settings: IndexSettings, *, dimension: int, embedder: str) -> None:
+        self._settings = settings
+        self._dimension = dimension
+        made_with = f"{_FORMAT} {ANALYZER_VERSION} {dimension} {embedder}"
+        generation = hashlib.sha256(made_with.encode()).hexdigest()[:12]
+        self.prefix = settings.qdrant_prefix
+        self.name = f"{self.prefix}{generation}"
+        self.epoch = 0
+        self._nodes = QdrantNodes(settings)
+        self._indexed_fields: set[str] = set()
+        self._is_created = False
+        level = settings.qdrant_read_consistency
+        self._consistency = "" if level is None else f"?consistency={level}"
+
+    def create(self) -> None:
+        """Create the collection in Qdrant if needed; two processes may do it at once."""
+        if self._is_created:
+            return
+        try:
+            self._nodes.read("GET", f"/collections/{self.name}")
+        except MissingCollectionError:
+            self._create_collection()
+        for field, kind in PAYLOAD_TYPES.items():
+            self._index_field(field, kind)
+        self._is_created = True
+
+    def _create_collection(self) -> None:
+        settings = self._settings
+        dense: Json = {"size": self._dimension, "distance": "Cosine", "datatype": "float16"}
+        body: Json = {
+            "vectors": {DENSE: dense},
+            "sparse_vectors": {SPARSE: {}},
+            "shard_number": settings.qdrant_shards,
+            "replication_factor": settings.qdrant_replicas,
+            "write_consistency_factor": settings.qdrant_write_consistency,
+            "on_disk_payload": True,
+        }
+        if settings.qdrant_on_disk:
+            dense["on_disk"] = True
+            body["quantization_config"] = {"scalar": {"type": "int8", "always_ram": True}}
+        try:
+            self._nodes.write("PUT", f"/collections/{self.name}", body)
+        except StoreError as error:
+            if "already exists" not in str(error):
+                raise
+
+    def index_metadata(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Make sure that the metadata of these documents can be filtered by an index."""
+        wanted = {name: kind for one in documents for name, kind in find_payload_types(one).items()}
+        for field, kind in wanted.items():
+            if len(self._indexed_fields) < _MAX_INDEXED_FIELDS:
+                self._index_field(field, kind)
+
+    def _index_field(self, field: str, kind: Any) -> None:
+        if field not in self._indexed_fields:
+            self._write("PUT", "/index?wait=true", {"field_name": field, "field_schema": kind})
+            self._indexed_fields.add(field)
+
+    def write(self, collection: str, build: int, chunks: Sequence[NewChunk]) -> None:
+        self.index_metadata(new.document for new in chunks)
+        self._upsert([self._build_point(collection, build, new) for new in chunks])
+
+    def _build_point(self, collection: str, build: int, new: NewChunk) -> Json:
+        payload = {
+            "tenant": self._tenant(collection),
+            "build": build,
+            "length": new.counts.total(),
+            "language": new.language,
+        }
+        sparse = {"indices": list(new.counts), "values": weigh_terms(new.counts)}
+        return {
+            "id": self._to_id(new.chunk.key),
+            "vector": {DENSE: new.vector.tolist(), SPARSE: sparse},
+            "payload": build_payload(new.chunk, new.document) | payload,
+        }
+
+    def _upsert(self, points: list[Json]) -> None:
+        self._write("PUT", "/points?wait=true", {"points": points})
+
+    def delete(self, collection: str, keys: Sequence[int]) -> None:
+        ids = [self._to_id(key) for key in keys]
+        self._write("POST", "/points/delete?wait=true", {"points": ids})
+
+    def delete_other_builds(self, collection: str, build: int) -> None:
+        """Delete the points of a collection that an earlier build wrote."""
+        others = build_filter(self._tenant(collection), None)
+        others["must_not"] = [{"key": "build", "range": {"gte": build, "lte": build}}]
+        self._write("POST", "/points/delete?wait=true", {"filter": others})
+        self._delete_old_layout(collection)
+
+    def delete_elsewhere(self, collection: str, name: str) -> None:
+        """Delete the points of a collection from another Qdrant collection of ours."""
+        body = {"filter": build_filter(self._tenant(collection), None)}
+        try:
+            self._nodes.write("POST", f"/collections/{name}/points/delete?wait=true", body)
+        except MissingCollectionError:
+            return
+
+    def _delete_old_layout(self, collection: str) -> None:
+        """Delete what earlier versions of Ragstone stored: one Qdrant collection for each."""
+        before = f"{self.prefix}{collection}"
+        for one in self._nodes.read("GET", "/collections")["collections"]:
+            name, mark, _ = str(one["name"]).partition(_OLD_VERSION_MARK)
+            if mark and name == before:
+                self._nodes.write("DELETE", f"/collections/{one['name']}")
+
+    def write_marker(self, collection: str, seq: int) -> None:
+        tenant = self._tenant(collection)
+        payload = {"marker": tenant, "seq": seq}
+        self._upsert([{"id": _marker_id(tenant), "vector": {}, "payload": payload}])
+
+    def read_marker(self, collection: str) -> int | None:
+        try:
+            found = self._retrieve([_marker_id(self._tenant(collection))], False, ["seq"])
+        except MissingCollectionError:
+            return None
+        return int(found[0]["payload"]["seq"]) if found else None
+
+    def count(self, collection: str, expected: int) -> int:
+        body = {"filter": build_filter(self._tenant(collection), None), "exact": True}
+        try:
+            return int(self._read("/points/count", body)["count"])
+        except MissingCollectionError:
+            return 0
+
+    def search_dense(
+        self, collection: str, vector: Vectors, limit: int, scope: SearchScope | None
+    ) -> list[ScoredKey]:
+        body = {"query": vector.tolist(), "using": DENSE, "limit": limit}
+        found = self._query(collection, body, scope)
+        return [ScoredKey(_to_key(one["id"]), float(one["score"])) for one in found]
+
+    def search_terms(
+        self, collection: str, rarity: Mapping[int, float], limit: int, scope: SearchScope | None
+    ) -> list[StoredTerms]:
+        body = {
+            "query": {"indices": list(rarity), "values": list(rarity.values())},
+            "using": SPARSE,
+            "limit": limit,
+            "with_payload": ["length"],
+            "with_vector": [SPARSE],
+        }
+        return [_read_terms(one) for one in self._query(collection, body, scope)]
+
+    def read_terms(self, collection: str, keys: Sequence[int]) -> list[StoredTerms]:
+        fields = ["build", "length", "language"]
+        return [_read_terms(one) for one in self._retrieve_keys(keys, SPARSE, fields)]
+
+    def read_vectors(self, collection: str, keys: Sequence[int]) -> dict[int, list[float]]:
+        found = self._retrieve_keys(keys, DENSE, False)
+        return {_to_key(one["id"]): one["vector"][DENSE] for one in found}
+
+    def _query(self, collection: str, body: Json, scope: SearchScope | None) -> list[Json]:
+        body = {**body, "filter": build_filter(self._tenant(collection), scope)}
+        return list(self._read(f"/points/query{self._consistency}", body)["points"])
+
+    def _retrieve_keys(
+        self, keys: Sequence[int], vector: str, payload: list[str] | bool
+    ) -> list[Json]:
+        """Return the points of these keys that exist."""
+        return self._retrieve([self._to_id(key) for key in keys], [vector], payload) if keys else []
+
+    def close(self) -> None:
+        self._nodes.close()
+
+    def _tenant(self, collection: str) -> str:
+        return f"{self.epoch:x}:{collection}"
+
+    def _to_id(self, key: int) -> str:
+        """Return the id of a chunk: the epoch and the key, as a UUID."""
+        return str(uuid.UUID(int=self.epoch << _KEY_BITS | key))
+
+    def _retrieve(
+        self, ids: Sequence[str], vectors: list[str] | bool, payload: list[str] | bool
+    ) -> list[Json]:
+        body = {"ids": list(ids), "with_vector": vectors, "with_payload": payload}
+        return list(self._read(f"/points{self._consistency}", body))
+
+    def _read(self, path: str, body: Json) -> Any:
+        return self._nodes.read("POST", f"/collections/{self.name}{path}", body)
+
+    def _write(self, method: Method, path: str, body: Json) -> Any:
+        return self._nodes.write(method, f"/collections/{self.name}{path}", body)
+
+
+def _read_terms(point: Json) -> StoredTerms:
+    payload, sparse = point["payload"], point["vector"][SPARSE]
+    return StoredTerms(
+        _to_key(point["id"]),
+        payload["length"],
+        sparse["indices"],
+        sparse["values"],
+        payload.get("build", 0),
+        payload.get("language", 0),
+    )
+
+
+def _to_key(point_id: str) -> int:
+    return uuid.UUID(point_id).int & ((1 << _KEY_BITS) - 1)
+
+
+def _marker_id(tenant: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, tenant))
+
+
+class QdrantIndex(RemoteIndex):
     """Implement `Index` on Qdrant."""
-
-    waits = True
 
     def __init__(
         self, catalog: Catalog, settings: IndexSettings, *, dimension: int, embedder: str = ""
     ) -> None:
-        self._catalog = catalog
-        self._prefix = settings.qdrant_prefix
-        self._dimension = dimension
-        self._embedder = embedder
-        self._points = PointStore(settings, dimension=dimension, embedder=embedder)
-        self._progress = ProgressStore(catalog, self._points.name)
-        self._holder = uuid.uuid4().hex
-        self._checked_at: dict[str, float] = {}
-        self._known: dict[str, IndexProgress] = {}
-        self._languages: dict[str, tuple[IndexProgress, tuple[str, ...]]] = {}
-        self._refresh_lock = threading.Lock()
-
-    def refresh(self, collection: str) -> None:
-        """Apply all changes; wait for another process that is doing so."""
-        end = time.monotonic() + _WAIT_S
-        while True:
-            with self._refresh_lock:
-                if self._follow(collection):
-                    return
-            if time.monotonic() > end:
-                raise _make_busy(collection)
-            time.sleep(0.2)
-
-    def _follow(self, collection: str) -> bool:
-        """Apply the changes; False if another process is doing so."""
-        progress = self._read_progress(collection)
-        if progress is None:
-            last = self._catalog.counts(collection).last_change
-            if not last:
-                return True
-            self._points.create()
-            progress = IndexProgress(self._epoch, build=_new_build(), target_seq=last)
-            self._progress.begin(collection, progress)
-        has_news = self._catalog.changes(collection, after=progress.seq, limit=1)
-        if not has_news and progress.deleted_seq == progress.seq:
-            self._known[collection] = progress
-            return True
-        if not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
-            return False
-        try:
-            return self._apply_all(collection)
-        finally:
-            self._progress.release(collection, self._holder)
-
-    def _apply_all(self, collection: str) -> bool:
-        """Apply the changes batch by batch; False if another process got in between."""
-        progress = self._read_progress(collection)
-        while progress is not None:
-            progress = self._finish_removals(collection, progress)
-            changes = self._catalog.changes(collection, after=progress.seq, limit=_BATCH_CHANGES)
-            if not changes:
-                self._known[collection] = progress
-                return True
-            progress = self._apply(collection, progress, changes)
-            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
-        return False
-
-    def _apply(
-        self, collection: str, before: IndexProgress, changes: Sequence[Change]
-    ) -> IndexProgress | None:
-        """Write what was added, and count it; None if another process was faster.
-
-        A kill between two steps is harmless: points are written again under the same ids, counts
-        and the last change are one transaction, and removals go on from `deleted_seq`.
-        """
-        added = [change.keys for change in changes if change.kind == "add"]
-        terms, chunk_count, length = self._count_removed(before, changes)
-        for begin in range(0, len(added), 50):
-            more = self._write_chunks(collection, before.build, added[begin : begin + 50])
-            terms.update(more[0])
-            chunk_count, length = chunk_count + more[1], length + more[2]
-        after = replace(
-            before,
-            seq=changes[-1].seq,
-            chunk_count=before.chunk_count + chunk_count,
-            total_length=before.total_length + length,
-        )
-        self._points.write_marker(collection, after.seq)
-        return after if self._progress.advance(collection, before, after, terms) else None
-
-    def _count_removed(
-        self, progress: IndexProgress, changes: Sequence[Change]
-    ) -> tuple[Counter[int], int, int]:
-        """Return what the removed chunks take from the counts; uncounted ones take nothing."""
-        counts: Counter[int] = Counter()
-        new = {change.first_key for change in changes if change.kind == "add"}
-        removed = [one for one in changes if one.kind == "remove" and one.first_key not in new]
-        chunk_count = length = 0
-        for keys in _split_keys(removed):
-            found = self._points.retrieve(keys, SPARSE, ["build", "length", "language"])
-            for point in found.values():
-                payload = point["payload"]
-                if payload["build"] == progress.build:
-                    counts.subtract([*point["vector"][SPARSE]["indices"], payload["language"]])
-                    chunk_count, length = chunk_count - 1, length - payload["length"]
-        return counts, chunk_count, length
-
-    def _finish_removals(self, collection: str, progress: IndexProgress) -> IndexProgress:
-        """Delete the points of the removals that are counted already."""
-        after = progress.deleted_seq
-        if after == progress.seq:
-            return progress
-        while changes := self._catalog.changes(collection, after=after, limit=_BATCH_CHANGES):
-            due = [one for one in changes if one.kind == "remove" and one.seq <= progress.seq]
-            for keys in _split_keys(due):
-                self._points.delete(keys)
-            after = changes[-1].seq
-            if after >= progress.seq:
-                break
-        done = replace(progress, deleted_seq=progress.seq)
-        self._progress.advance(collection, progress, done, {})
-        return done
-
-    def _write_chunks(
-        self, collection: str, build: int, ranges: Sequence[range]
-    ) -> tuple[Counter[int], int, int]:
-        """Write chunks as points; return their terms, their number and their length."""
-        chunks, vectors = self._catalog.chunks_with_vectors(ranges, dimension=self._dimension)
-        fields = self._catalog.document_fields({chunk.document_id for chunk in chunks})
-        self._points.index_metadata(fields.values())
-        terms: Counter[int] = Counter()
-        length = 0
-        points: list[Json] = []
-        for chunk, vector in zip(chunks, vectors, strict=True):
-            document = fields.get(chunk.document_id, {})
-            text = chunk.contextual_text
-            language = choose_language(text, document.get("language"))
-            counts = Counter(map(hash_term, extract_terms(text, language)))
-            terms.update([*counts, _LANGUAGES[language]])
-            length += counts.total()
-            point = self._points.build_point(collection, build, chunk, vector, counts, document)
-            point["payload"]["language"] = _LANGUAGES[language]
-            points.append(point)
-        batches = [points[at : at + _BATCH_POINTS] for at in range(0, len(points), _BATCH_POINTS)]
-        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
-            for _ in pool.map(self._points.upsert, batches):
-                pass
-        return terms, len(chunks), length
-
-    def rebuild(self, collection: str) -> None:
-        """Write all points again and delete those that are left over; searches go on meanwhile."""
-        with self._refresh_lock:
-            self._points.create()
-            if self._read_progress(collection) is None:
-                last = self._catalog.counts(collection).last_change
-                self._progress.begin(collection, IndexProgress(self._epoch, target_seq=last))
-            while not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
-                time.sleep(0.5)
-            try:
-                self._rebuild(collection)
-            finally:
-                self._progress.release(collection, self._holder)
-            for name in self._progress.list_others(collection, self._prefix):
-                self._points.delete_elsewhere(collection, name)
-                ProgressStore(self._catalog, name).delete(collection)
-            self._points.delete_old_layout(collection)
-
-    def _rebuild(self, collection: str) -> None:
-        last = self._catalog.counts(collection).last_change
-        progress = IndexProgress(self._epoch, build=_new_build())
-        terms: Counter[int] = Counter()
-        seq = 0
-        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
-            ranges = [one.keys for one in changes if one.kind == "add" and one.seq <= last]
-            more, chunk_count, length = self._write_chunks(collection, progress.build, ranges)
-            terms.update(more)
-            progress = replace(
-                progress,
-                chunk_count=progress.chunk_count + chunk_count,
-                total_length=progress.total_length + length,
-            )
-            seq = changes[-1].seq
-            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
-        progress = replace(progress, seq=last, deleted_seq=last)
-        self._points.write_marker(collection, last)
-        self._progress.replace(collection, progress, terms)
-        self._apply_all(collection)  # what was added or removed meanwhile
-        self._points.delete_other_builds(collection, progress.build)
-        self._checked_at.pop(collection, None)
-
-    def last_change(self, collection: str) -> int:
-        """Return the last change known to be applied: asking would cost as much as a search."""
-        progress = self._known.get(collection)
-        return 0 if progress is None else progress.seq
-
-    def counts(self, collection: str) -> IndexCounts:
-        self._read_progress(collection)
-        count = self._points.count(collection)
-        return IndexCounts(dense=count, keyword=count)
-
-    def search_dense(
-        self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
-    ) -> list[ScoredKey]:
-        if limit < 1 or self._catch_up(collection) is None:
-            return []
-        body = {"query": vector.tolist(), "using": DENSE, "limit": limit}
-        points = self._query(collection, body, scope)
-        return _sort_hits(ScoredKey(one["key"], float(one["score"])) for one in points)
-
-    def search_keyword(
-        self,
-        collection: str,
-        text: str,
-        *,
-        limit: int,
-        k1: float,
-        b: float,
-        scope: SearchScope | None = None,
-    ) -> list[ScoredKey]:
-        progress = self._catch_up(collection)
-        if limit < 1 or progress is None:
-            return []
-        words = extract_query_terms(text, self._list_languages(collection, progress))
-        counts = self._progress.count_chunks(collection, map(hash_term, words))
-        if not counts:
-            return []
-        total = max(progress.chunk_count, *counts.values())
-        weights = dict(zip(counts, idf(list(counts.values()), total), strict=True))
-        body = {
-            "query": {"indices": list(weights), "values": list(weights.values())},
-            "using": SPARSE,
-            "limit": max(limit, _RESCORE_DEPTH),
-            "with_payload": ["length"],
-            "with_vector": [SPARSE],
-        }
-        average = progress.average_length
-        return _sort_hits(
-            ScoredKey(one["key"], score_hit(one, weights, average, k1=k1, b=b))
-            for one in self._query(collection, body, scope)
-        )[:limit]
-
-    def _list_languages(self, collection: str, progress: IndexProgress) -> tuple[str, ...]:
-        """Return the languages of the chunks, the most frequent first."""
-        cached = self._languages.get(collection)
-        if cached is None or cached[0] != progress:
-            counts = self._progress.count_chunks(collection, _LANGUAGES.values())
-            found = [one for one in _LANGUAGES if _LANGUAGES[one] in counts]
-            found.sort(key=lambda one: -counts[_LANGUAGES[one]])
-            cached = self._languages[collection] = (progress, tuple(found))
-        return cached[1]
-
-    def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
-        found = np.zeros((len(keys), self._dimension), dtype=np.float32)
-        if self._catch_up(collection) is None:
-            return found
-        stored = self._points.retrieve(keys, DENSE, False)
-        for row, key in enumerate(keys):
-            if key in stored:
-                found[row] = stored[key]["vector"][DENSE]
-        return found
-
-    def close(self) -> None:
-        self._points.close()
-
-    def _query(self, collection: str, body: Json, scope: SearchScope | None) -> list[Json]:
-        try:
-            return self._points.query(collection, body, scope)
-        except MissingCollectionError as error:
-            raise _make_mismatch(collection, "is gone from the index server") from error
-
-    def _catch_up(self, collection: str) -> IndexProgress | None:
-        """Return the progress; None if there is nothing to search.
-
-        Changes that a writer committed but did not index before it ended are applied, if they are
-        few. An index that lost points, or is not filled yet, is an error.
-        """
-        now = time.monotonic()
-        known = self._known.get(collection)
-        if known is not None and now - self._checked_at.get(collection, 0.0) < _CATCH_UP_S:
-            return known
-        self._check_embedder(collection)
-        progress = self._read_progress(collection)
-        if progress is not None:
-            self._check_marker(collection, progress)
-        after = 0 if progress is None else progress.seq
-        behind = self._catalog.changes(collection, after=after, limit=_MAX_BEHIND + 1)
-        if 0 < len(behind) <= _MAX_BEHIND and self._refresh_lock.acquire(blocking=False):
-            try:
-                self._follow(collection)
-            finally:
-                self._refresh_lock.release()
-            progress = self._read_progress(collection)
-        if progress is None and not behind:
-            return None
-        if progress is None or progress.seq < progress.target_seq:
-            raise _make_unfilled(collection)
-        self._known[collection] = progress
-        self._checked_at[collection] = now
-        return progress
-
-    def _check_embedder(self, collection: str) -> None:
-        stored = self._catalog.embedder_of(collection)
-        if self._embedder and stored is not None and stored != self._embedder:
-            raise StoreError(
-                f"The collection '{collection}' was embedded with '{stored}', not with "
-                f"'{self._embedder}'.",
-                hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again: "
-                f"ragstone reindex --embed --collection {shlex.quote(collection)}",
-            )
-
-    def _check_marker(self, collection: str, progress: IndexProgress) -> None:
-        """Raise a StoreError if the server lost what was written to it."""
-        marker = self._points.read_marker(collection)
-        if marker is None and progress.seq:
-            raise _make_mismatch(collection, "is gone from the index server")
-        if marker is not None and marker < progress.seq:
-            raise _make_mismatch(collection, "lacks changes that were written to it")
-
-    @property
-    def _epoch(self) -> str:
-        return f"{self._points.epoch:x}"
-
-    def _read_progress(self, collection: str) -> IndexProgress | None:
-        """Return the progress; None if there is none, or only one of another epoch."""
-        self._points.epoch = self._catalog.identity()
-        progress = self._progress.read(collection)
-        return progress if progress is not None and progress.epoch == self._epoch else None
-
-
-def _split_keys(changes: Iterable[Change]) -> Iterable[list[int]]:
-    keys = [key for change in changes for key in change.keys]
-    for begin in range(0, len(keys), _BATCH_POINTS):
-        yield keys[begin : begin + _BATCH_POINTS]
-
-
-def _sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
-    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
-
-
-def _new_build() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _make_mismatch(collection: str, what: str) -> StoreError:
-    return StoreError(
-        f"The index of '{collection}' {what}.",
-        hint="Nothing was changed. Build it again from the catalog with: "
-        f"ragstone reindex --collection {shlex.quote(collection)}",
-    )
-
-
-def _make_unfilled(collection: str) -> StoreBusyError:
-    return StoreBusyError(
-        f"The index of '{collection}' does not hold all documents yet.",
-        hint=f"Fill it with: ragstone reindex --collection {shlex.quote(collection)}",
-    )
-
-
-def _make_busy(collection: str) -> StoreBusyError:
-    return StoreBusyError(
-        f"Another process is updating the index of '{collection}'.",
-        hint="The documents are stored and become searchable when it has finished.",
-    )
+        store = PointStore(settings, dimension=dimension, embedder=embedder)
+        super().__init__(catalog, store, dimension=dimension, embedder=embedder)
 
 
 def build(context: IndexContext) -> QdrantIndex:

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import httpx
 
 from ragstone.errors import SettingsError, StoreError, StoreUnavailableError
+from ragstone.index.chunk_store import MissingCollectionError
 from ragstone.settings import IndexSettings
 
 log = logging.getLogger(__name__)
@@ -27,10 +28,6 @@ _LEAVE_OUT_S = 5.0
 _FAIL_FAST_S = 1.0
 _FIRST_DELAY_S = 0.2
 _MIN_TIMEOUT_S = 0.2
-
-
-class MissingCollectionError(Exception):
-    """Signal that Qdrant has no collection of that name."""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from ragstone.settings.schema import (
     PRESETS,
     GroundSettings,
-    IndexSettings,
     IngestSettings,
     JournalSettings,
     MemorySettings,
@@ -11,6 +10,7 @@ from ragstone.settings.schema import (
     Settings,
     UnderstandSettings,
 )
+from ragstone.settings.services import IndexSettings
 from ragstone.settings.sources import (
     LoadedSettings,
     Setting,

@@ -19,6 +19,7 @@ from ragstone.settings.providers import (
 )
 from ragstone.settings.services import (
     EmbedSettings,
+    IndexSettings,
     ModerateSettings,
     ObserveSettings,
     Section,
@@ -57,36 +58,6 @@ class DataSettings(Section):
     lock_timeout_s: float = setting(
         10.0, "Maximum wait of a process for the writer lock.", ge=0, le=3600
     )
-
-
-class IndexSettings(Section):
-    kind: str = setting("embedded", "Index that searches the chunks: embedded or qdrant.")
-    qdrant_url: str = setting(
-        "http://127.0.0.1:6333",
-        "URL of the Qdrant server. Separate the nodes of a cluster by commas.",
-    )
-    qdrant_api_key: SecretStr = setting(SecretStr(""), "API key of the Qdrant server.")
-    qdrant_prefix: str = setting(
-        "ragstone_", "Prefix of the collection names in Qdrant.", max_length=60
-    )
-    qdrant_shards: int = setting(1, "Number of shards of a new Qdrant collection.", ge=1, le=1000)
-    qdrant_replicas: int = setting(1, "Number of copies of each Qdrant shard.", ge=1, le=20)
-    qdrant_write_consistency: int = setting(
-        1, "Number of copies that must confirm a write.", ge=1, le=20
-    )
-    qdrant_read_consistency: Literal["all", "majority", "quorum"] | None = setting(
-        None, "Copies that must agree on a read. Empty: read one copy."
-    )
-    qdrant_timeout_s: float = setting(
-        1.5, "Maximum wait for a search in Qdrant, over all its nodes.", gt=0, le=3600
-    )
-    qdrant_write_timeout_s: float = setting(
-        30.0, "Maximum wait for a write to Qdrant.", gt=0, le=3600
-    )
-    qdrant_on_disk: bool = setting(
-        False, "Keep vectors on the disk and their 8-bit codes in memory, in a new index."
-    )
-    qdrant_retries: int = setting(3, "Maximum retries of a write to Qdrant.", ge=0, le=20)
 
 
 class IngestSettings(Section):

@@ -1,4 +1,4 @@
-"""Define `Section`, and the settings of embedding, moderation, logs and the server."""
+"""Define `Section`, and the settings of indexes, embedding, moderation, logs and the server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,60 @@ class Section(BaseModel):
     )
     prefix: ClassVar[str] = ""
     """With a prefix, PREFIX_FIELD is a variable of every field."""
+
+
+class IndexSettings(Section):
+    kind: str = setting("embedded", "Index that searches the chunks: embedded, qdrant or pinecone.")
+    qdrant_url: str = setting(
+        "http://127.0.0.1:6333",
+        "URL of the Qdrant server. Separate the nodes of a cluster by commas.",
+    )
+    qdrant_api_key: SecretStr = setting(SecretStr(""), "API key of the Qdrant server.")
+    qdrant_prefix: str = setting(
+        "ragstone_", "Prefix of the collection names in Qdrant.", max_length=60
+    )
+    qdrant_shards: int = setting(1, "Number of shards of a new Qdrant collection.", ge=1, le=1000)
+    qdrant_replicas: int = setting(1, "Number of copies of each Qdrant shard.", ge=1, le=20)
+    qdrant_write_consistency: int = setting(
+        1, "Number of copies that must confirm a write.", ge=1, le=20
+    )
+    qdrant_read_consistency: Literal["all", "majority", "quorum"] | None = setting(
+        None, "Copies that must agree on a read. Empty: read one copy."
+    )
+    qdrant_timeout_s: float = setting(
+        1.5, "Maximum wait for a search in Qdrant, over all its nodes.", gt=0, le=3600
+    )
+    qdrant_write_timeout_s: float = setting(
+        30.0, "Maximum wait for a write to Qdrant.", gt=0, le=3600
+    )
+    qdrant_on_disk: bool = setting(
+        False, "Keep vectors on the disk and their 8-bit codes in memory, in a new index."
+    )
+    qdrant_retries: int = setting(3, "Maximum retries of a write to Qdrant.", ge=0, le=20)
+    pinecone_api_key: SecretStr = setting(SecretStr(""), "API key of Pinecone.", "PINECONE_API_KEY")
+    pinecone_index: str = setting(
+        "ragstone",
+        "Name of the Pinecone index. It must exist, with the metric dotproduct and the embedder's "
+        "dimension.",
+        "PINECONE_INDEX",
+        pattern=r"^[a-z0-9-]{1,45}$",
+    )
+    pinecone_prefix: str = setting(
+        "ragstone_",
+        "Prefix of the namespaces in Pinecone.",
+        max_length=60,
+        pattern=r"^[A-Za-z0-9_-]*$",
+    )
+    pinecone_url: str = setting(
+        "https://api.pinecone.io", "URL of Pinecone's control plane.", pattern=r"^https?://"
+    )
+    pinecone_timeout_s: float = setting(
+        5.0, "Maximum wait for a search in Pinecone.", gt=0, le=3600
+    )
+    pinecone_write_timeout_s: float = setting(
+        30.0, "Maximum wait for a write to Pinecone.", gt=0, le=3600
+    )
+    pinecone_retries: int = setting(3, "Maximum retries of a write to Pinecone.", ge=0, le=20)
 
 
 class EmbedSettings(Section):

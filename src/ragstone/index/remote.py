@@ -1,0 +1,398 @@
+"""Search an index on a server (Qdrant, Pinecone) that follows the change log of the catalog.
+
+The server is behind a `ChunkStore`. Catalogs with the same prefix, and a catalog before and after a
+restore, never meet there. The best keyword hits are scored again with the rarity of the terms and
+the average length of the whole collection, so neither the shards nor the order of ingestion change
+a ranking.
+
+A search applies a few outstanding changes, and never deletes or rebuilds: what does not fit is an
+error that names the command which repairs it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from ragstone.errors import StoreBusyError, StoreError
+from ragstone.filters import SearchScope
+from ragstone.index.analyze import (
+    FUNCTION_WORDS,
+    choose_language,
+    extract_query_terms,
+    extract_terms,
+)
+from ragstone.index.chunk_store import ChunkStore, MissingCollectionError, NewChunk
+from ragstone.index.keyword import idf
+from ragstone.index.progress import IndexProgress, ProgressStore
+from ragstone.index.sparse import hash_term, score_terms
+from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
+
+_BATCH_POINTS = 256
+_BATCH_CHANGES = 200
+_PARALLEL_WRITES = 4
+_CATCH_UP_S = 1.0
+_LEASE_S = 30.0
+# A search applies at most so many changes itself; more are left to a writer or the server.
+_MAX_BEHIND = _BATCH_CHANGES
+# How long a writer waits for another process that is bringing the index up to date.
+_WAIT_S = 60.0
+_RESCORE_DEPTH = 100
+# The languages of chunks are counted like terms; hashes of terms are not negative.
+_LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
+
+
+class RemoteIndex:
+    """Implement `Index` on a server."""
+
+    waits = True
+
+    def __init__(
+        self, catalog: Catalog, store: ChunkStore, *, dimension: int, embedder: str = ""
+    ) -> None:
+        self._catalog = catalog
+        self._dimension = dimension
+        self._embedder = embedder
+        self._points = store
+        self._progress = ProgressStore(catalog, self._points.name)
+        self._holder = uuid.uuid4().hex
+        self._checked_at: dict[str, float] = {}
+        self._known: dict[str, IndexProgress] = {}
+        self._languages: dict[str, tuple[IndexProgress, tuple[str, ...]]] = {}
+        self._refresh_lock = threading.Lock()
+
+    def refresh(self, collection: str) -> None:
+        """Apply all changes; wait for another process that is doing so."""
+        end = time.monotonic() + _WAIT_S
+        while True:
+            with self._refresh_lock:
+                if self._follow(collection):
+                    return
+            if time.monotonic() > end:
+                raise _make_busy(collection)
+            time.sleep(0.2)
+
+    def _follow(self, collection: str) -> bool:
+        """Apply the changes; False if another process is doing so."""
+        progress = self._read_progress(collection)
+        if progress is None:
+            last = self._catalog.counts(collection).last_change
+            if not last:
+                return True
+            self._points.create()
+            progress = IndexProgress(self._epoch, build=_new_build(), target_seq=last)
+            self._progress.begin(collection, progress)
+        has_news = self._catalog.changes(collection, after=progress.seq, limit=1)
+        if not has_news and progress.deleted_seq == progress.seq:
+            self._known[collection] = progress
+            return True
+        if not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
+            return False
+        try:
+            return self._apply_all(collection)
+        finally:
+            self._progress.release(collection, self._holder)
+
+    def _apply_all(self, collection: str) -> bool:
+        """Apply the changes batch by batch; False if another process got in between."""
+        progress = self._read_progress(collection)
+        while progress is not None:
+            progress = self._finish_removals(collection, progress)
+            changes = self._catalog.changes(collection, after=progress.seq, limit=_BATCH_CHANGES)
+            if not changes:
+                self._known[collection] = progress
+                return True
+            progress = self._apply(collection, progress, changes)
+            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
+        return False
+
+    def _apply(
+        self, collection: str, before: IndexProgress, changes: Sequence[Change]
+    ) -> IndexProgress | None:
+        """Write what was added, and count it; None if another process was faster.
+
+        A kill between two steps is harmless: points are written again under the same ids, counts
+        and the last change are one transaction, and removals go on from `deleted_seq`.
+        """
+        added = [change.keys for change in changes if change.kind == "add"]
+        terms, chunk_count, length = self._count_removed(collection, before, changes)
+        for begin in range(0, len(added), 50):
+            more = self._write_chunks(collection, before.build, added[begin : begin + 50])
+            terms.update(more[0])
+            chunk_count, length = chunk_count + more[1], length + more[2]
+        after = replace(
+            before,
+            seq=changes[-1].seq,
+            chunk_count=before.chunk_count + chunk_count,
+            total_length=before.total_length + length,
+        )
+        self._points.write_marker(collection, after.seq)
+        return after if self._progress.advance(collection, before, after, terms) else None
+
+    def _count_removed(
+        self, collection: str, progress: IndexProgress, changes: Sequence[Change]
+    ) -> tuple[Counter[int], int, int]:
+        """Return what the removed chunks take from the counts; uncounted ones take nothing."""
+        counts: Counter[int] = Counter()
+        new = {change.first_key for change in changes if change.kind == "add"}
+        removed = [one for one in changes if one.kind == "remove" and one.first_key not in new]
+        chunk_count = length = 0
+        for keys in _split_keys(removed):
+            for stored in self._points.read_terms(collection, keys):
+                if stored.build == progress.build:
+                    counts.subtract([*stored.terms, stored.language])
+                    chunk_count, length = chunk_count - 1, length - stored.length
+        return counts, chunk_count, length
+
+    def _finish_removals(self, collection: str, progress: IndexProgress) -> IndexProgress:
+        """Delete the points of the removals that are counted already."""
+        after = progress.deleted_seq
+        if after == progress.seq:
+            return progress
+        while changes := self._catalog.changes(collection, after=after, limit=_BATCH_CHANGES):
+            due = [one for one in changes if one.kind == "remove" and one.seq <= progress.seq]
+            for keys in _split_keys(due):
+                self._points.delete(collection, keys)
+            after = changes[-1].seq
+            if after >= progress.seq:
+                break
+        done = replace(progress, deleted_seq=progress.seq)
+        self._progress.advance(collection, progress, done, {})
+        return done
+
+    def _write_chunks(
+        self, collection: str, build: int, ranges: Sequence[range]
+    ) -> tuple[Counter[int], int, int]:
+        """Write chunks as points; return their terms, their number and their length."""
+        chunks, vectors = self._catalog.chunks_with_vectors(ranges, dimension=self._dimension)
+        fields = self._catalog.document_fields({chunk.document_id for chunk in chunks})
+        terms: Counter[int] = Counter()
+        length = 0
+        new: list[NewChunk] = []
+        for chunk, vector in zip(chunks, vectors, strict=True):
+            document = fields.get(chunk.document_id, {})
+            text = chunk.contextual_text
+            language = choose_language(text, document.get("language"))
+            counts = Counter(map(hash_term, extract_terms(text, language)))
+            terms.update([*counts, _LANGUAGES[language]])
+            length += counts.total()
+            new.append(NewChunk(chunk, vector, counts, _LANGUAGES[language], document))
+        batches = [new[at : at + _BATCH_POINTS] for at in range(0, len(new), _BATCH_POINTS)]
+        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
+            for _ in pool.map(lambda one: self._points.write(collection, build, one), batches):
+                pass
+        return terms, len(chunks), length
+
+    def rebuild(self, collection: str) -> None:
+        """Write all points again and delete those that are left over; searches go on meanwhile."""
+        with self._refresh_lock:
+            self._points.create()
+            if self._read_progress(collection) is None:
+                last = self._catalog.counts(collection).last_change
+                self._progress.begin(collection, IndexProgress(self._epoch, target_seq=last))
+            while not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
+                time.sleep(0.5)
+            try:
+                self._rebuild(collection)
+            finally:
+                self._progress.release(collection, self._holder)
+            for name in self._progress.list_others(collection, self._points.prefix):
+                self._points.delete_elsewhere(collection, name)
+                ProgressStore(self._catalog, name).delete(collection)
+
+    def _rebuild(self, collection: str) -> None:
+        last = self._catalog.counts(collection).last_change
+        progress = IndexProgress(self._epoch, build=_new_build())
+        terms: Counter[int] = Counter()
+        seq = 0
+        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
+            ranges = [one.keys for one in changes if one.kind == "add" and one.seq <= last]
+            more, chunk_count, length = self._write_chunks(collection, progress.build, ranges)
+            terms.update(more)
+            progress = replace(
+                progress,
+                chunk_count=progress.chunk_count + chunk_count,
+                total_length=progress.total_length + length,
+            )
+            seq = changes[-1].seq
+            self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
+        progress = replace(progress, seq=last, deleted_seq=last)
+        self._points.write_marker(collection, last)
+        self._progress.replace(collection, progress, terms)
+        self._apply_all(collection)  # what was added or removed meanwhile
+        self._points.delete_other_builds(collection, progress.build)
+        self._checked_at.pop(collection, None)
+
+    def last_change(self, collection: str) -> int:
+        """Return the last change known to be applied: asking would cost as much as a search."""
+        progress = self._known.get(collection)
+        return 0 if progress is None else progress.seq
+
+    def counts(self, collection: str) -> IndexCounts:
+        progress = self._read_progress(collection)
+        count = self._points.count(collection, 0 if progress is None else progress.chunk_count)
+        return IndexCounts(dense=count, keyword=count)
+
+    def search_dense(
+        self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
+    ) -> list[ScoredKey]:
+        if limit < 1 or self._catch_up(collection) is None:
+            return []
+        try:
+            return _sort_hits(self._points.search_dense(collection, vector, limit, scope))
+        except MissingCollectionError as error:
+            raise _make_mismatch(collection, "is gone from the index server") from error
+
+    def search_keyword(
+        self,
+        collection: str,
+        text: str,
+        *,
+        limit: int,
+        k1: float,
+        b: float,
+        scope: SearchScope | None = None,
+    ) -> list[ScoredKey]:
+        progress = self._catch_up(collection)
+        if limit < 1 or progress is None:
+            return []
+        words = extract_query_terms(text, self._list_languages(collection, progress))
+        counts = self._progress.count_chunks(collection, map(hash_term, words))
+        if not counts:
+            return []
+        total = max(progress.chunk_count, *counts.values())
+        rarity = dict(zip(counts, idf(list(counts.values()), total), strict=True))
+        depth = max(limit, _RESCORE_DEPTH)
+        try:
+            found = self._points.search_terms(collection, rarity, depth, scope)
+        except MissingCollectionError as error:
+            raise _make_mismatch(collection, "is gone from the index server") from error
+        average = progress.average_length
+        return _sort_hits(
+            ScoredKey(one.key, score_terms(one, rarity, average, k1=k1, b=b)) for one in found
+        )[:limit]
+
+    def _list_languages(self, collection: str, progress: IndexProgress) -> tuple[str, ...]:
+        """Return the languages of the chunks, the most frequent first."""
+        cached = self._languages.get(collection)
+        if cached is None or cached[0] != progress:
+            counts = self._progress.count_chunks(collection, _LANGUAGES.values())
+            found = [one for one in _LANGUAGES if _LANGUAGES[one] in counts]
+            found.sort(key=lambda one: -counts[_LANGUAGES[one]])
+            cached = self._languages[collection] = (progress, tuple(found))
+        return cached[1]
+
+    def vectors(self, collection: str, keys: Sequence[int]) -> Vectors:
+        found = np.zeros((len(keys), self._dimension), dtype=np.float32)
+        if self._catch_up(collection) is None:
+            return found
+        stored = self._points.read_vectors(collection, keys)
+        for row, key in enumerate(keys):
+            if key in stored:
+                found[row] = stored[key]
+        return found
+
+    def close(self) -> None:
+        self._points.close()
+
+    def _catch_up(self, collection: str) -> IndexProgress | None:
+        """Return the progress; None if there is nothing to search.
+
+        Changes that a writer committed but did not index before it ended are applied, if they are
+        few. An index that lost points, or is not filled yet, is an error.
+        """
+        now = time.monotonic()
+        known = self._known.get(collection)
+        if known is not None and now - self._checked_at.get(collection, 0.0) < _CATCH_UP_S:
+            return known
+        self._check_embedder(collection)
+        progress = self._read_progress(collection)
+        if progress is not None:
+            self._check_marker(collection, progress)
+        after = 0 if progress is None else progress.seq
+        behind = self._catalog.changes(collection, after=after, limit=_MAX_BEHIND + 1)
+        if 0 < len(behind) <= _MAX_BEHIND and self._refresh_lock.acquire(blocking=False):
+            try:
+                self._follow(collection)
+            finally:
+                self._refresh_lock.release()
+            progress = self._read_progress(collection)
+        if progress is None and not behind:
+            return None
+        if progress is None or progress.seq < progress.target_seq:
+            raise _make_unfilled(collection)
+        self._known[collection] = progress
+        self._checked_at[collection] = now
+        return progress
+
+    def _check_embedder(self, collection: str) -> None:
+        stored = self._catalog.embedder_of(collection)
+        if self._embedder and stored is not None and stored != self._embedder:
+            raise StoreError(
+                f"The collection '{collection}' was embedded with '{stored}', not with "
+                f"'{self._embedder}'.",
+                hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again: "
+                f"ragstone reindex --embed --collection {shlex.quote(collection)}",
+            )
+
+    def _check_marker(self, collection: str, progress: IndexProgress) -> None:
+        """Raise a StoreError if the server lost what was written to it."""
+        marker = self._points.read_marker(collection)
+        if marker is None and progress.seq:
+            raise _make_mismatch(collection, "is gone from the index server")
+        if marker is not None and marker < progress.seq:
+            raise _make_mismatch(collection, "lacks changes that were written to it")
+
+    @property
+    def _epoch(self) -> str:
+        return f"{self._points.epoch:x}"
+
+    def _read_progress(self, collection: str) -> IndexProgress | None:
+        """Return the progress; None if there is none, or only one of another epoch."""
+        self._points.epoch = self._catalog.identity()
+        progress = self._progress.read(collection)
+        return progress if progress is not None and progress.epoch == self._epoch else None
+
+
+def _split_keys(changes: Iterable[Change]) -> Iterable[list[int]]:
+    keys = [key for change in changes for key in change.keys]
+    for begin in range(0, len(keys), _BATCH_POINTS):
+        yield keys[begin : begin + _BATCH_POINTS]
+
+
+def _sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
+
+
+def _new_build() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _make_mismatch(collection: str, what: str) -> StoreError:
+    return StoreError(
+        f"The index of '{collection}' {what}.",
+        hint="Nothing was changed. Build it again from the catalog with: "
+        f"ragstone reindex --collection {shlex.quote(collection)}",
+    )
+
+
+def _make_unfilled(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"The index of '{collection}' does not hold all documents yet.",
+        hint=f"Fill it with: ragstone reindex --collection {shlex.quote(collection)}",
+    )
+
+
+def _make_busy(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"Another process is updating the index of '{collection}'.",
+        hint="The documents are stored and become searchable when it has finished.",
+    )
