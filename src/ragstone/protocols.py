@@ -439,10 +439,7 @@ Moderated: TypeAlias = Literal["question", "answer"]
 
 
 class Moderator(Protocol):
-    """Judge a question before any work is done, and an answer before it goes out.
-
-    One that accepts every answer sets `judges = ("question",)`: answers are then streamed.
-    """
+    """Judge questions and answers; with `judges = ("question",)` answers are not held back."""
 
     @property
     def name(self) -> str: ...

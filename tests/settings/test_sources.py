@@ -316,7 +316,7 @@ WRONG_SECRETS = ["123456789", "1234567.89", "[123456789]", '["sk-123456789"]', "
 def test_all_secrets_are_known() -> None:
     named = [one.path for one in load().listing if re.search("key$|_url$|rate_storage", one.path)]
     plain = {"index.qdrant_url", "embed.base_url", "retrieve.chunkenizer_url", "provider.base_url",
-             "server.public_url", "server.rate_per_key",
+             "server.public_url", "server.rate_per_key", "moderate.base_url", "index.pinecone_url",
                  *(f"{service}.base_url" for service in SERVICES)}  # fmt: skip
     assert set(named) - plain == set(SECRETS)
 
