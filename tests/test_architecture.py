@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("reports", "types"),
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),
+    ("derived",),
     ("models", "catalog", "metering"),
     ("plugins",),
     ("index", "providers", "testing"),

@@ -380,7 +380,7 @@ class Engine(EngineParts):
         close = getattr(opened.get("embedder"), "close", None)  # one behind HTTP pools connections
         if close is not None:
             close()
-        for name in ("index", "catalog"):
+        for name in ("index", "_derived", "catalog"):
             if name in opened:
                 opened[name].close()
 

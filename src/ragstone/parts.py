@@ -14,6 +14,7 @@ from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.history import History
 from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
+from ragstone.derived import FILE_NAME, DerivedStore
 from ragstone.errors import ProviderError
 from ragstone.fallback import Fallbacks
 from ragstone.files import create_data_directory
@@ -53,6 +54,8 @@ class EngineParts:
         self._given_settings = settings
         self._given = given
         self.fallbacks = Fallbacks()
+        self.answers_secret = b""
+        """Shared by the processes of one server, which then share their answers."""
         self.opening = threading.RLock()
 
     @opened_once
@@ -86,6 +89,7 @@ class EngineParts:
             self.settings.ingest,
             self._directory,
             self._given.splitter,
+            self._derived,
         )
 
     @property
@@ -152,8 +156,12 @@ class EngineParts:
         return create_data_directory(self.settings.data.directory)
 
     @opened_once
+    def _derived(self) -> DerivedStore:
+        return DerivedStore(self._directory / FILE_NAME)
+
+    @opened_once
     def _vectors(self) -> CachedEmbedder:
-        return add_vector_cache(self.embedder)
+        return add_vector_cache(self.embedder, self._derived)
 
     @opened_once
     def _base_context(self) -> PartContext:
@@ -161,7 +169,7 @@ class EngineParts:
         reader: CachedEmbedder | None = None
         if self._given.embedder is None and not self.settings.embed.uses_shipped:
             # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader = add_vector_cache(OnnxEmbedder())
+            reader = add_vector_cache(OnnxEmbedder(), self._derived)
         return PartContext(
             self.settings,
             self._vectors,
@@ -170,6 +178,7 @@ class EngineParts:
             self.fallbacks,
             QuestionBatcher(self._vectors),
             reader=reader,
+            derived=self._derived,
         )
 
     @opened_once
@@ -205,6 +214,7 @@ class EngineParts:
             history,
             UseConversation(conversation),
             self._given,
+            self.answers_secret,
         )
 
     @opened_once

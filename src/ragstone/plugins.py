@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
+from ragstone.derived import DerivedStore
 from ragstone.errors import SettingsError
 from ragstone.fallback import Fallbacks
 from ragstone.models.cache import QuestionBatcher
@@ -54,6 +55,8 @@ class PartContext:
     """Compares sentences when answers are chosen and checked, where that is not the embedder."""
     search: Retriever | None = None
     """The search of the documents, for a retriever that adds to it."""
+    derived: DerivedStore | None = None
+    """Keeps what was computed from documents, for all processes."""
 
     @property
     def reads_with(self) -> Embedder:

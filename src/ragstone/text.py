@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import sentencex
+
+T = TypeVar("T")
 
 # NUL and half of a surrogate pair: some databases and UTF-8 cannot carry them.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -106,3 +112,27 @@ def measure_support(claim: str, evidence: str) -> float:
     known_runs = set(zip(right, right[1:], right[2:], strict=False))
     by_run = sum(run in known_runs for run in runs) / len(runs)
     return (by_word + by_run) / 2
+
+
+class TextMemo(Generic[T]):
+    """Keep the last results of a function of one text. A result from elsewhere can be put in."""
+
+    def __init__(self, compute: Callable[[str], T], *, max_entries: int) -> None:
+        self._compute = compute
+        self._max_entries = max_entries
+        self._results: dict[str, T] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> T:
+        if text in self._results:
+            with suppress(KeyError):  # another thread has just removed it
+                return self._results[text]
+        result = self._compute(text)
+        self.put(text, result)
+        return result
+
+    def put(self, text: str, result: T) -> None:
+        with self._lock:
+            self._results[text] = result
+            while len(self._results) > self._max_entries:
+                del self._results[next(iter(self._results))]

@@ -14,9 +14,10 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ragstone.admission import take_number
@@ -264,15 +265,19 @@ def _build_step_lines(before: Hits, after: Hits) -> _Lines:
     for rank, hit in enumerate(before, start=1):
         lines[hit.chunk.key] = {"was": rank, "score": round(hit.score, 4), "kept": False}
     for rank, hit in enumerate(after, start=1):
-        verdicts = {name: getattr(hit.scores, name) for name in _VERDICTS}
-        known = {
-            name: round(value, 4) if isinstance(value, float) else value
-            for name, value in verdicts.items()
-            if value is not None
-        }
-        line = {**known, "rank": rank, "score": round(hit.score, 4), "kept": True}
-        lines.setdefault(hit.chunk.key, {}).update(line)
+        line = {"rank": rank, "score": round(hit.score, 4), "kept": True}
+        lines.setdefault(hit.chunk.key, {}).update(_list_verdicts(hit.scores), **line)
     return lines
+
+
+# Most steps pass the scores on as they are, and a question has about six steps.
+@lru_cache(maxsize=1_024)
+def _list_verdicts(scores: Scores) -> Mapping[str, Any]:
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name in _VERDICTS
+        if (value := getattr(scores, name)) is not None
+    }
 
 
 class Watcher(Protocol):
@@ -347,6 +352,7 @@ class QueryRun:
         self.asks_model = True
         """False when no call to a model can help: the collection is empty."""
         self.timings: dict[str, float] = {}
+        self._found: dict[Hashable, Any] = {}
         self.trace = type(self).new_trace()
 
     def branch(self) -> QueryRun:
@@ -355,6 +361,7 @@ class QueryRun:
         other.number, other.started_at, other._zero = self.number, self.started_at, self._zero
         other.degraded, other.notes = [*self.degraded], [*self.notes]
         other.usage, other.timings = [*self.usage], {**self.timings}
+        other._found = {**self._found}
         other.trace = self.trace.branch()
         return other
 
@@ -378,6 +385,13 @@ class QueryRun:
             self.usage += span.usage
             for watcher in Trace.watchers:
                 watcher.observe_stage(self, span)
+
+    def find_once(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return what `find` returns, called once per query: a second search repeats the first."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: T = self._found[key]
+        return found
 
     def degrade(self, reason: str) -> None:
         """Record that an optional part failed and the answer goes on without it."""

@@ -185,9 +185,9 @@ class SqlCatalog:
         return {key: found[key] for key in wanted if key in found}
 
     def read_passage(self, document_id: str, start: int, end: int) -> str:
-        span = func.substr(documents.c.text, start + 1, end - start)
+        values = {"document_id": document_id, "first": start + 1, "length": end - start}
         with self.database.read_transaction() as connection:
-            return connection.scalar(select(span).where(documents.c.id == document_id)) or ""
+            return connection.scalar(rows.select_passage, values) or ""
 
     def resolve_scope(self, query: Query) -> SearchScope | None:
         given = rows.build_filter(query)

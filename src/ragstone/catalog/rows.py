@@ -37,6 +37,9 @@ select_chunks = select(
 ).join(documents, documents.c.id == chunks.c.document_id)
 # Built once: a question reads thirty chunks, and building the statement took longer than that.
 select_chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
+select_passage = select(
+    func.substr(documents.c.text, bindparam("first"), bindparam("length"))
+).where(documents.c.id == bindparam("document_id"))
 
 
 def to_document(row: Any) -> Document:

@@ -17,6 +17,8 @@ from importlib import resources
 
 import Stemmer
 
+from ragstone.text import TextMemo
+
 # A higher number makes every keyword index be built again: its terms would not meet a question's.
 ANALYZER_VERSION = 2
 
@@ -95,14 +97,18 @@ def extract_terms(text: str, language: str | None = None) -> list[str]:
 
     `language` is a name as `choose_language` returns it; without one the words decide.
     """
-    return list(_extract_terms_cached(text, language))
+    if language is None:
+        return list(terms_memo(text))
+    return list(_stem_words(_split_words(text), language))
 
 
-# The checks need the terms of the same sentences many times; ingestion never does.
-@lru_cache(maxsize=16_384)
-def _extract_terms_cached(text: str, language: str | None) -> tuple[str, ...]:
+def _extract_terms(text: str) -> tuple[str, ...]:
     words = _split_words(text)
-    return tuple(_stem_words(words, language or (_find_languages(words) or ("english",))[0]))
+    return tuple(_stem_words(words, (_find_languages(words) or ("english",))[0]))
+
+
+# The checks need the terms of the same sentences many times.
+terms_memo = TextMemo(_extract_terms, max_entries=16_384)
 
 
 def extract_query_terms(text: str, languages: Sequence[str] = ()) -> list[str]:

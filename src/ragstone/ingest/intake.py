@@ -22,6 +22,7 @@ from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
+from ragstone.derived import DerivedStore
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
@@ -87,8 +88,10 @@ class Intake:
         settings: IngestSettings,
         directory: Path,
         splitter: Splitter | None = None,
+        derived: DerivedStore | None = None,
     ) -> None:
         self._catalog = catalog
+        self._derived = derived
         self._index = index
         self._embedder = embedder
         self._settings = settings
@@ -329,6 +332,8 @@ class Intake:
 
     def _delete_unused_files(self) -> None:
         """Delete the files that nothing needs; while a backup copies them, leave it for later."""
+        if self._derived is not None:
+            self._derived.delete_missing(self._catalog)
         try:
             with self.originals.keep_all(timeout_s=_FILES_LOCK_S):
                 self.records.delete_unused_files(

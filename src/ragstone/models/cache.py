@@ -11,11 +11,12 @@ import sys
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
 
+from ragstone.derived import DerivedStore, build_key
 from ragstone.protocols import Embedder, Vectors
 from ragstone.threads import PerLoop, run_in_thread
 
@@ -28,8 +29,11 @@ _MAX_VECTOR_BYTES = 40_000 * 384 * 4
 class CachedEmbedder:
     """Wrap an embedder and cache its `max_vectors` most recent vectors."""
 
-    def __init__(self, embedder: Embedder, *, max_vectors: int = 40_000) -> None:
+    def __init__(
+        self, embedder: Embedder, *, max_vectors: int = 40_000, derived: DerivedStore | None = None
+    ) -> None:
         self._embedder = embedder
+        self._derived = derived
         self._max_vectors = max_vectors
         # One array for all: a row on its own would keep its whole batch in memory. The memory is
         # taken as the array fills.
@@ -79,7 +83,12 @@ class CachedEmbedder:
     def has_vector(self, text: str) -> bool:
         return text in self._places
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], owners: Sequence[str] = ()) -> Vectors:
+        """Return one unit vector per text.
+
+        `owners` are the documents that the texts stand in: their vectors are kept for all
+        processes. A text without a document has an empty one.
+        """
         found = np.empty((len(texts), self.dimension), dtype=np.float32)
         missing: dict[str, list[int]] = {}
         with self._lock:
@@ -95,13 +104,34 @@ class CachedEmbedder:
                 positions, places = zip(*known, strict=True)
                 found[list(positions)] = self._rows[list(places)]
         if missing:
-            computed = self._embedder.embed(list(missing))
+            computed = self._compute(missing, owners)
             for row, positions_of_text in zip(computed, missing.values(), strict=True):
                 found[positions_of_text] = row
             with self._lock:
                 for text, row in zip(missing, computed, strict=True):
                     self._store(text, row)
         return found
+
+    def _compute(self, missing: Mapping[str, Sequence[int]], owners: Sequence[str]) -> Vectors:
+        """Read the vectors that are kept, and compute the others."""
+        texts = list(missing)
+        derived = self._derived
+        if derived is None or not owners:
+            return self._embedder.embed(texts)
+        of = {text: owners[places[0]] for text, places in missing.items()}
+        keys = {text: build_key("vector", self.name, text) for text in texts if of[text]}
+        kept = derived.get_many(list(keys.values()))
+        size = 4 * self.dimension
+        known = {t: kept[key] for t, key in keys.items() if len(kept.get(key, b"")) == size}
+        new = [text for text in texts if text not in known]
+        rows = dict(zip(new, self._embedder.embed(new), strict=True)) if new else {}
+        values = [(keys[text], of[text], rows[text].tobytes()) for text in new if text in keys]
+        if values:
+            derived.put_later(lambda: values)
+        return np.array(
+            [rows[t] if t in rows else np.frombuffer(known[t], np.float32) for t in texts],
+            dtype=np.float32,
+        )
 
     def _store(self, text: str, vector: Vectors) -> None:
         if text in self._places:  # another thread was faster
@@ -125,9 +155,18 @@ def _count_bytes(text: str, starts: Sequence[int]) -> int:
     return sys.getsizeof(text) + sys.getsizeof(starts)
 
 
-def add_vector_cache(embedder: Embedder) -> CachedEmbedder:
+def add_vector_cache(embedder: Embedder, derived: DerivedStore | None = None) -> CachedEmbedder:
     """Wrap an embedder in a cache, unless it has one: all parts of a pipeline share one cache."""
-    return embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
+    if isinstance(embedder, CachedEmbedder):
+        return embedder
+    return CachedEmbedder(embedder, derived=derived)
+
+
+def embed_sentences(embedder: Embedder, texts: Sequence[str], owners: Sequence[str]) -> Vectors:
+    """Embed sentences of documents; the vectors of earlier questions are used again."""
+    if isinstance(embedder, CachedEmbedder):
+        return embedder.embed(texts, owners)
+    return embedder.embed(texts)
 
 
 # A larger batch would delay other questions for longer than it saves.

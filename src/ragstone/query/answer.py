@@ -56,7 +56,7 @@ from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
 from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
-from ragstone.reading.features import SOURCES_READ
+from ragstone.reading.analysis import SOURCES_READ
 from ragstone.settings.schema import CheckSettings
 from ragstone.threads import PerLoop
 from ragstone.trace import QueryRun, Span, Waterfall

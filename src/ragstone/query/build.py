@@ -29,7 +29,7 @@ from ragstone.protocols import (
     Understander,
 )
 from ragstone.query.answer import Pipeline
-from ragstone.query.cache import AnswerCache, EvidenceCache
+from ragstone.query.cache import AnswerCache, EvidenceCache, SharedAnswers
 from ragstone.query.middleware import (
     Handler,
     ModerateAnswers,
@@ -215,6 +215,7 @@ def wrap_pipeline(
     history: RecordHistory,
     conversation: UseConversation,
     given: GivenParts | None = None,
+    answers_secret: bytes = b"",
 ) -> WrappedPipeline:
     """Put the middleware around the pipeline. The first of the list is the outermost."""
     settings, given = context.settings, given or GivenParts()
@@ -227,6 +228,9 @@ def wrap_pipeline(
         max_entries=0 if _has_external_documents(settings, given) else settings.data.answer_cache,
         max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
         query_log=settings.journal.query_log,
+        shared=SharedAnswers(context.derived, answers_secret)
+        if answers_secret and context.derived
+        else None,
     )
 
     handle = apply_middleware(

@@ -9,6 +9,8 @@ share one piece of work.
 from __future__ import annotations
 
 import asyncio
+import hmac
+import pickle
 import sys
 import threading
 from collections import OrderedDict
@@ -18,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ragstone.catalog.journal import pack_evidence
+from ragstone.derived import DerivedStore, Value, build_key
 from ragstone.errors import StoreError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import Evidence
@@ -30,6 +33,7 @@ from ragstone.types import Answer, Query
 T = TypeVar("T")
 Key: TypeAlias = tuple[Hashable, ...]
 Events: TypeAlias = AsyncGenerator[Event, None]
+_SIGNATURE_BYTES = 32
 
 
 class VersionedCache(Generic[T]):
@@ -103,8 +107,54 @@ def measure_bytes(value: Any) -> int:
         elif isinstance(one, Mapping):
             left += [*one.keys(), *one.values()]
         elif is_dataclass(one):
-            left += [getattr(one, field.name) for field in fields(one)]
+            left += [getattr(one, name) for name in _list_fields(type(one).__name__, one)]
     return total
+
+
+_fields_of: dict[str, tuple[str, ...]] = {}
+
+
+def _list_fields(kind: str, one: Any) -> tuple[str, ...]:
+    """Return the names of the fields; `fields` makes them anew at every call."""
+    if kind not in _fields_of:
+        _fields_of[kind] = tuple(field.name for field in fields(one))
+    return _fields_of[kind]
+
+
+class SharedAnswers:
+    """Keep answers for all processes of a server, in the file of derived values.
+
+    Only processes that were given the same `secret` can read them: it names one run of one server,
+    whose settings are the same in every process, and shows that nobody else wrote the answer.
+    """
+
+    def __init__(self, derived: DerivedStore, secret: bytes) -> None:
+        self._derived = derived
+        self._secret = secret
+
+    def get(self, key: Key, version: int) -> Answer | None:
+        name = self._build_name(key, version)
+        content = self._derived.get_many([name]).get(name, b"")
+        signature, packed = content[:_SIGNATURE_BYTES], content[_SIGNATURE_BYTES:]
+        if not packed or not hmac.compare_digest(signature, self._sign(packed)):
+            return None
+        answer: Answer = pickle.loads(packed)  # noqa: S301  signed by a process of this server
+        return answer
+
+    def put(self, key: Key, version: int, answer: Answer) -> None:
+        def pack() -> list[Value]:
+            packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+            # No document has this name: the next document that is deleted takes the answer along.
+            owner = f"answers of {answer.collection}"
+            return [(self._build_name(key, version), owner, self._sign(packed) + packed)]
+
+        self._derived.put_later(pack)
+
+    def _build_name(self, key: Key, version: int) -> bytes:
+        return build_key("answer", self._secret, version, key)
+
+    def _sign(self, packed: bytes) -> bytes:
+        return hmac.digest(self._secret, packed, "sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +225,11 @@ class AnswerCache:
         max_entries: int,
         max_bytes: int,
         query_log: str,
+        shared: SharedAnswers | None = None,
     ) -> None:
         self._catalog = catalog
         self._index = index
+        self._shared = shared
         self._answers_repeat = answers_repeat
         self._keeps_sampled = keeps_sampled
         self._max_entries = max_entries
@@ -196,11 +248,11 @@ class AnswerCache:
         if version is None:
             return (await next_(query, run)).then(self._pack)
         key = build_cache_key(query)
-        known = self.answers.get(key, version)
-        if known is not None:
-            return EventStream(_replay(query, known, run))
         running = self._running.get()
         work = running.get((version, *key))
+        known = self._get_known(key, version) if work is None else None
+        if known is not None:
+            return EventStream(_replay(query, known, run))
         if work is not None:
             return EventStream(_join(work, query, run))
 
@@ -213,6 +265,15 @@ class AnswerCache:
             lambda: running.get((version, *key)) is begun and running.pop((version, *key)),
         )
         return EventStream(begun.follow())
+
+    def _get_known(self, key: Key, version: int) -> Answer | None:
+        """Return the answer that this process has, or another process of the server."""
+        known = self.answers.get(key, version)
+        if known is None and self._shared is not None:
+            known = self._shared.get(key, version)
+            if known is not None:
+                self.answers.put(key, version, known)
+        return known
 
     def _version_for(self, query: Query) -> int | None:
         """Return the state that an answer will rest on; None when it is not shared."""
@@ -233,7 +294,10 @@ class AnswerCache:
         if is_final and not packed.degraded and packed.status != "refused":
             assert isinstance(packed.trace, PackedTrace)
             bare = PackedTrace({}, packed.trace.evidence)
-            self.answers.put(key, version, replace(packed, trace=bare))
+            kept = replace(packed, trace=bare)
+            self.answers.put(key, version, kept)
+            if self._shared is not None:
+                self._shared.put(key, version, kept)
         return packed
 
     async def _pack(self, answer: Answer) -> Answer:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from ragstone.index.analyze import detect_language
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.analysis import SOURCES_READ
 from ragstone.reading.features import (
     CHEAP,
     MEANING,
-    SOURCES_READ,
     Candidate,
     QuestionTerms,
     compute_cheap_features,

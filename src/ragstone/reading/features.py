@@ -12,104 +12,78 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.models.cache import embed_sentences
 from ragstone.models.embedder import load_word_vectors
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.analysis import (
+    SOURCES_READ,
+    WORD,
+    AnalyzedUnit,
+    PassageAnalysis,
+    ReadableText,
+    Terms,
+    analyze_passage,
+)
 from ragstone.reading.kinds import CHECKABLE, Kind, detect_kind, find_offers
-from ragstone.reading.layout import LEAD_IN, CleanText, Span, clean_for_reading
+from ragstone.reading.layout import CleanText
 from ragstone.reading.question import Question, parse_question
-from ragstone.reading.units import Unit, has_instructions, split_units
 from ragstone.types import Source
 
-SOURCES_READ = 10
 # A longer sentence is a listing, and the cost grows with the length.
 _MAX_CHARS_EMBEDDED = 160
 _MIN_WORDS = 2
-_ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
-_WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
-_POINTS_BACK = re.compile(
-    r"^(?:\d+(?:\.\d+)*\.? )?(?:it|its|this|that|these|those|they|their|he|his|she|her|such|the latter|after that|"  # noqa: E501
-    r"otherwise|however|but|so|then|there|for each|es|er|sie|dies\w*|danach)\b",
-    re.IGNORECASE,
-)
 
 
-# The number of a clause answers nothing, but looks like an amount.
-_NUMBERING = re.compile(r"^(?:§\s*)?\d{1,3}(?:\.\d{1,3})+\.?\s+")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadableText:
-    """Hold a passage as the reading model reads it, and where each of its units stands in it."""
-
-    text: str
-    units: tuple[Span, ...]
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Passage:
-    """Hold a source as it is read: its clean text, and the terms around it."""
+    """Hold a source as it is read, with its analysis."""
 
     source: Source
-    clean: CleanText
-
-    @cached_property
-    def terms(self) -> frozenset[str]:
-        return frozenset(extract_terms(self.source.hit.chunk.contextual_text))
-
-    @cached_property
-    def title_terms(self) -> frozenset[str]:
-        """Return the terms of the headings over the passage and of the document's name."""
-        chunk = self.source.hit.chunk
-        names = (*chunk.heading_path, chunk.context, chunk.document_name)
-        return frozenset(extract_terms(" \n ".join(names)))
+    analysis: PassageAnalysis
 
     @property
-    def heading(self) -> str:
-        """Return what names the passage: for a table its title and caption, then the headings."""
-        chunk = self.source.hit.chunk
-        names = (chunk.context, " > ".join(chunk.heading_path[-2:]))
-        return "\n".join(one for one in names if one)
+    def clean(self) -> CleanText:
+        return self.analysis.clean
 
-    @cached_property
-    def units(self) -> list[Unit]:
-        return split_units(self.clean.text, self.source.hit.chunk.table_header)
-
-    @cached_property
+    @property
     def readable(self) -> ReadableText:
-        """Return the text for the reading model: headings, sentences, rows under their heads."""
-        pieces = [f"{self.heading}\n"] if self.heading else []
-        size = sum(map(len, pieces))
-        places: list[Span] = []
-        position = 0
-        for unit in self.units:
-            between = "\n" if unit.header else self.clean.text[position : unit.start]
-            said = _NUMBERING.sub("", unit.sentence)
-            pieces += [between, said]
-            places.append((size + len(between), size + len(between) + len(said)))
-            size = places[-1][1]
-            position = unit.end
-        return ReadableText("".join(pieces), tuple(places))
+        return self.analysis.readable
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Candidate:
     """Hold a sentence of a passage, with the text around it. Offsets are into the clean text."""
 
     passage: Passage
     order: int
-    start: int
-    end: int
-    before: str = ""
-    after: str = ""
-    header: tuple[str, ...] = ()
-    """The cells of the table's first row, when the sentence is one of its rows."""
+
+    @property
+    def analyzed(self) -> AnalyzedUnit:
+        return self.passage.analysis.units[self.order]
+
+    @property
+    def start(self) -> int:
+        return self.analyzed.unit.start
+
+    @property
+    def end(self) -> int:
+        return self.analyzed.unit.end
+
+    @property
+    def before(self) -> str:
+        return self.passage.analysis.units[self.order - 1].unit.text if self.order else ""
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Return the cells of the table's first row, when the sentence is one of its rows."""
+        return self.analyzed.unit.header
 
     @property
     def source(self) -> Source:
@@ -117,31 +91,15 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        return self.passage.clean.text[self.start : self.end]
-
-    @cached_property
-    def terms(self) -> frozenset[str]:
-        """Return the terms of the sentence; a table row has those of its header too."""
-        return frozenset(extract_terms(" \n ".join((self.text, *self.header))))
-
-    @cached_property
-    def context_terms(self) -> frozenset[str]:
-        """Return the terms of the sentence, its neighbours and the headings over it."""
-        around = frozenset(extract_terms(f"{self.before} \n {self.after}"))
-        return self.terms | around | self.passage.title_terms
-
-    @cached_property
-    def words(self) -> list[str]:
-        return [word for word in _WORD.findall(self.text.casefold()) if word not in STOP_WORDS]
+        return self.analyzed.unit.text
 
     @property
-    def is_sentence(self) -> bool:
-        return bool(_ENDS.search(self.text)) or bool(self.header)
+    def terms(self) -> Terms:
+        return self.analyzed.terms
 
     @property
     def points_back(self) -> bool:
-        """Return True when it can only be understood after the sentence before it."""
-        return bool(_POINTS_BACK.match(self.text))
+        return self.analyzed.traits.points_back
 
 
 def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]:
@@ -150,33 +108,25 @@ def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]
     seen: set[str] = set()
     asked = set(extract_terms(question))
     for source in sources[:SOURCES_READ]:
-        passage = Passage(source, clean_for_reading(source.text))
-        for candidate in _split_passage(passage):
-            key = " ".join(candidate.text.split()).casefold()
+        for candidate in _split_passage(Passage(source, analyze_passage(source))):
+            one = candidate.analyzed
+            key = " ".join(one.unit.text.split()).casefold()
             # A line that instructs a model does not answer a reader.
-            if (
-                key not in seen
-                and not candidate.terms <= asked
-                and not has_instructions(candidate.text)
-            ):
+            if key not in seen and not one.terms <= asked and not one.traits.is_suspicious:
                 seen.add(key)
                 found.append(candidate)
     return found
 
 
-def _split_passage(passage: Passage) -> list[Candidate]:
-    found: list[Candidate] = []
-    parts = passage.units
-    for order, unit in enumerate(parts):
+def _split_passage(passage: Passage) -> Iterator[Candidate]:
+    for order, one in enumerate(passage.analysis.units):
+        text = one.unit.text
         # A heading or a question (of a list of such) is context, and answers nothing itself.
-        if len(unit.text.split()) < _MIN_WORDS or unit.text.startswith("#"):
+        if one.length < _MIN_WORDS or text.startswith("#"):
             continue
-        if unit.text.endswith("?") and not unit.header:
+        if text.endswith("?") and not one.unit.header:
             continue
-        before = parts[order - 1].text if order else ""
-        after = parts[order + 1].text if order + 1 < len(parts) else ""
-        found.append(Candidate(passage, order, unit.start, unit.end, before, after, unit.header))
-    return found
+        yield Candidate(passage, order)
 
 
 @dataclass(frozen=True)
@@ -191,11 +141,15 @@ class QuestionTerms:
     """Terms that an answer must have: capitalised words of the question, and numbers."""
     pairs: frozenset[tuple[str, str]]
 
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(name for name in self.names if name[0].isdigit())
+
     @property
     def text(self) -> str:
         return self.question.core
 
-    @property
+    @cached_property
     def total(self) -> float:
         return sum(self.weights.values()) or 1.0
 
@@ -208,7 +162,7 @@ def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
     holds = Counter(term for one in sentences for term in one.terms)
     count = len(sentences)
     weights = {term: math.log(1 + (count + 1) / (holds[term] + 0.5)) for term in set(asked)}
-    words = _WORD.findall(text)
+    words = WORD.findall(text)
     named = [
         word
         for place, word in enumerate(words)
@@ -239,7 +193,9 @@ def compute_cheap_features(question: QuestionTerms, sentences: Sequence[Candidat
     best = max((one.source.hit.score for one in sentences), default=0.0) or 1.0
     passages = {one.source.number: one.passage for one in sentences}
     held: frozenset[str] = frozenset()
-    anywhere = measure_coverage(question, held.union(*(one.terms for one in passages.values())))
+    anywhere = measure_coverage(
+        question, held.union(*(p.analysis.terms for p in passages.values()))
+    )
     rows = [
         [*_compute_cheap_row(question, one, one.source.hit.score / best), anywhere]
         for one in sentences
@@ -249,61 +205,46 @@ def compute_cheap_features(question: QuestionTerms, sentences: Sequence[Candidat
 
 
 def _compute_cheap_row(
-    question: QuestionTerms, one: Candidate, share_of_best: float
+    question: QuestionTerms, candidate: Candidate, share_of_best: float
 ) -> list[float]:
-    length = len(one.text.split())
-    offers = find_offers(question.kind, question.text, one.text)
+    one, source, analysis = candidate.analyzed, candidate.source, candidate.passage.analysis
+    text, traits = one.unit.text, one.traits
+    offers = find_offers(question.kind, question.text, text)
     checkable = question.kind in CHECKABLE
     asked = question.weights.keys()
-    sequence = extract_terms(one.text)
-    pairs = question.pairs & set(itertools.pairwise(sequence))
+    pairs = question.pairs & set(itertools.pairwise(one.sequence))
     around = measure_coverage(question, one.context_terms)
-    numbers = frozenset(name for name in question.names if name[0].isdigit())
+    subject = question.question.subject
     return [
         measure_coverage(question, one.terms),
         around,
-        measure_coverage(question, one.passage.terms),
+        measure_coverage(question, analysis.terms),
         _measure_share(question.names, one.context_terms),
-        _measure_share(question.names, one.passage.terms),
+        _measure_share(question.names, analysis.terms),
         len(pairs) / len(question.pairs) if question.pairs else 0.0,
         float(bool(offers)),
         float(checkable and not offers),
         min(len(one.terms - asked), 8) / 8,
-        math.log(1 + length),
-        float(length < 6),
-        float(not one.is_sentence),
-        float(bool(one.header)),
-        float(one.points_back),
-        float(one.order == 0),
-        1.0 / one.source.number,
-        one.source.hit.scores.similarity or 0.0,
+        math.log(1 + one.length),
+        float(one.length < 6),
+        float(not traits.is_sentence),
+        float(bool(one.unit.header)),
+        float(traits.points_back),
+        float(candidate.order == 0),
+        1.0 / source.number,
+        source.hit.scores.similarity or 0.0,
         1.0 - share_of_best,
         around * bool(offers),
         around * (checkable and not offers),
-        float(bool(LEAD_IN.search(one.text))),
-        float(bool(question.question.subject) and is_definition(question.question.subject, one)),
-        measure_coverage(question, one.passage.title_terms),
-        1.0 - _measure_share(numbers, one.context_terms | one.passage.terms),
-        float(question.question.kind == "how_to" and bool(_INSTRUCTS.search(one.text))),
-        float(bool(_REFERS.search(one.text))),
+        float(traits.leads_in),
+        float(bool(subject) and is_definition(subject, text)),
+        measure_coverage(question, analysis.title_terms),
+        1.0 - _measure_share(question.numbers, one.context_terms | analysis.terms)
+        if question.numbers
+        else 0.0,
+        float(question.question.kind == "how_to" and traits.instructs),
+        float(traits.refers),
     ]
-
-
-# Says where the answer is, and not what it is.
-_REFERS = re.compile(
-    r"^(?:please )?(?:see|refer to|consult|visit|read) |\b(?:please )?refer to (?:the|our|this)\b"
-    r"|\bfor (?:more|further|additional|details|instructions|information)\b.{0,60}"
-    r"\b(?:see|refer|visit|read)\b|\b(?:see|learn more|read more) (?:about|in|at|here)\b",
-    re.IGNORECASE,
-)
-
-
-# A step, a command or a lead-in to one.
-_INSTRUCTS = re.compile(
-    r"^\d{1,3}[.)] |`[^`]+ [^`]+`|^\s*\$ |:$|\b(?:run|use|using|click|press|select|choose|open|"
-    r"enter|type|call|send|turn|set|add|create|remove|install) (?:the|a|an|on|off|your|`)",
-    re.IGNORECASE,
-)
 
 
 _DEFINES = re.compile(
@@ -320,9 +261,9 @@ _BEFORE_SUBJECT = re.compile(
 )
 
 
-def is_definition(subject: str, one: Candidate) -> bool:
+def is_definition(subject: str, sentence: str) -> bool:
     """Return True when a sentence begins with the subject and says what it is or does."""
-    text = _BEFORE_SUBJECT.sub("", one.text)
+    text = _BEFORE_SUBJECT.sub("", sentence)
     begins = re.match(
         rf"{re.escape(subject)}(?:e?s)?\b[*_`”\"]*(?:\s*\([^)]*\))?", text, re.IGNORECASE
     )
@@ -344,7 +285,11 @@ def compute_meaning_features(
     """Compute one row per sentence, one column per name in `MEANING`."""
     if not sentences:
         return np.zeros((0, len(MEANING)), dtype=np.float32)
-    vectors = embedder.embed([question.text, *(_format_for_embedding(one) for one in sentences)])
+    vectors = embed_sentences(
+        embedder,
+        [question.text, *(_format_for_embedding(one) for one in sentences)],
+        ["", *(one.source.hit.chunk.document_id for one in sentences)],
+    )
     cosine = vectors[1:] @ vectors[0]
     has_offer = [bool(find_offers(question.kind, question.text, one.text)) for one in sentences]
     columns = [
@@ -379,10 +324,10 @@ def _compute_word_features(question: QuestionTerms, sentences: Sequence[Candidat
     """
     asked = [
         word
-        for word in dict.fromkeys(_WORD.findall(question.text))
+        for word in dict.fromkeys(WORD.findall(question.text))
         if word.casefold() not in STOP_WORDS and extract_terms(word)
     ]
-    offered = list(dict.fromkeys(word for one in sentences for word in one.words))
+    offered = list(dict.fromkeys(word for one in sentences for word in one.analyzed.words))
     if not asked or not offered:
         return np.zeros((len(sentences), 2), dtype=np.float32)
     vectors = load_word_vectors().embed([*(word.casefold() for word in asked), *offered])
@@ -393,11 +338,13 @@ def _compute_word_features(question: QuestionTerms, sentences: Sequence[Candidat
     weights = np.array([max(question.weights.get(t, 0.0) for t in some) for some in stems])
     weights = (weights / (weights.sum() or 1.0)).astype(np.float32)
     # The words of all sentences in one array, which is cut where the next sentence begins.
-    spoken = [place for place, one in enumerate(sentences) if one.words]
-    rows = np.array([at[word] for place in spoken for word in sentences[place].words])
-    starts = np.cumsum([0, *(len(sentences[place].words) for place in spoken[:-1])])
+    spoken = [place for place, one in enumerate(sentences) if one.analyzed.words]
+    rows = np.array([at[w] for place in spoken for w in sentences[place].analyzed.words])
+    starts = np.cumsum([0, *(len(sentences[place].analyzed.words) for place in spoken[:-1])])
     best = np.zeros((len(sentences), len(asked)), dtype=np.float32)
     best[spoken] = np.maximum.reduceat(near[rows], starts)
-    here = [[not some.isdisjoint(one.context_terms) for some in stems] for one in sentences]
+    here = [
+        [not some.isdisjoint(one.analyzed.context_terms) for some in stems] for one in sentences
+    ]
     best[np.array(here)] = 1.0
     return np.column_stack([best @ weights, best.min(axis=1)])

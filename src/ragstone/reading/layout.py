@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
-from ragstone.text import find_sentence_spans
+from ragstone.text import TextMemo, find_sentence_spans
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "item", "row", "code"]
 Span: TypeAlias = tuple[int, int]
@@ -277,16 +278,26 @@ def complete_span(text: str, start: int, end: int) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """Hold a text for reading, and the place of each of its characters in the stored text."""
+    """Hold a text for reading, and where its runs of characters stand in the stored text."""
 
     text: str
-    places: tuple[int, ...]
+    runs: tuple[Span, ...]
+    """For each run its place in `text` and its place in the stored text."""
 
     def locate(self, start: int, end: int) -> Span:
         """Return the span of the stored text behind a span of the clean one."""
-        if start >= end or not self.places:
+        if start >= end or not self.runs:
             return 0, 0
-        return self.places[start], self.places[end - 1] + 1
+        return self._locate_character(start), self._locate_character(end - 1) + 1
+
+    def _locate_character(self, place: int) -> int:
+        begin, stored = self.runs[bisect_right(self.runs, place, key=itemgetter(0)) - 1]
+        return stored + place - begin
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Return the place of each character in the stored text."""
+        return tuple(map(self._locate_character, range(len(self.text))))
 
 
 _NOISE = re.compile(
@@ -304,25 +315,31 @@ _NOISE = re.compile(
 )
 
 
-@lru_cache(maxsize=4_096)
 def clean_for_reading(text: str) -> CleanText:
     """Remove comments, shortcodes, link targets, bold marks, HTML tags and front matter."""
-    if not _NOISE.search(text):
-        return CleanText(text, tuple(range(len(text))))
+    return clean_memo(text)
+
+
+def _clean(text: str) -> CleanText:
     pieces: list[str] = []
-    places: list[int] = []
-    position = 0
+    runs: list[Span] = []
+    size = position = 0
     for match in _NOISE.finditer(text):
         if text.count("`", text.rfind("\n", 0, match.start()) + 1, match.start()) % 2:
             continue  # inside inline code
-        start, end = _find_kept_part(match)
-        for begin, stop in ((position, match.start()), (start, end)):
-            pieces.append(text[begin:stop])
-            places.extend(range(begin, stop))
+        for begin, stop in ((position, match.start()), _find_kept_part(match)):
+            if begin < stop:
+                pieces.append(text[begin:stop])
+                runs.append((size, begin))
+                size += stop - begin
         position = match.end()
-    pieces.append(text[position:])
-    places.extend(range(position, len(text)))
-    return CleanText("".join(pieces), tuple(places))
+    if position < len(text):
+        pieces.append(text[position:])
+        runs.append((size, position))
+    return CleanText("".join(pieces), tuple(runs))
+
+
+clean_memo = TextMemo(_clean, max_entries=4_096)
 
 
 def _find_kept_part(match: re.Match[str]) -> Span:

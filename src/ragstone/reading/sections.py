@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ragstone.models.cache import embed_sentences
 from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.layout import LEAD_IN, clean_for_reading, find_blocks
 from ragstone.reading.units import escape_markers, has_instructions, split_units
@@ -63,6 +64,7 @@ class Sentence:
     number: int
     text: str
     is_item: bool = False
+    document_id: str = ""
 
     @property
     def has_figures(self) -> bool:
@@ -89,6 +91,7 @@ class Section:
 def list_sentences(source: Source) -> list[Sentence]:
     """List the sentences of a source that can stand alone; its first row where there are none."""
     text = clean_for_reading(source.text).text
+    document_id = source.hit.chunk.document_id
     found: list[Sentence] = []
     for block in find_blocks(text):
         if block.kind not in ("paragraph", "item"):
@@ -99,7 +102,7 @@ def list_sentences(source: Source) -> list[Sentence]:
             plain = " ".join(_ITEM_MARK.sub("", body[start:end]).split())
             plain = _strip_emphasis(clean_for_reading(plain).text.strip())
             if _can_stand_alone(plain):
-                found.append(Sentence(source.number, plain, block.kind == "item"))
+                found.append(Sentence(source.number, plain, block.kind == "item", document_id))
     if found:
         return found
     rows = [unit.sentence for unit in split_units(text) if unit.header]
@@ -179,7 +182,8 @@ def embed_sections(
             sentences = sorted(first, key=section.sentences.index)
         section.sentences = _take_spread(sentences, limit)
     texts = [one.text[:_MAX_CHARS_EMBEDDED] for section in sections for one in section.sentences]
-    vectors = embedder.embed(texts)
+    owners = [one.document_id for section in sections for one in section.sentences]
+    vectors = embed_sentences(embedder, texts, owners)
     at = 0
     for section in sections:
         section.vectors = vectors[at : at + len(section.sentences)]

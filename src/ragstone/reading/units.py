@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from ragstone.text import find_sentence_spans
+from ragstone.text import TextMemo, find_sentence_spans
 
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
 
@@ -164,11 +163,9 @@ _QUOTES = re.compile(r"[\"'“”‘’`«»]")
 
 def find_instructions(text: str) -> list[tuple[int, int]]:
     """Return the spans of a text that read like instructions to a model."""
-    return list(_find_instructions(text))
+    return list(instructions_memo(text))
 
 
-# The same passages are read for one question after the other.
-@lru_cache(maxsize=16_384)
 def _find_instructions(text: str) -> tuple[tuple[int, int], ...]:
     plain, places = _unmask(text)
     return tuple(
@@ -176,6 +173,10 @@ def _find_instructions(text: str) -> tuple[tuple[int, int], ...]:
         for m in _INSTRUCTION.finditer(plain)
         if m[0] and not _is_quoted_example(plain, m)
     )
+
+
+# The same passages are read for one question after the other.
+instructions_memo = TextMemo(_find_instructions, max_entries=16_384)
 
 
 def _unmask(text: str) -> tuple[str, Sequence[int]]:

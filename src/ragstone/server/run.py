@@ -7,6 +7,7 @@ others at their next question.
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 import sys
@@ -44,6 +45,7 @@ class AppFactory:
     only_hosts: tuple[str, ...] = ()
     shared_metrics: str = ""
     only_mcp: bool = False
+    answers_secret: bytes = b""
 
     def __call__(self) -> FastAPI:
         from ragstone.engine import Engine
@@ -56,8 +58,10 @@ class AppFactory:
         start_watching(settings)
         raise_connection_limit()
         tune_allocator()
+        engine = Engine(settings)
+        engine.answers_secret = self.answers_secret
         app = create_app(
-            Engine(settings),
+            engine,
             self.loaded.listing,
             only_hosts=self.only_hosts,
             only_mcp=self.only_mcp,
@@ -84,7 +88,7 @@ def run_server(
         return
     with tempfile.TemporaryDirectory(prefix="ragstone-metrics-") as shared:
         set_default_environment(PROMETHEUS_MULTIPROC_DIR=shared)
-        factory = AppFactory(loaded, only_hosts, shared, only_mcp)
+        factory = AppFactory(loaded, only_hosts, shared, only_mcp, secrets.token_bytes(32))
         config = build_config(factory, workers=workers)
         Multiprocess(config, sockets=[listener]).run()
 

@@ -15,6 +15,7 @@ from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
+from ragstone.reading.analysis import SOURCES_READ, PassageKeeper, analyze_passage
 from ragstone.reading.layout import complete_span, needs_more_text
 from ragstone.reading.units import has_instructions
 from ragstone.settings import GroundSettings
@@ -38,9 +39,12 @@ class BudgetContextBuilder:
     options: GroundSettings
     catalog: Catalog | None = None
     """The neighbours of a hit are read from it."""
+    passages: PassageKeeper | None = None
 
     def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]:
         hits = self._complete(self._merge(hits, span), span)
+        if self.passages is not None:
+            self.passages.prepare(hits[:SOURCES_READ])
         excerpts = self._compress(query.text, hits, span)
         sources: list[Source] = []
         max_chars = self.options.max_context_chars
@@ -110,16 +114,21 @@ class BudgetContextBuilder:
         return excerpt
 
     def _count_tokens(self, text: str) -> int:
+        if self.passages is not None:
+            return self.passages.count_tokens(text)
         return len(self.embedder.token_starts(text))
 
 
 def build(context: PartContext) -> BudgetContextBuilder:
     reading = add_vector_cache(context.reads_with)
-    return BudgetContextBuilder(reading, context.settings.ground, context.catalog)
+    passages = PassageKeeper(reading, context.derived)
+    return BudgetContextBuilder(reading, context.settings.ground, context.catalog, passages)
 
 
 def _count_instructions(sources: Sequence[Source], span: Span) -> None:
-    suspicious = sum(has_instructions(source.text) for source in sources)
+    suspicious = sum(
+        bool(analyze_passage(source).instructions) for source in sources[:SOURCES_READ]
+    ) + sum(has_instructions(source.text) for source in sources[SOURCES_READ:])
     if suspicious:
         span.count(instruction_like=suspicious)
         span.note(f"{suspicious} of the sources hold text that reads like instructions.")

@@ -6,8 +6,9 @@ sub-questions, a hypothetical answer); each is searched like the question, and a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ragstone.query.understand.intent import is_known_script
 from ragstone.settings import RetrieveSettings
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
-from ragstone.types import Hit, Hits, Query, RetrievedHits, Scores
+from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits, Scores
 
 # An expansion weighs half as much as its question.
 _EXPANSION_WEIGHT = 0.5
@@ -41,6 +42,7 @@ _READ_AHEAD = 3
 class _SearchLists:
     """Hold what the searches found for one text: the question or an expansion."""
 
+    text: str
     weight: float
     vector: Vectors | None = None
     dense: list[ScoredKey] = field(default_factory=list)
@@ -88,7 +90,7 @@ class HybridRetriever:
             )
             run.trace.waterfall.add_scores("fuse", fused, kept=best)
         with run.span("read") as span:
-            hits = self._read_hits(query, best, fused, similarity[0], lists[0])
+            hits = self._read_hits(query, best, fused, similarity[0], lists[0], run)
             span.count(chunks_out=len(hits))
             other = find_other_language(query.text, (hit.chunk.text for hit in hits[:DEPTH]))
             note = other and explain_other_language(self.embedder, *other)
@@ -104,7 +106,10 @@ class HybridRetriever:
         return min(self.options.candidates, _READ_AHEAD * query.top_k)
 
     def _embed(self, query: Query, run: QueryRun) -> list[_SearchLists]:
-        lists = [_SearchLists(1.0), *(_SearchLists(_EXPANSION_WEIGHT) for _ in query.expansions)]
+        lists = [
+            _SearchLists(query.text, 1.0),
+            *(_SearchLists(one.text, _EXPANSION_WEIGHT) for one in query.expansions),
+        ]
         # For keyword search the question is embedded too, for the similarity of each hit; a failure
         # is then ignored. Feedback is a list of words without a meaning as a whole.
         texts = {0: query.text}
@@ -136,8 +141,15 @@ class HybridRetriever:
             try:
                 for one in lists:
                     if one.vector is not None:
-                        one.dense = self.index.search_dense(
-                            query.collection, one.vector, limit=limit, scope=within
+                        one.dense = run.find_once(
+                            ("dense", one.text, *_list_limits(query)),
+                            partial(
+                                self.index.search_dense,
+                                query.collection,
+                                one.vector,
+                                limit=limit,
+                                scope=within,
+                            ),
                         )
             except Exception as error:  # noqa: BLE001  whatever an index raises, keywords are left
                 self.fallbacks.use("keyword_only", run, span, error)
@@ -151,20 +163,23 @@ class HybridRetriever:
         wanted = query.method != "semantic" or "keyword_only" in run.degraded
         if not wanted:
             return True
-        texts = [query.text, *(expansion.text for expansion in query.expansions)]
         kinds = ["question", *(expansion.kind for expansion in query.expansions)]
         options = self.options
         with run.span("retrieve.keyword") as span:
             try:
-                for one, text, kind in zip(lists, texts, kinds, strict=True):
+                for one, kind in zip(lists, kinds, strict=True):
                     if kind != "hypothetical":  # its words are a guess of the model
-                        one.keyword = self.index.search_keyword(
-                            query.collection,
-                            text,
-                            limit=options.candidates,
-                            k1=options.bm25_k1,
-                            b=options.bm25_b,
-                            scope=within,
+                        one.keyword = run.find_once(
+                            ("keyword", one.text, *_list_limits(query)),
+                            partial(
+                                self.index.search_keyword,
+                                query.collection,
+                                one.text,
+                                limit=options.candidates,
+                                k1=options.bm25_k1,
+                                b=options.bm25_b,
+                                scope=within,
+                            ),
                         )
             except Exception as error:  # whatever a store raises, the other search may do
                 if not any(one.dense for one in lists):
@@ -271,9 +286,12 @@ class HybridRetriever:
         fused: dict[int, float],
         similarity: dict[int, float],
         one: _SearchLists,
+        run: QueryRun,
     ) -> Hits:
         """Read the chunks; one that is gone from the catalog is left out."""
-        chunks = self.catalog.chunks(best)
+        chunks = run.find_once("chunks", dict[int, Chunk])
+        if new := [key for key in best if key not in chunks]:
+            chunks |= self.catalog.chunks(new)
         dense_rank = {found.key: rank for rank, found in enumerate(one.dense, start=1)}
         keyword_rank = {found.key: rank for rank, found in enumerate(one.keyword, start=1)}
         keyword_score = {found.key: found.score for found in one.keyword}
@@ -293,6 +311,11 @@ class HybridRetriever:
             for key in best
             if key in chunks
         )
+
+
+def _list_limits(query: Query) -> tuple[Hashable, ...]:
+    """Return what limits the search of a query, beside its text."""
+    return query.collection, query.upload_id, query.document_ids, repr(query.filter)
 
 
 def _summarise_lists(lists: Sequence[Sequence[ScoredKey]]) -> dict[str, object]:

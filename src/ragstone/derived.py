@@ -1,0 +1,220 @@
+"""Keep values that were computed from documents, in a SQLite file that all processes share.
+
+key and owner → bytes. The owner of a value is the document that it was computed from. The file may
+be lost at any time: a value that is missing or damaged is computed again. Each value has a
+checksum; a file that SQLite cannot read is replaced by an empty one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+from ragstone.protocols import Catalog
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+FILE_NAME = "derived.db"
+# Another process may write; a reader computes the value itself rather than wait for long.
+_BUSY_TIMEOUT_S = 0.5
+_MAPPED_BYTES = 256_000_000
+_MAX_WAITING = 256
+_MAX_BOUND_VALUES = 500
+_EVICTED_SHARE = 0.1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS derived (
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, owner TEXT NOT NULL,
+    checksum INTEGER NOT NULL, content BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS derived_by_owner ON derived (owner);
+"""
+Value = tuple[bytes, str, bytes]
+"""Key, owner, content."""
+
+
+class DerivedStore:
+    """Read and write values by key; the oldest go when there are too many. Safe for threads."""
+
+    def __init__(self, path: Path, *, max_bytes: int = 512_000_000) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="derived")
+        self._waiting = 0
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the values that are stored and whole."""
+        if not keys or (self._connection is None and not self._path.exists()):
+            return {}
+        found: dict[bytes, bytes] = {}
+
+        def read(connection: sqlite3.Connection) -> None:
+            for begin in range(0, len(keys), _MAX_BOUND_VALUES):
+                part = keys[begin : begin + _MAX_BOUND_VALUES]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, checksum, content FROM derived WHERE key IN ({marks})"  # noqa: S608  marks only
+                found.update(
+                    (key, content)
+                    for key, checksum, content in connection.execute(query, part)
+                    if checksum == _sum(key, content)
+                )
+
+        self._use(read)
+        return found
+
+    def put_later(self, values: Callable[[], Iterable[Value]]) -> None:
+        """Write values in another thread, soon; `values` is called there. When too many wait, the
+        values are dropped."""
+        with self._lock:
+            if self._waiting >= _MAX_WAITING:
+                return
+            self._waiting += 1
+        with suppress(RuntimeError):  # the store was closed meanwhile
+            self._writer.submit(self._put, values)
+
+    def _put(self, values: Callable[[], Iterable[Value]]) -> None:
+        with self._lock:
+            self._waiting -= 1
+        try:
+            self.put_many(list(values()))
+        except Exception as error:  # noqa: BLE001  nobody waits: the value is computed again
+            log.warning("a derived value was not kept: %s", type(error).__name__)
+
+    def put_many(self, values: Sequence[Value]) -> None:
+        """Write values, and delete the oldest ones when the file has become too large."""
+        rows = [(key, owner, _sum(key, content), content) for key, owner, content in values]
+
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO derived (key, owner, checksum, content)"
+                    " VALUES (?, ?, ?, ?)",
+                    rows,
+                )
+                if self._measure_bytes(connection) > self._max_bytes:
+                    _delete_oldest(connection)
+
+        self._use(write)
+
+    def delete_missing(self, catalog: Catalog) -> None:
+        """Delete the values of documents that are not in the catalog any more."""
+        if self._connection is None and not self._path.exists():
+            return
+        rows = self._use(lambda c: c.execute("SELECT DISTINCT owner FROM derived").fetchall())
+        owners = [owner for (owner,) in rows or ()]
+        known = catalog.document_fields(owners)
+        self.delete_owners([owner for owner in owners if owner not in known])
+
+    def delete_owners(self, owners: Sequence[str]) -> None:
+        def delete(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany(
+                    "DELETE FROM derived WHERE owner = ?", [(owner,) for owner in owners]
+                )
+            # Overwritten pages also leave the write-ahead log.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        if owners:
+            self._use(delete)
+
+    def flush(self) -> None:
+        """Wait until everything that was put is written."""
+        done: Future[None] = self._writer.submit(lambda: None)
+        done.result()
+
+    def close(self) -> None:
+        self._writer.shutdown(wait=True)
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Call `work` with the open file; None when the file is busy or had to be replaced."""
+        with self._lock:
+            try:
+                return work(self._open())
+            except sqlite3.OperationalError as error:  # locked, or the disk is full
+                log.debug("derived values cannot be used now: %s", error)
+            except sqlite3.DatabaseError as error:
+                log.warning("the file %s is damaged and starts anew: %s", self._path.name, error)
+                self._replace()
+            return None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(
+                self._path, timeout=_BUSY_TIMEOUT_S, check_same_thread=False
+            )
+            try:
+                for name, value in (
+                    ("journal_mode", "wal"),
+                    ("synchronous", "normal"),
+                    ("secure_delete", "on"),
+                    ("mmap_size", _MAPPED_BYTES),
+                ):
+                    connection.execute(f"PRAGMA {name}={value}")
+                connection.executescript(_SCHEMA)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _replace(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+        remove_files(self._path)
+
+    def _measure_bytes(self, connection: sqlite3.Connection) -> int:
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+
+def remove_files(path: Path) -> None:
+    """Delete a SQLite file with its log."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(OSError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def _delete_oldest(connection: sqlite3.Connection) -> None:
+    first, last = connection.execute("SELECT min(id), max(id) FROM derived").fetchone()
+    limit = first + max(1, int(_EVICTED_SHARE * (last - first)))
+    connection.execute("DELETE FROM derived WHERE id <= ?", (limit,))
+
+
+def _sum(key: bytes, content: bytes) -> int:
+    return zlib.crc32(content, zlib.crc32(key))
+
+
+def build_key(*parts: object) -> bytes:
+    """Return the key of a value: a hash of everything that it depends on."""
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@cache
+def hash_modules(*names: str) -> str:
+    """Return a hash of the source of modules: a value that other code made is not used."""
+    digest = hashlib.sha256()
+    for name in names:
+        package, _, module = name.rpartition(".")
+        file = resources.files(package).joinpath(f"{module}.py")
+        digest.update(file.read_bytes() if file.is_file() else name.encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,86 @@
+"""The workers of a server share their answers, as long as the collection stays as it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ragstone import Engine
+from ragstone.query.cache import SharedAnswers
+from ragstone.settings import load_settings
+
+from ..patience import LONG_S
+from .test_run import serving
+
+_QUESTION = "What colour is the zebra gate?"
+
+
+@pytest.mark.slow
+def test_what_one_worker_has_answered_the_other_does_not_search_again(tmp_path: Path) -> None:
+    def send(path: str, body: dict[str, str]) -> dict[str, str]:
+        # A new connection each: both workers are met.
+        headers = {"Connection": "close"}
+        url = f"{served.address}{path}"
+        reply = httpx.post(url, json=body, headers=headers, timeout=LONG_S)
+        assert reply.is_success, reply.text
+        found: dict[str, str] = reply.json()
+        return found
+
+    with serving("--workers", "2", cwd=tmp_path) as served:
+        answers = []
+        for name, text in (
+            ("gate.txt", "The zebra gate is painted green."),
+            ("fence.txt", "The fence of the zebras is painted white."),
+        ):
+            send("/v1/documents", {"name": name, "text": text})
+            answers.append(send("/v1/query", {"query": _QUESTION})["answer"])
+            time.sleep(1)  # it is written in the background
+            answers += [send("/v1/query", {"query": _QUESTION})["answer"] for _ in range(8)]
+        assert served.stop() == 0
+    assert len(set(answers[:9])) == 1
+    assert all("green" in one for one in answers)
+    assert len(served.logged("initial retrieval")) == 2
+
+
+def _open(tmp_path: Path, secret: bytes) -> Engine:
+    flags = {"data.directory": tmp_path / "data"}
+    engine = Engine(load_settings(flags=flags, environ={}).settings)
+    engine.answers_secret = secret
+    return engine
+
+
+async def test_only_processes_of_the_same_server_share(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("The zebra gate is painted green.")
+    async with _open(tmp_path, b"one") as first:
+        await first.ingest([tmp_path / "gate.md"])
+        answer = await first.ask(_QUESTION)
+        first._derived.flush()
+        async with _open(tmp_path, b"one") as same, _open(tmp_path, b"two") as other:
+            shared = await same.ask(_QUESTION)
+            assert shared.repeated
+            assert (shared.text, shared.citations) == (answer.text, answer.citations)
+            assert not (await other.ask(_QUESTION)).repeated
+            assert not (await same.ask(_QUESTION, top_k=3)).repeated
+
+
+async def test_an_answer_that_somebody_else_wrote_is_not_read(tmp_path: Path) -> None:
+    async with _open(tmp_path, b"one") as engine:
+        shared = SharedAnswers(engine._derived, b"one")
+        name = shared._build_name(("key",), 1)
+        engine._derived.put_many([(name, "answers of default", b"\0" * 32 + b"cos\nsystem\n.")])
+        assert shared.get(("key",), 1) is None
+
+
+async def test_a_deleted_document_takes_the_shared_answers_along(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("The zebra gate is painted green.")
+    async with _open(tmp_path, b"one") as engine:
+        await engine.ingest([tmp_path / "gate.md"])
+        await engine.ask(_QUESTION)
+        engine._derived.flush()
+        (document,) = engine.documents()
+        await engine.delete(document.id)
+        files = (tmp_path / "data").glob("derived.db*")
+        assert all(b"zebra gate" not in one.read_bytes() for one in files)

@@ -1,0 +1,105 @@
+"""Values that were computed from documents are kept, and are never the reason for a failure."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragstone import Engine
+from ragstone.derived import FILE_NAME, DerivedStore, build_key
+from ragstone.settings import load_settings
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DerivedStore]:
+    store = DerivedStore(tmp_path / FILE_NAME)
+    yield store
+    store.close()
+
+
+def test_a_value_comes_back_as_it_was_put(store: DerivedStore) -> None:
+    key = build_key("vector", "a text")
+    store.put_later(lambda: [(key, "d1", b"\x00\xff")])
+    store.flush()
+    assert store.get_many([key, build_key("other")]) == {key: b"\x00\xff"}
+
+
+def test_a_file_that_is_not_there_is_not_made_by_reading(tmp_path: Path) -> None:
+    store = DerivedStore(tmp_path / FILE_NAME)
+    assert store.get_many([b"k"]) == {}
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_changed_value_counts_as_missing(store: DerivedStore, tmp_path: Path) -> None:
+    store.put_many([(b"one", "d1", b"content"), (b"two", "d1", b"content")])
+    with sqlite3.connect(tmp_path / FILE_NAME) as other:
+        other.execute("UPDATE derived SET content = ? WHERE key = ?", (b"c0ntent", b"one"))
+    assert store.get_many([b"one", b"two"]) == {b"two": b"content"}
+    store.put_many([(b"one", "d1", b"content")])
+    assert store.get_many([b"one"]) == {b"one": b"content"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database, but long enough to be read as one" * 99])
+def test_a_damaged_file_starts_anew(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / FILE_NAME
+    first = DerivedStore(path)
+    first.put_many([(b"k", "d1", b"v")])
+    first.close()
+    path.write_bytes(damage)
+    second = DerivedStore(path)
+    assert second.get_many([b"k"]) == {}
+    second.put_many([(b"k", "d1", b"v")])
+    assert second.get_many([b"k"]) == {b"k": b"v"}
+    second.close()
+
+
+def test_the_oldest_values_go_when_there_are_too_many(tmp_path: Path) -> None:
+    store = DerivedStore(tmp_path / FILE_NAME, max_bytes=400_000)
+    for at in range(100):
+        store.put_many([(build_key(at), "d1", bytes(10_000))])
+    assert store.get_many([build_key(0)]) == {}
+    assert store.get_many([build_key(99)])
+    store.close()
+    assert (tmp_path / FILE_NAME).stat().st_size < 600_000
+
+
+def _write_and_die(path: Path) -> None:
+    import os
+
+    store = DerivedStore(path)
+    for at in range(200):
+        store.put_many([(build_key(at), "d1", bytes(2_000))])
+        if at == 150:
+            os._exit(9)  # as a kill does: nothing is closed
+
+
+def test_what_was_written_before_a_kill_is_there(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    process = multiprocessing.get_context("spawn").Process(target=_write_and_die, args=(path,))
+    process.start()
+    process.join()
+    store = DerivedStore(path)
+    found = store.get_many([build_key(at) for at in range(200)])
+    assert len(found) == 151
+    store.close()
+
+
+async def test_what_was_computed_from_a_document_is_deleted_with_it(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("# The gate\n\nThe gate is painted green in spring.\n")
+    settings = load_settings(flags={"data.directory": tmp_path / "data"}, environ={}).settings
+    async with Engine(settings) as engine:
+        await engine.ingest([tmp_path / "gate.md"])
+        await engine.ask("What colour is the gate?")
+        engine._derived.flush()
+        (document,) = engine.documents()
+        path = tmp_path / "data" / FILE_NAME
+        with sqlite3.connect(path) as other:
+            assert {row[0] for row in other.execute("SELECT owner FROM derived")} == {document.id}
+        await engine.delete(document.id)
+        with sqlite3.connect(path) as other:
+            assert other.execute("SELECT count(*) FROM derived").fetchone() == (0,)
+        assert b"painted" not in path.read_bytes()
