@@ -4,10 +4,11 @@ import * as api from "./api.js";
 import { renderAnswer, renderDraft } from "./answer.js";
 import { createConversations, toggleConversations } from "./conversations.js";
 import { announce, el, failure, plural, replace, toast } from "./dom.js";
+import { createRating, storage } from "./rate.js";
 import { createScope } from "./scope.js";
 import { createStart } from "./start.js";
 import { attachSuggestions } from "./suggest.js";
-import { announceAnswer, answerOfEntry, copyAnswer, linkedChip, renderTurn, shareAnswer } from "./turn.js";
+import { announceAnswer, answerOfEntry, copyAnswer, linkedChip, renderTurn } from "./turn.js";
 
 const newId = () => crypto.randomUUID?.() ?? String(Math.random()).slice(2);
 
@@ -16,7 +17,8 @@ const wordsOf = (text) => text.replace(/\[Source \d+\]|\s/g, "");
 export function create(shared) {
   const turns = el("div", { class: "turns" });
   const start = el("div", { class: "start" });
-  const scroller = el("div", { class: "scroller" }, start, turns);
+  const consent = el("div", { class: "consent" });
+  const scroller = el("div", { class: "scroller" }, consent, start, turns);
   const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "32000", enterkeyhint: "send" });
   const send = el("button", { type: "submit", class: "primary" }, "Ask");
   const scope = createScope(shared, () => input.focus());
@@ -35,8 +37,11 @@ export function create(shared) {
   const showStart = createStart(start, { shared, ask, isWanted: () => !turns.childElementCount });
 
   attachSuggestions(input, () => shared.collection, (text) => ask(text));
+  document.addEventListener("ragstone:key", () => offerConsent());
+  document.addEventListener("ragstone:consent", ({ detail }) => { offerConsent(); if (!detail.agreed) restart(); });
+  offerConsent();
   document.addEventListener("ragstone:only", ({ detail }) => {
-    location.hash = turns.childElementCount ? `#/chat/${encodeURIComponent(session)}` : "#/ask";
+    location.hash = "#/ask";
     scope.only(detail);
   });
   document.addEventListener("ragstone:collection", ({ detail }) => {
@@ -45,6 +50,12 @@ export function create(shared) {
     if (turns.childElementCount && detail !== collection) restart();
     else if (!turns.childElementCount) showStart();
   });
+
+  /** Where the server asks before it stores anything, ask once. */
+  async function offerConsent() {
+    const found = await storage();
+    replace(consent, found.required && !found.agreed_at && (await import("./consent.js")).question(found));
+  }
 
   function restart() {
     running?.abort();
@@ -55,6 +66,12 @@ export function create(shared) {
     conversations.mark();
     showStart();
     if (!root.hidden) input.focus();
+  }
+
+  /** The address of a conversation leads to it, where the server stores it. */
+  async function showAddress() {
+    const { stores, query_log: log } = await storage();
+    if (stores && log === "full" && !root.hidden && turns.childElementCount) history.replaceState(null, "", `#/chat/${encodeURIComponent(session)}`);
   }
 
   function begin() {
@@ -72,8 +89,9 @@ export function create(shared) {
     replace(start, el("p", { class: "muted", role: "status" }, "Opening the conversation…"));
     let found;
     let entries;
+    let rated;
     try {
-      [found, entries] = await Promise.all([api.get(`/v1/sessions/${encodeURIComponent(id)}`), api.get("/v1/queries", { session_id: id, limit: 100 })]);
+      [found, entries, rated] = await Promise.all([api.get(`/v1/sessions/${encodeURIComponent(id)}`), api.get("/v1/queries", { session_id: id, limit: 100 }), api.get("/v1/feedback", { session_id: id, mine: true, limit: 100 })]);
     } catch (error) {
       if (session !== id) return;
       if (error.status !== 404) { replace(start, failure(error, () => { session = ""; openSession(id); })); return; }
@@ -89,7 +107,7 @@ export function create(shared) {
     for (const turn of found.turns) {
       const card = el("article", { class: "turn" });
       turns.append(card);
-      finish(card, turn.question, answerOfEntry(byId.get(turn.query_id) ?? {}, turn));
+      finish(card, turn.question, answerOfEntry(byId.get(turn.query_id) ?? {}, turn), rated.find((one) => one.query_id === turn.query_id));
     }
     conversations.mark();
     turns.lastElementChild?.scrollIntoView({ block: "start" });
@@ -102,7 +120,7 @@ export function create(shared) {
     running?.abort();
     begin();
     input.value = "";
-    history.replaceState(null, "", `#/chat/${encodeURIComponent(session)}`);
+    showAddress();
     const card = el("article", { class: "turn", "aria-busy": "true" });
     turns.append(card);
     answerIn(card, text);
@@ -174,16 +192,19 @@ export function create(shared) {
     return el("button", { type: "button", class: "quiet", onclick: () => answerIn(card, question) }, "Retry");
   }
 
-  function finish(card, question, answer) {
-    const share = () => shareAnswer(answer).catch((error) => toast(error.message, { kind: "bad" }));
+  function finish(card, question, answer, given) {
+    const share = () => import("./share.js").then(({ shareAnswer }) => shareAnswer(answer)).catch((error) => toast(error.message, { kind: "bad" }));
+    // What is not stored cannot be rated, shared or explained.
+    storage().then(({ stores }) => card.classList.toggle("unstored", !stores));
     renderTurn(card, question, answer, {
       isOwn: Boolean(answer.query_id),
+      rating: answer.query_id && createRating(answer.query_id, given),
       searchTyped: () => answerIn(card, question, true),
       actions: [
         el("button", { type: "button", class: "quiet", onclick: () => copyAnswer(question, answer) }, "Copy with citations"),
         retryButton(card, question),
-        answer.query_id && el("button", { type: "button", class: "quiet", onclick: share }, "Share"),
-        el("a", { class: "button quiet", href: `#/why/${answer.query_id}` }, "Why this answer?"),
+        answer.query_id && el("button", { type: "button", class: "quiet stored-only", onclick: share }, "Share"),
+        el("a", { class: "button quiet stored-only", href: `#/why/${answer.query_id}` }, "Why this answer?"),
         el("button", { type: "button", class: "quiet", onclick: () => followUp() }, "Follow up"),
       ],
     });
@@ -201,7 +222,7 @@ export function create(shared) {
     enter: async ([first], name) => {
       if (name === "chat" && first) await openSession(first);
       else if (first) { history.replaceState(null, "", "#/ask"); ask(first); }
-      else if (turns.childElementCount) history.replaceState(null, "", `#/chat/${encodeURIComponent(session)}`);
+      else if (turns.childElementCount) await showAddress();
       else await showStart();
     },
   };

@@ -2,9 +2,10 @@
 // so that another device goes on where this one stopped.
 
 import * as api from "./api.js";
-import { confirmFirst, el, failure, plural, replace, saveFile, toast, when } from "./dom.js";
+import { el, failure, plural, replace, when } from "./dom.js";
 
 const PAGE = 40;
+const actions = () => import("./conversation-actions.js");
 const panel = document.getElementById("conversations");
 
 export function closeConversations() {
@@ -60,12 +61,17 @@ export function createConversations({ current, leave }) {
     return row && { session: row.dataset.session, index: [...row.querySelectorAll("a, button")].indexOf(node) };
   }
 
+  const after = (one) => async () => {
+    await load();
+    list.querySelector(`[data-session="${CSS.escape(one.session_id)}"] a`)?.focus();
+  };
+
   function row(one) {
     const link = el("a", { href: `#/chat/${encodeURIComponent(one.session_id)}`, title: `${one.title}\n${plural(one.turn_count, "question")}, ${when(one.updated_at)}`, onclick: closeConversations }, one.title || "Without a title");
     const tools = el("div", { class: "row tools", hidden: !opened.has(one.session_id) },
-      el("button", { type: "button", class: "link", onclick: () => rename(one, node, link) }, "Rename"),
-      el("button", { type: "button", class: "link", onclick: () => exportOne(one) }, "Export"),
-      el("button", { type: "button", class: "link bad", onclick: () => deleteOne(one) }, "Delete"));
+      el("button", { type: "button", class: "link", onclick: async () => (await actions()).renameConversation(one, link, after(one)) }, "Rename"),
+      el("button", { type: "button", class: "link", onclick: async () => (await actions()).exportConversation(one) }, "Export"),
+      el("button", { type: "button", class: "link bad", onclick: async () => (await actions()).deleteConversation(one, async (isDeleted) => { if (isDeleted && current() === one.session_id) leave(); await load(); }) }, "Delete"));
     const menu = el("button", { type: "button", class: "icon", "aria-label": `Actions for ${one.title}`, "aria-expanded": String(!tools.hidden), onclick: () => {
       tools.hidden = !tools.hidden;
       if (tools.hidden) opened.delete(one.session_id);
@@ -74,49 +80,6 @@ export function createConversations({ current, leave }) {
     } }, "⋯");
     const node = el("li", { "data-session": one.session_id }, el("div", { class: "conversation" }, link, menu), tools);
     return node;
-  }
-
-  function rename(one, node, link) {
-    const field = el("input", { type: "text", value: one.title, "aria-label": "Title of the conversation", maxlength: "80" });
-    const done = async (save) => {
-      field.replaceWith(link);
-      const title = field.value.trim();
-      if (save && title !== one.title) {
-        try {
-          await api.patch(`/v1/sessions/${encodeURIComponent(one.session_id)}`, { title });
-        } catch (error) {
-          toast(error.message, { kind: "bad" });
-        }
-      }
-      await load();
-      list.querySelector(`[data-session="${CSS.escape(one.session_id)}"] a`)?.focus();
-    };
-    field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") done(true);
-      if (event.key === "Escape") { event.stopPropagation(); done(false); }
-    });
-    link.replaceWith(field);
-    field.select();
-  }
-
-  async function exportOne(one) {
-    try {
-      const name = (one.title || one.session_id).replace(/[^\p{L}\p{N} _-]/gu, "").trim().slice(0, 60) || "conversation";
-      saveFile(`${name}.md`, await api.bytes(`/v1/sessions/${encodeURIComponent(one.session_id)}/export`));
-    } catch (error) {
-      toast(error.message, { kind: "bad" });
-    }
-  }
-
-  async function deleteOne(one) {
-    if (!await confirmFirst("Delete this conversation?", `“${one.title}” is deleted with ${plural(one.turn_count, "question")} and their answers.`, "Delete")) return;
-    try {
-      await api.remove(`/v1/sessions/${encodeURIComponent(one.session_id)}`);
-      if (current() === one.session_id) leave();
-    } catch (error) {
-      toast(error.message, { kind: "bad" });
-    }
-    await load();
   }
 
   /** Mark the open conversation. */
@@ -128,7 +91,7 @@ export function createConversations({ current, leave }) {
     }
   }
 
-  document.addEventListener("ragstone:key", () => load());
+  for (const name of ["ragstone:key", "ragstone:consent"]) document.addEventListener(name, () => load());
   load();
   return { load: () => load(), mark };
 }

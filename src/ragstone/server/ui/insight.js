@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { shorten } from "./answer.js";
-import { confirmFirst, el, empty, failure, ms, percent, replace, toast, when } from "./dom.js";
+import { confirmFirst, el, empty, failure, ms, percent, replace, saveFile, toast, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
 import { degraded, stage } from "./words.js";
@@ -13,14 +13,15 @@ const DAYS = 30;
 export function create(shared) {
   const figures = el("div", { class: "stack wide" });
   const past = el("div", { class: "card" });
+  const ratings = el("div", { class: "card" });
   const explorer = thresholdExplorer(shared);
   const root = el("section", { class: "area wide insight" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Insight"), el("span", { class: "muted" }, "Questions, and how well they are answered")),
-    figures, explorer.node, past);
+    figures, ratings, explorer.node, past);
   document.addEventListener("ragstone:collection", () => { if (root.isConnected && !root.hidden) enter(); });
 
   async function enter() {
-    await Promise.all([analytics(figures, shared.collection), history(past, shared.collection, 0)]);
+    await Promise.all([analytics(figures, shared.collection), listRatings(ratings, shared.collection, 0), history(past, shared.collection, 0)]);
   }
 
   return { root, title: "Insight", enter };
@@ -50,6 +51,43 @@ async function history(out, collection, skip) {
         el("button", { type: "button", class: "quiet", disabled: entries.length < PAGE, onclick: () => turn(skip + PAGE) }, "Older")));
   } catch (error) {
     replace(out, failure(error, () => history(out, collection, skip)));
+  }
+}
+
+/** List what users think of the answers. */
+async function listRatings(out, collection, skip) {
+  try {
+    const [found, { feedback }] = await Promise.all([api.get("/v1/feedback", { collection, skip, limit: PAGE }), api.get("/v1/analytics", { collection, days: DAYS })]);
+    if (!found.length && !skip) {
+      replace(out, el("h2", {}, "Feedback"), el("p", { class: "muted" }, "No answer has been rated yet. The thumbs below an answer do that."));
+      return;
+    }
+    const turn = (to) => listRatings(out, collection, Math.max(0, to));
+    const save = async () => {
+      try {
+        saveFile("rated-questions.jsonl", await api.bytes(`/v1/feedback/export?${new URLSearchParams({ collection })}`));
+      } catch (error) {
+        toast(error.message, { kind: "bad" });
+      }
+    };
+    const mean = feedback.mean_rating === null ? "" : `, ${feedback.mean_rating.toFixed(1)} of 5 on average`;
+    replace(out,
+      el("div", { class: "row" }, el("h2", {}, "Feedback"),
+        el("button", { type: "button", class: "quiet push", onclick: save }, "Download as evaluation set")),
+      el("p", { class: "muted" }, `${feedback.up.toLocaleString()} good, ${feedback.down.toLocaleString()} bad${mean}, in the last ${DAYS} days. The file is for ragstone eval: good answers are its references.`),
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Feedback" }, el("table", { class: "ratings" },
+        el("thead", {}, el("tr", {}, ["Question", "Rating", "Comment", "By", "Rated"].map((name) => el("th", { scope: "col" }, name)))),
+        el("tbody", {}, found.map((one) => el("tr", {},
+          el("th", { scope: "row" }, el("a", { href: `#/why/${one.query_id}` }, shorten(one.query ?? "(text not logged)", 110))),
+          el("td", {}, [{ up: "good", down: "bad" }[one.vote], one.rating && `${one.rating} of 5`].filter(Boolean).join(", ") || "–"),
+          el("td", {}, one.comment),
+          el("td", { class: "muted" }, one.owner),
+          el("td", { class: "muted date" }, when(one.created_at))))))),
+      (skip > 0 || found.length === PAGE) && el("div", { class: "row" },
+        el("button", { type: "button", class: "quiet", disabled: skip === 0, onclick: () => turn(skip - PAGE) }, "Newer ratings"),
+        el("button", { type: "button", class: "quiet", disabled: found.length < PAGE, onclick: () => turn(skip + PAGE) }, "Older ratings")));
+  } catch (error) {
+    replace(out, error.status === 401 ? null : failure(error, () => listRatings(out, collection, skip)));
   }
 }
 

@@ -2,13 +2,14 @@
 
 import * as api from "./api.js";
 import { applyTheme } from "./app.js";
+import { storageCard } from "./consent.js";
 import { announce, el, failure, replace, toast } from "./dom.js";
 
 export function create() {
   const out = el("div", { class: "stack wide" });
   const root = el("section", { class: "area settings" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Settings"), el("span", { class: "muted about" })),
-    el("div", { class: "grid2" }, keyCard(() => load()), themeCard(), modelCard()), out);
+    el("div", { class: "grid2" }, keyCard(() => load()), themeCard(), modelCard(), storageCard()), out);
 
   async function load() {
     try {

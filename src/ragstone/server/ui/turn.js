@@ -1,7 +1,6 @@
 // Render one question with its checked answer: the short answer, the text with its verdicts, the
 // sources, and what can be done with it.
 
-import * as api from "./api.js";
 import { chip, formatAsText, numberCitations, renderAnswer, renderAppraisal, shorten } from "./answer.js";
 import { announce, copyText, el, ms, pageOf, pathName, replace } from "./dom.js";
 import { attachPreview } from "./preview.js";
@@ -16,8 +15,8 @@ export function linkedChip(citation) {
   return node;
 }
 
-/** Fill a card. `actions` are the buttons below; `searchTyped` undoes a completed question. */
-export function renderTurn(card, question, answer, { actions = [], searchTyped = null, isOwn = false } = {}) {
+/** Fill a card. `actions` and `rating` stand below; `searchTyped` undoes a completed question. */
+export function renderTurn(card, question, answer, { actions = [], searchTyped = null, isOwn = false, rating = null } = {}) {
   card.setAttribute("aria-busy", "false");
   card.dataset.status = answer.status;
   const short = answer.status === "answered" && answer.short_answer && answer.short_answer.length <= LONGEST_SHORT && answer.short_answer.length < answer.answer.length / 2;
@@ -30,9 +29,10 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
     short && el("p", { class: "short" }, answer.short_answer),
     el("div", { class: `answer markdown ${answer.status}${short ? " quotation" : ""}` }, renderAnswer(answer, { chip: linkedChip })),
     renderAppraisal(answer),
-    sourcesList(answer, isOwn && el("p", { class: "small" }, el("a", { href: `#/why/${answer.query_id}/missing` }, "Is a document missing?"))),
-    el("div", { class: "row actions" }, actions,
-      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by, answer.cached && "from the cache"].filter((part) => part && part !== "none").join(" · "))));
+    sourcesList(answer, isOwn && el("p", { class: "small stored-only" }, el("a", { href: `#/why/${answer.query_id}/missing` }, "Is a document missing?"))),
+    el("div", { class: "row actions" }, actions, rating?.thumbs,
+      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by, answer.cached && "from the cache"].filter((part) => part && part !== "none").join(" · "))),
+    rating?.below);
 }
 
 export function announceAnswer(answer) {
@@ -77,22 +77,4 @@ function sourcesList(answer, missing) {
 
 export function copyAnswer(question, answer) {
   return copyText(formatAsText(question, answer), "Copied with citations.");
-}
-
-/** Show the link of an answer, to copy it or to end it. */
-export async function shareAnswer(answer) {
-  const { url } = await api.put(`/v1/queries/${answer.query_id}/share`);
-  const field = el("input", { id: "share-link", type: "text", readonly: true, value: url, onfocus: () => field.select() });
-  const close = () => { dialog.close(); dialog.remove(); };
-  const dialog = el("dialog", { class: "dialog", "aria-labelledby": "share-title" },
-    el("h2", { id: "share-title" }, "Share this answer"),
-    el("p", {}, "Who has the link and can reach this server sees the question, the answer and the quoted passages. It ends when you stop sharing, or delete the answer."),
-    el("div", { class: "stack" }, el("label", { for: "share-link" }, "Link"), field),
-    el("div", { class: "row end" },
-      el("button", { type: "button", class: "link bad", onclick: async () => { await api.remove(`/v1/queries/${answer.query_id}/share`); close(); announce("The link is ended."); } }, "Stop sharing"),
-      el("button", { type: "button", class: "quiet", onclick: close }, "Close"),
-      el("button", { type: "button", class: "primary", onclick: () => copyText(url, "The link is copied.") }, "Copy the link")));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }
