@@ -64,6 +64,29 @@ def test_a_changed_row_is_found(catalog: SqlCatalog, tmp_path: Path, sql: str, s
     assert any(said in detail and "; run: ragstone " in detail for detail in found.values()), found
 
 
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("UPDATE changes SET first_key = first_key + 1", "the change log"),
+        ("UPDATE changes SET kind = 'adt'", "the change log"),
+        ("UPDATE document_counts SET chunks = 7", "the numbers of chunks"),
+        ("UPDATE counters SET value = 0 WHERE name = 'chunk_key'", "the counter of keys"),
+    ],
+)
+def test_a_changed_record_is_found(
+    catalog: SqlCatalog, tmp_path: Path, sql: str, said: str
+) -> None:
+    change(catalog, sql)
+    assert f"damaged: {said};" in find(catalog, tmp_path)["records"]
+
+
+def test_changes_and_deletions_are_no_damage(catalog: SqlCatalog, tmp_path: Path) -> None:
+    catalog.add([make_document("x", ["rain"]), make_document("d", ["snow"])], embedder=EMBEDDER)
+    catalog.add([make_document("x", ["fog", "hail"], version=2)], embedder=EMBEDDER)
+    catalog.delete("c-d-1")
+    assert find(catalog, tmp_path) == {}
+
+
 def test_a_changed_vector_is_found(catalog: SqlCatalog, tmp_path: Path) -> None:
     change(catalog, "UPDATE chunks SET embedding = zeroblob(length(embedding)) WHERE key = 2")
     assert find(catalog, tmp_path) == {

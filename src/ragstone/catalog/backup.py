@@ -30,6 +30,7 @@ from sqlalchemy import text
 from ragstone import __version__
 from ragstone.catalog.database import Database
 from ragstone.catalog.originals import Originals
+from ragstone.catalog.wal import DAMAGED_SUFFIX
 from ragstone.errors import RagstoneError, StoreError
 from ragstone.files import hold_writer_lock, sync_file
 from ragstone.protocols import Catalog, Embedder, Index
@@ -74,8 +75,8 @@ def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
             _verify(staging, label, source)
             _change_identity(staging / _CATALOG)
             # SQLite would apply the log of an earlier catalog to this one.
-            for name in ("catalog.db-wal", "catalog.db-shm"):
-                (directory / name).unlink(missing_ok=True)
+            for suffix in ("-wal", "-shm", DAMAGED_SUFFIX):
+                (directory / f"{_CATALOG}{suffix}").unlink(missing_ok=True)
             if (staging / "originals").exists():
                 shutil.copytree(staging / "originals", directory / "originals", dirs_exist_ok=True)
             # The catalog is last: with it the directory counts as restored.
@@ -200,10 +201,19 @@ class Finding:
 
 
 def check_data(
-    catalog: Catalog, database: Database, index: Index, embedder: Embedder, *, repair: bool
+    catalog: Catalog,
+    database: Database,
+    index: Index,
+    embedder: Embedder,
+    *,
+    repair: bool,
+    deep: bool = False,
 ) -> Iterator[Finding]:
-    """Check the catalog, the embedding model, and the index of every collection."""
-    yield _check_database(database)
+    """Check the catalog, the embedding model, and the index of every collection.
+
+    With `deep` also compare the tables of the catalog with their indexes.
+    """
+    yield _check_database(database, deep=deep)
     yield _check_embedder(embedder)
     for collection in catalog.collections():
         stored = catalog.embedder_of(collection)
@@ -215,12 +225,13 @@ def check_data(
             yield Finding(f"collection {collection}", "wrong", detail)
 
 
-def _check_database(database: Database) -> Finding:
+def _check_database(database: Database, *, deep: bool) -> Finding:
     with database.read_transaction() as connection:
         if not database.is_sqlite:
             connection.execute(text("SELECT 1"))
             return Finding("catalog", "ok", "PostgreSQL answers")
-        verdict = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+        check = "integrity_check" if deep else "quick_check"
+        verdict = str(connection.execute(text(f"PRAGMA {check}(1)")).scalar())
     if verdict == "ok":
         return Finding("catalog", "ok", f"{database.location} is intact")
     return Finding("catalog", "wrong", f"{database.location}: {verdict}; restore a backup")

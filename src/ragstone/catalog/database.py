@@ -36,6 +36,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from ragstone.catalog.wal import DAMAGED_SUFFIX, refuse_damaged_log
 from ragstone.errors import (
     InputError,
     SettingsError,
@@ -116,6 +117,7 @@ class Database:
         with suppress(OSError):  # SQLite reports the same error
             if not path.exists():
                 _create_file(path)
+        refuse_damaged_log(path)  # first: whoever closes the database deletes the log
         _refuse_other_file(path)
         url = URL.create("sqlite", database=str(path))  # a path may contain ? and #
         return cls(url, location=f"'{path}'", directory=directory)
@@ -288,7 +290,7 @@ def _create_file(path: Path) -> None:
         if path.exists():  # another process was first
             return
         # SQLite would apply the log of an earlier catalog to this one.
-        for suffix in ("-wal", "-shm"):
+        for suffix in ("-wal", "-shm", DAMAGED_SUFFIX):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         temporary = path.with_name(f".{path.name}.new")
         temporary.unlink(missing_ok=True)

@@ -20,7 +20,16 @@ from ragstone.catalog import rows
 from ragstone.catalog.backup import Finding
 from ragstone.catalog.database import Database
 from ragstone.catalog.originals import Originals
-from ragstone.catalog.schema import chunks, documents, files, page_lines, upload_inputs
+from ragstone.catalog.schema import (
+    changes,
+    chunks,
+    counters,
+    document_counts,
+    documents,
+    files,
+    page_lines,
+    upload_inputs,
+)
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME
 from ragstone.errors import StoreError
 
@@ -50,8 +59,38 @@ def check_content(
 
     `pause` is called after each document and each file.
     """
+    yield from _check_records(database)
     yield from _check_documents(database, pause)
     yield from _check_originals(database, originals, pause, keeps_originals=keeps_originals)
+
+
+def _check_records(database: Database) -> Iterator[Finding]:
+    """Compare what is stored twice: the change log, the counts and the counter of keys."""
+    current = (documents.c.collection, documents.c.first_key, documents.c.chunk_count)
+    stored = select(*current).where(documents.c.retired_at.is_(None), documents.c.chunk_count > 0)
+    counted = select(document_counts.c.collection, document_counts.c.chunks)
+    with database.read_transaction() as connection:
+        living = {(row.collection, row.first_key, row.chunk_count)
+                  for row in connection.execute(stored)}  # fmt: skip
+        logged: set[tuple[str, int, int]] = set()
+        for row in connection.execute(select(changes).order_by(changes.c.seq)):
+            one = (row.collection, row.first_key, row.chunk_count)
+            logged.add(one) if row.kind == "add" else logged.discard(one)
+        counts = {name: count for name, count in connection.execute(counted) if count}
+        last_key = connection.scalar(select(func.max(chunks.c.key))) or 0
+        next_key = connection.scalar(select(counters.c.value).where(counters.c.name == "chunk_key"))
+    sums: Counter[str] = Counter()
+    for collection, _, count in living:
+        sums[collection] += count
+    wrong = {
+        "the change log": logged != living,
+        "the numbers of chunks": counts != dict(sums),
+        "the counter of keys": next_key is None or next_key < last_key,
+    }
+    if any(wrong.values()):
+        names = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
+        detail = f"damaged: {names}; restore a backup, or move the catalog away and ingest again"
+        yield Finding("records", "wrong", detail)
 
 
 def _check_documents(database: Database, pause: Callable[[], None]) -> Iterator[Finding]:

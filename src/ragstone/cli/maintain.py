@@ -180,7 +180,14 @@ def doctor(
         if deep:  # first: opening an index builds a damaged one again and would hide it
             findings.extend(_check_index_files(engine, repair=not check))
         findings.extend(
-            check_data(catalog, catalog.database, engine.index, engine.embedder, repair=not check)
+            check_data(
+                catalog,
+                catalog.database,
+                engine.index,
+                engine.embedder,
+                repair=not check,
+                deep=deep,
+            )
         )
         if deep:
             findings.extend(_check_content(catalog.database, engine.settings))
