@@ -327,16 +327,13 @@ class Index(Protocol):
 
     def refresh(self, collection: str) -> None:
         """Apply the catalog's changes that are not in this index yet."""
-        ...
 
     def rebuild(self, collection: str) -> None:
         """Build the whole index again from the catalog."""
-        ...
 
     def counts(self, collection: str) -> IndexCounts: ...
     def last_change(self, collection: str) -> int:
         """Return the newest change that a search sees."""
-        ...
 
     def search_dense(
         self, collection: str, vector: Vectors, *, limit: int, scope: SearchScope | None = None
