@@ -1,12 +1,12 @@
 """Ask real questions of real documents, and count the answers that a person would accept.
 
-    python bench/answers.py [--half dev|report] [--collection NAME] [--kind NAME] [--show]
+    python bench/answers.py [--pack answers|office] [--half dev|report] [--kind NAME] [--show]
 
-The questions and the rules are in `bench/packs/answers.jsonl` and its README: a right answer holds
-one string of every `must` group and none of `must_not`. A question that the documents do not answer
-is right when the reply abstains or marks its passage as not an answer. The four collections are
-ingested once into bench/cache/answers. Answers are written to bench/cache/answers/HALF.jsonl, to be
-read by eye.
+The questions and the rules are in `bench/packs/answers.jsonl`, `bench/packs/office.jsonl` and the
+README there: a right answer holds one string of every `must` group and none of `must_not`. A
+question that the documents do not answer is right when the reply abstains or marks its passage as
+not an answer. The collections are ingested once into bench/cache/answers. Answers are written to
+bench/cache/answers/HALF.jsonl (of another pack to PACK-HALF.jsonl), to be read by eye.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from ragstone.types import Answer  # noqa: E402
 
 DATA = HERE.parent.parent / "shared" / "data"
 CACHE = HERE / "cache" / "answers"
-COLLECTIONS = ("k8s", "anthropic", "samples", "odd")
+COLLECTIONS = ("k8s", "anthropic", "samples", "odd", "office")
+PACKS = ("answers", "office")
 # The folders of the Kubernetes documentation that the questions were written for.
 K8S_FOLDERS = (
     "concepts", "tasks/access-application-cluster", "tasks/configmap-secret",
@@ -95,6 +96,7 @@ def write_collections(data: Path, folder: Path) -> dict[str, Path]:
             place.write_text(f"# {row['title']}\n\n{row['text']}\n", "utf-8")
     if not places["odd"].exists():
         shutil.copytree(data / "odd-files", places["odd"])
+    places["office"] = HERE / "packs/office"
     places["samples"] = HERE.parent / "src/ragstone/samples/documents"
     return places
 
@@ -187,7 +189,8 @@ def print_report(found: Sequence[Graded]) -> None:
     cannot = [one for one in found if not one.answerable]
     print(f"\n{'':14}{'asked':>6}{'right':>7}{'partly':>7}{'wrong':>7}{'abst.':>7}{'near':>6}")
     groups = [("answerable", can)]
-    groups += [(name, [o for o in can if o.collection == name]) for name in COLLECTIONS]
+    asked = [name for name in COLLECTIONS if any(one.collection == name for one in can)]
+    groups += [(name, [o for o in can if o.collection == name]) for name in asked]
     groups += [(kind, [o for o in can if o.kind == kind]) for kind in sorted({o.kind for o in can})]
     for name, some in groups:
         counts = Counter(one.grade for one in some)
@@ -220,12 +223,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--pack", choices=PACKS, default="answers")
     parser.add_argument("--half", choices=("dev", "report"), default="report")
     parser.add_argument("--collection", choices=COLLECTIONS)
     parser.add_argument("--kind")
     parser.add_argument("--show", action="store_true", help="print every answer")
     options = parser.parse_args()
-    lines = (HERE / "packs/answers.jsonl").read_text("utf-8").splitlines()
+    lines = (HERE / f"packs/{options.pack}.jsonl").read_text("utf-8").splitlines()
     rows = [
         row
         for row in map(json.loads, lines)
@@ -234,7 +238,8 @@ def main() -> None:
         and options.kind in (None, row["kind"])
     ]
     found = asyncio.run(ask_all(rows, options.data, options.cache))
-    out = options.cache / f"{options.half}.jsonl"
+    prefix = "" if options.pack == "answers" else f"{options.pack}-"
+    out = options.cache / f"{prefix}{options.half}.jsonl"
     out.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found))
     if options.show:
         for one in found:

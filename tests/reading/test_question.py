@@ -54,3 +54,16 @@ def test_the_kind_of_a_question(question: str, kind: QuestionKind) -> None:
 def test_a_question_with_several_parts_is_cut(question: str, parts: tuple[str, ...]) -> None:
     found = parse_question(question).parts
     assert found == parts
+
+
+def test_two_names_joined_by_or_ask_for_a_difference() -> None:
+    question = parse_question("Update policy: Wait or Force?")
+    assert question.kind == "difference"
+    assert question.parts[1:] == ("What is Wait?", "What is Force?")
+
+
+def test_a_noun_that_two_things_share_belongs_to_both() -> None:
+    parts = parse_question("What is the difference between the early and the late shift?").parts
+    assert parts[1:] == ("What is early shift?", "What is late shift?")
+    parts = parse_question("What is the difference between pods and replica sets?").parts
+    assert parts[1:] == ("What is pods?", "What is replica sets?")

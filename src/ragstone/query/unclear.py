@@ -31,6 +31,7 @@ _NEAR = 0.15
 _DEFINITE = re.compile(r"\bthe\b", re.IGNORECASE)
 
 
+_NUMBER = re.compile(r"^\d{1,3}(?:\.\d{1,3})*\.?\s+")
 _VALUE = re.compile(r"\d[\d.,:]*\d|\d")
 
 
@@ -47,7 +48,8 @@ class Choice:
     def label(self) -> str:
         """Return where it stands: the last heading, and the document."""
         chunk = self.source.hit.chunk
-        headings = [one for one in chunk.heading_path if " | " not in one]
+        # Without its number, which would read as a sentence of its own.
+        headings = [_NUMBER.sub("", one) for one in chunk.heading_path if " | " not in one]
         name = chunk.document_name.rpartition("/")[2]
         return f"{headings[-1]} ({name})" if headings else name
 

@@ -6,8 +6,6 @@ probability grades the evidence. A question with several parts is answered part 
 
 from __future__ import annotations
 
-import re
-import time
 import tomllib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -34,7 +32,9 @@ from ragstone.reading.features import (
 from ragstone.reading.model import ReadingModel, load_reading_model
 from ragstone.reading.question import Question, QuestionKind, parse_question
 from ragstone.reading.read import READING, ShortAnswer, read_sentences
-from ragstone.reading.write import find_short_answer
+from ragstone.reading.times import find_covered_year, prefer_valid, remove_year
+from ragstone.reading.write import build_unit, find_short_answer
+from ragstone.reading.yes_no import YesNo, judge_yes_no
 from ragstone.types import Source
 
 # Features of the whole ranking, beside those of the best sentence.
@@ -50,14 +50,11 @@ CHARS_READ = 1_800
 # A short answer stands alone, so it must be more probable than a quotation.
 _SURE_OF_SHORT = 0.6
 _MAX_LEAD = 4.0
-_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
-_PAST = re.compile(
-    r"\b(?:still (?:cost|was|were)|formerly|previous(?:ly)?|used to|no longer|replaces? the|"
-    r"until (?:19|20)\d\d|at that time|back then)\b",
-    re.IGNORECASE,
-)
-# Sentences compete when their scores differ by no more than this.
-_COMPETES = 3.0
+# Differences of scores, chosen on the development half of bench/packs/answers.jsonl.
+_REFERS_COSTS = 3.0
+_STEP_COMPETES = 2.5
+_STEP_LEADS = 0.5
+_STEPS_TOGETHER = 5.0
 _MAX_CHOICES = 64
 
 
@@ -120,6 +117,8 @@ class PartChoice:
     probability: float = 0.0
     short: ShortAnswer | None = None
     """The short answer inside the first sentence."""
+    yes_no: YesNo = ""
+    """What the first sentence says to a yes/no question, where the verifier is sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,40 +175,56 @@ class AnswerChooser:
         candidates = list_candidates(question, sources)
         if not candidates:
             return PartChoice(question)
-        terms = weigh_terms(question, candidates)
+        year = find_covered_year(question, candidates)
+        terms = weigh_terms(remove_year(question, year) if year else question, candidates)
         cheap = compute_cheap_features(terms, candidates)
         if self.model.is_installed and is_readable(question, candidates):
-            return self._choose_by_reading(terms, candidates, cheap)
-        return self._choose_by_meaning(terms, candidates, cheap)
+            return self._choose_by_reading(terms, candidates, cheap, year)
+        return self._choose_by_meaning(terms, candidates, cheap, year)
 
     def _choose_by_reading(
-        self, terms: QuestionTerms, candidates: Sequence[Candidate], cheap: Vectors
+        self,
+        terms: QuestionTerms,
+        candidates: Sequence[Candidate],
+        cheap: Vectors,
+        year: int | None,
     ) -> PartChoice:
         weights = self.weights.reading
         places = select_passages(candidates, cheap @ weights.cheap)
         front = [candidates[place] for place in places]
         read = read_sentences(terms.text, front, self.model)
         rows: Vectors = np.hstack([cheap[places], read.features])
-        scores = prefer_newest(terms.question, front, rows @ weights.rank)
+        ranked = prefer_form(terms.question, front, rows @ weights.rank)
+        # A newer statement answers what the one that it replaces answers, in fewer of its words.
+        probability = estimate_probability(weights, rows, ranked, terms.question.kind)
+        scores = prefer_valid(terms.question, front, ranked, year)
         order = self._take_enough(scores)
-        return PartChoice(
-            terms.text,
-            tuple(front[place] for place in order),
-            estimate_probability(weights, rows, scores, terms.question.kind),
-            read.short_answers[order[0]],
-        )
+        if terms.question.kind == "how_to":
+            order = add_steps(order, front, scores)
+        chosen = tuple(front[place] for place in order)
+        said: YesNo = ""
+        if terms.question.kind == "yes_no":
+            unit = build_unit(terms.question, chosen[0])
+            if judgement := judge_yes_no(terms.text, unit.text, self.model):
+                said, probability = judgement.said, judgement.adjust(probability)
+        return PartChoice(terms.text, chosen, probability, read.short_answers[order[0]], said)
 
     def _choose_by_meaning(
-        self, terms: QuestionTerms, candidates: Sequence[Candidate], cheap: Vectors
+        self,
+        terms: QuestionTerms,
+        candidates: Sequence[Candidate],
+        cheap: Vectors,
+        year: int | None,
     ) -> PartChoice:
         weights = self.weights.meaning
         places = select_front(cheap @ weights.cheap)
         front = [candidates[place] for place in places]
         meaning = compute_meaning_features(terms, front, self.embedder)
         rows: Vectors = np.hstack([cheap[places], meaning])
-        scores = prefer_newest(terms.question, front, rows @ weights.rank)
+        ranked = rows @ weights.rank
+        scores = prefer_valid(terms.question, front, ranked, year)
         chosen = tuple(front[place] for place in self._take_enough(scores))
-        probability = estimate_probability(weights, rows, scores, terms.question.kind)
+        probability = estimate_probability(weights, rows, ranked, terms.question.kind)
         return PartChoice(terms.text, chosen, probability)
 
     def _take_enough(self, scores: NDArray[np.float64]) -> list[int]:
@@ -252,31 +267,39 @@ def select_passages(
     return np.array(taken, dtype=np.intp)
 
 
-def prefer_newest(
+def prefer_form(
     question: Question, candidates: Sequence[Candidate], scores: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Raise the newest of the dated sentences that compete, where the newest is asked for.
+    """Lower what only refers to an answer; for a how-to, raise the best step that competes."""
+    scores = scores - _REFERS_COSTS * np.array([one.refers for one in candidates])
+    best = int(np.argmax(scores))
+    if question.kind != "how_to" or candidates[best].instructs:
+        return scores
+    steps = [
+        place
+        for place, one in enumerate(candidates)
+        if one.instructs and scores[place] >= scores[best] - _STEP_COMPETES
+    ]
+    if steps:
+        step = max(steps, key=lambda place: scores[place])
+        scores[step] = scores[best] + _STEP_LEADS
+    return scores
 
-    A year to come is a plan, and does not count.
-    """
-    if not question.wants_latest:
-        return scores
-    this_year = time.localtime().tm_year
-    is_past = np.array([bool(_PAST.search(one.text)) for one in candidates])
-    scores = scores - 2 * _COMPETES * is_past
-    best = scores.max()
-    dated = {
-        at: max(years)
-        for at, one in enumerate(candidates)
-        if scores[at] >= best - _COMPETES
-        and (years := [y for y in map(int, _YEAR.findall(one.text)) if y <= this_year])
-    }
-    if not dated or (int(np.argmax(scores)) in dated and len(set(dated.values())) < 2):
-        return scores
-    raised = scores.copy()
-    newest = max(dated, key=lambda at: (dated[at], scores[at]))
-    raised[newest] = best + 1.0
-    return raised
+
+def add_steps(
+    order: Sequence[int], candidates: Sequence[Candidate], scores: NDArray[np.float64]
+) -> list[int]:
+    """Add the next steps of the passage that shows how to do it."""
+    first = candidates[order[0]]
+    steps = [
+        place
+        for place in np.argsort(-scores, kind="stable").tolist()
+        if candidates[place].passage is first.passage
+        and candidates[place].instructs
+        and scores[place] >= scores[order[0]] - _STEPS_TOGETHER
+    ]
+    wanted = [*order, *steps] if first.instructs else list(order)
+    return list(dict.fromkeys(wanted))[:MAX_SENTENCES]
 
 
 def add_similarities(question: str, sources: Sequence[Source], embedder: Embedder) -> list[Source]:

@@ -14,7 +14,6 @@ from ragstone.reading.documents import needs_model
 from ragstone.reading.question import parse_question
 from ragstone.reading.summary import NEEDS_MODEL, write_outline
 from ragstone.reading.write import AnswerUnit, build_unit, sort_in_reading_order
-from ragstone.reading.yes_no import answer_yes_no
 from ragstone.threads import run_in_thread
 from ragstone.types import NEAREST, NO_ANSWER, Prompt
 
@@ -78,10 +77,8 @@ class ExtractiveProvider:
     def _write_part(self, part: PartChoice) -> str:
         units = build_units(part)
         text = "\n\n".join(unit.format() for unit in units)
-        if parse_question(part.question).kind != "yes_no" or not self.chooser.model.is_installed:
-            return text
-        said = answer_yes_no(part.question, units[0].text, self.chooser.model)
-        return f"{said}. {text}" if said else text
+        # On its own line: "No. 7.3 Customer may not …" would read as a number.
+        return f"{part.yes_no}.\n\n{text}" if part.yes_no else text
 
 
 def names_both(question: str, sentence: str) -> bool:

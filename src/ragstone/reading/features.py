@@ -34,6 +34,7 @@ from ragstone.reading.analysis import (
 from ragstone.reading.kinds import CHECKABLE, Kind, detect_kind, find_offers
 from ragstone.reading.layout import CleanText
 from ragstone.reading.question import Question, parse_question
+from ragstone.reading.times import find_valid_from, list_covered_years
 from ragstone.types import Source
 
 # A longer sentence is a listing, and the cost grows with the length.
@@ -101,18 +102,40 @@ class Candidate:
     def points_back(self) -> bool:
         return self.analyzed.traits.points_back
 
+    @property
+    def refers(self) -> bool:
+        return self.analyzed.traits.refers
+
+    @property
+    def instructs(self) -> bool:
+        return self.analyzed.traits.instructs
+
+    @property
+    def valid_from(self) -> int | None:
+        """Return the year from which a row of a table of dated values is valid."""
+        return find_valid_from(self.analyzed.unit)
+
+    @property
+    def covered_years(self) -> tuple[str, ...]:
+        """Return the years after that in which such a row is valid."""
+        units = [one.unit for one in self.passage.analysis.units]
+        return list_covered_years(units).get(self.order, ())
+
 
 def list_candidates(question: str, sources: Sequence[Source]) -> list[Candidate]:
     """List every sentence of the first sources once, if it says more than the question."""
     found: list[Candidate] = []
     seen: set[str] = set()
     asked = set(extract_terms(question))
+    is_yes_no = parse_question(question).kind == "yes_no"
     for source in sources[:SOURCES_READ]:
         for candidate in _split_passage(Passage(source, analyze_passage(source))):
             one = candidate.analyzed
             key = " ".join(one.unit.text.split()).casefold()
+            # "The gate is green." answers "Is the gate green?", and no other question.
+            says_more = not one.terms <= asked or (is_yes_no and one.traits.is_sentence)
             # A line that instructs a model does not answer a reader.
-            if key not in seen and not one.terms <= asked and not one.traits.is_suspicious:
+            if key not in seen and says_more and not one.traits.is_suspicious:
                 seen.add(key)
                 found.append(candidate)
     return found

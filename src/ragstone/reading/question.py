@@ -70,6 +70,11 @@ _DIFFERENCE = (
         r"\s*(?:[-–—:,]\s*)?(?:what(?:'s|’s|s| is) the difference|difference)\s*[?.!]*$",
         re.IGNORECASE,
     ),
+    # "concurrencyPolicy: Forbid or Replace?", which asks without a verb.
+    re.compile(
+        rf"^(?!{_ASK}\b)(?:[\w .'/-]{{2,60}}:\s+)(?P<a>[\w'/-]+)\s+or\s+(?P<b>[\w'/-]+)\s*\?$",
+        re.IGNORECASE,
+    ),
     re.compile(
         r"^(?:how\s+do(?:es)?\s+)(?P<a>.+?)\s+and\s+(?P<b>.+?)\s+(?:compare|differ)\s*[?.!]*$",
         re.IGNORECASE,
@@ -239,10 +244,20 @@ _FORM_WORDS = frozenset(
 def _match_difference(text: str) -> tuple[str, str] | None:
     for pattern in _DIFFERENCE:
         if match := pattern.search(text):
-            pair = tuple(_strip_article(match[name]) for name in ("a", "b"))
-            if all(0 < len(one.split()) <= _MAX_SUBJECT_WORDS + 2 for one in pair):
-                return pair[0], pair[1]
+            first, second = (_strip_article(match[name]) for name in ("a", "b"))
+            if all(0 < len(one.split()) <= _MAX_SUBJECT_WORDS + 2 for one in (first, second)):
+                return _complete_first(first, second), second
     return None
+
+
+def _complete_first(first: str, second: str) -> str:
+    """Return the first of two things with the noun that only the second one has.
+
+    "the early and the late shift" speaks of the early shift; "pods and replica sets" does not.
+    """
+    _, *noun = second.split()
+    is_adjective = " " not in first and first.islower() and not first.endswith("s")
+    return f"{first} {' '.join(noun)}" if noun and is_adjective else first
 
 
 def _match_definition(text: str) -> str:

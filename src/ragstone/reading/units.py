@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from ragstone.text import TextMemo, find_sentence_spans
 
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
+# The head of a column that says from when a row is valid.
+VALID_FROM = re.compile(
+    r"^(?:(?:valid|effective|applies|applicable|in force) )?(?:from|since|as of)\b|^effective\b"
+    r"|^(?:gültig )?(?:ab|seit)\b|^(?:à partir|depuis|desde|a partir)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,8 @@ def describe_row(header: tuple[str, ...], row: str) -> str:
     if len(own) != len(header) or len(own) < 2:
         return " ".join(row.split())
     pairs = [f"{name} {cell}".strip() for name, cell in zip(header[1:], own[1:], strict=True)]
-    return f"{own[0]}: {', '.join(pairs)}."
+    first = f"{header[0]} {own[0]}" if VALID_FROM.search(header[0]) else own[0]
+    return f"{first}: {', '.join(pairs)}."
 
 
 _SAY = (

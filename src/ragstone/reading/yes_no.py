@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ragstone.index.analyze import extract_terms
@@ -26,6 +27,10 @@ _DETERMINER = re.compile(
 _NEVER_SAID = {"do", "does", "did"}
 # The mean over the ways to say it; fitted on the development half of bench/packs/answers.jsonl.
 SURE = 0.8
+_UNDECIDED = 0.4
+_UNDECIDED_FACTOR = 0.6
+_PLAUSIBLE = 0.12
+_SURE_PROBABILITY = 0.45
 _MAX_WAYS = 3
 _LEAST_SHARED = 0.4  # of the question's terms
 _TIME = re.compile(
@@ -80,14 +85,39 @@ def is_about(question: str, evidence: str) -> bool:
     }
 
 
-def answer_yes_no(question: str, evidence: str, model: ReadingModel) -> YesNo:
-    """Return Yes or No when the evidence supports or contradicts the statement for sure."""
+@dataclass(frozen=True, slots=True)
+class YesNoJudgement:
+    """Hold how far a passage decides a yes/no question."""
+
+    said: YesNo
+    certainty: float
+    """The verifier's probability of the likelier of yes and no; a mean over the ways to say it."""
+
+    def adjust(self, probability: float) -> float:
+        """Return the probability that the passage answers, now that the verifier has read it too.
+
+        On the development questions every passage that answers has a certainty above 0.5, and every
+        one that does not is below 0.4.
+        """
+        if self.certainty < _UNDECIDED:
+            return probability * _UNDECIDED_FACTOR
+        if self.certainty >= SURE and probability >= _PLAUSIBLE:
+            return max(probability, _SURE_PROBABILITY)
+        return probability
+
+
+def judge_yes_no(question: str, evidence: str, model: ReadingModel) -> YesNoJudgement | None:
+    """Judge whether the evidence supports or contradicts the statement that a question asks about.
+
+    None where the question cannot be turned into a statement.
+    """
     statements = list_statements(question)
-    if not statements or not is_about(question, evidence):
-        return ""
+    if not statements:
+        return None
     judged = model.verify([(one, evidence) for one in statements])
-    if sum(one.supported for one in judged) / len(judged) >= SURE:
-        return "Yes"
-    if sum(one.contradicted for one in judged) / len(judged) >= SURE:
-        return "No"
-    return ""
+    yes = sum(one.supported for one in judged) / len(judged)
+    no = sum(one.contradicted for one in judged) / len(judged)
+    said: YesNo = ""
+    if max(yes, no) >= SURE and is_about(question, evidence):
+        said = "Yes" if yes > no else "No"
+    return YesNoJudgement(said, max(yes, no))

@@ -46,10 +46,11 @@ class Conflict:
 def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | None:
     """Return the first disagreement on the point asked, from a source not cited for it.
 
-    None where the answer holds the other sentence's value already: then it has said so itself.
+    None where the answer holds the other sentence's value already, or ends with the question which
+    of several values is meant: then it has said so itself.
     """
     wanted = _ASKED_FOR.get(detect_kind(question), frozenset())
-    if not wanted:
+    if not wanted or answer.rstrip().endswith("?"):
         return None
     asked = frozenset(extract_terms(question))
     claims = [one for one in split_statements(answer, notation) if one.is_claim]

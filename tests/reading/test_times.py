@@ -1,0 +1,89 @@
+"""A statement is preferred that is valid at the time that a question asks about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.reading.choose import AnswerChooser
+from ragstone.reading.extractive import ExtractiveProvider
+from ragstone.reading.times import list_covered_years, remove_year
+from ragstone.reading.units import split_units
+from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
+
+SCHEDULE = """The fee for a mooring is EUR 310 a year.
+
+| Valid from | Yearly fee |
+|---|---|
+| 1 May 2011 | EUR 310 |
+| 1 May 2016 | EUR 345 |
+| 1 May 2021 | EUR 390 |
+| 1 May 2199 | EUR 900 |
+"""
+CONTRACT = "4.2 The supplier keeps log files for 14 days. 4.3 Log files are encrypted."
+AMENDMENT = "Effective 1 May 2024. In clause 4.2 log files are kept for 90 days instead of 14."
+
+
+def source(text: str, number: int = 1, name: str = "mooring") -> Source:
+    chunk = Chunk(f"doc{number}", 0, text, 0, len(text), f"{name}-{number}.md")
+    return Source(number, Hit(chunk, 1.0 / number, "hybrid", Scores(similarity=0.6)), text)
+
+
+async def answer(question: str, sources: Sequence[Source], embedder: OnnxEmbedder) -> str:
+    provider = ExtractiveProvider(AnswerChooser(embedder))
+    return "".join([p async for p in provider.stream(Prompt(question, tuple(sources), ()))])
+
+
+def test_a_row_is_valid_until_the_next_one_begins() -> None:
+    covered = list_covered_years(split_units(SCHEDULE))
+    years = list(covered.values())
+    assert years[0] == ("2012", "2013", "2014", "2015")
+    assert "2026" in years[2]
+    assert "2199" not in years[2]
+
+
+def test_a_table_of_events_says_nothing_of_the_years_between() -> None:
+    table = "| Measured on | Value |\n|---|---|\n| 1 May 2011 | 4 |\n| 1 May 2016 | 5 |\n"
+    assert list_covered_years(split_units(table)) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "held"),
+    [
+        ("How much is the fee for a mooring?", "EUR 390"),
+        ("What is the fee for a mooring?", "EUR 390"),
+        ("How much is the fee for a mooring in 2023?", "EUR 390"),
+        ("How much was the fee for a mooring in 2018?", "EUR 345"),
+    ],
+)
+async def test_the_row_valid_at_the_time_is_quoted(
+    question: str, held: str, embedder: OnnxEmbedder
+) -> None:
+    text = await answer(question, [source(SCHEDULE)], embedder)
+    assert NO_ANSWER not in text
+    assert held in text
+    assert "900" not in text
+
+
+async def test_a_year_that_no_row_covers_is_not_answered(embedder: OnnxEmbedder) -> None:
+    text = await answer("How much was the fee for a mooring in 1995?", [source(SCHEDULE)], embedder)
+    assert text.startswith(NO_ANSWER)
+
+
+async def test_a_change_replaces_what_it_changes(embedder: OnnxEmbedder) -> None:
+    sources = [source(CONTRACT, 1, "contract"), source(AMENDMENT, 2, "amendment")]
+    text = await answer("How long are log files kept?", sources, embedder)
+    assert text.startswith("In clause 4.2 log files are kept for 90 days instead of 14.")
+
+
+async def test_a_change_of_another_clause_replaces_nothing(embedder: OnnxEmbedder) -> None:
+    other = "Effective 1 May 2024. In clause 9.1 invoices are due after 90 days instead of 14."
+    sources = [source(CONTRACT, 1, "contract"), source(other, 2, "amendment")]
+    text = await answer("How long are log files kept?", sources, embedder)
+    assert text.startswith("4.2 The supplier keeps log files for 14 days.")
+
+
+def test_the_year_is_removed_with_its_preposition() -> None:
+    assert remove_year("How high is the rent in 2026?", 2026) == "How high is the rent?"
