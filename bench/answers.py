@@ -1,6 +1,7 @@
 """Ask real questions of real documents, and count the answers that a person would accept.
 
     python bench/answers.py [--pack answers|office] [--half dev|report] [--kind NAME] [--show]
+    python bench/answers.py --ids office-001,k8s-009 --show
 
 The questions and the rules are in `bench/packs/answers.jsonl`, `bench/packs/office.jsonl` and the
 README there: a right answer holds one string of every `must` group and none of `must_not`. A
@@ -219,6 +220,27 @@ def print_report(found: Sequence[Graded]) -> None:
     print(f"CPU ms a question: p50 {times[len(times) // 2]}, p95 {times[int(len(times) * 0.95)]}")
 
 
+def select_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the questions that the options name."""
+    packs = PACKS if options.ids else (options.pack,)
+    lines = [
+        line
+        for pack in packs
+        for line in (HERE / f"packs/{pack}.jsonl").read_text("utf-8").splitlines()
+    ]
+    rows = [json.loads(line) for line in lines]
+    if options.ids:
+        wanted = options.ids.split(",")
+        return [row for row in rows if row["id"] in wanted]
+    return [
+        row
+        for row in rows
+        if row["half"] == options.half
+        and options.collection in (None, row["collection"])
+        and options.kind in (None, row["kind"])
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
@@ -227,19 +249,13 @@ def main() -> None:
     parser.add_argument("--half", choices=("dev", "report"), default="report")
     parser.add_argument("--collection", choices=COLLECTIONS)
     parser.add_argument("--kind")
+    parser.add_argument("--ids", help="ask only these, of any pack and half")
     parser.add_argument("--show", action="store_true", help="print every answer")
     options = parser.parse_args()
-    lines = (HERE / f"packs/{options.pack}.jsonl").read_text("utf-8").splitlines()
-    rows = [
-        row
-        for row in map(json.loads, lines)
-        if row["half"] == options.half
-        and options.collection in (None, row["collection"])
-        and options.kind in (None, row["kind"])
-    ]
+    rows = select_rows(options)
     found = asyncio.run(ask_all(rows, options.data, options.cache))
     prefix = "" if options.pack == "answers" else f"{options.pack}-"
-    out = options.cache / f"{prefix}{options.half}.jsonl"
+    out = options.cache / ("ids.jsonl" if options.ids else f"{prefix}{options.half}.jsonl")
     out.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found))
     if options.show:
         for one in found:

@@ -13,7 +13,7 @@ from ragstone.reading.choose import AnswerChooser, Choice, PartChoice
 from ragstone.reading.documents import needs_model
 from ragstone.reading.question import parse_question
 from ragstone.reading.summary import NEEDS_MODEL, write_outline
-from ragstone.reading.write import AnswerUnit, build_unit, sort_in_reading_order
+from ragstone.reading.write import AnswerUnit, build_units
 from ragstone.threads import run_in_thread
 from ragstone.types import NEAREST, NO_ANSWER, Prompt
 
@@ -51,7 +51,7 @@ class ExtractiveProvider:
         if choice.probability < weights.threshold:
             yield NO_ANSWER
             if choice.probability >= weights.near:
-                nearest = build_units(max(choice.parts, key=lambda part: part.probability))
+                nearest = _build_units(max(choice.parts, key=lambda part: part.probability))
                 yield f"\n\n{NEAREST}\n\n{nearest[0].format()}"
             return
         if len(choice.parts) == 1:
@@ -75,10 +75,14 @@ class ExtractiveProvider:
         yield "\n\n".join(pieces)
 
     def _write_part(self, part: PartChoice) -> str:
-        units = build_units(part)
+        units = _build_units(part)
         text = "\n\n".join(unit.format() for unit in units)
         # On its own line: "No. 7.3 Customer may not …" would read as a number.
         return f"{part.yes_no}.\n\n{text}" if part.yes_no else text
+
+
+def _build_units(part: PartChoice) -> list[AnswerUnit]:
+    return build_units(parse_question(part.question), part.sentences)
 
 
 def names_both(question: str, sentence: str) -> bool:
@@ -86,19 +90,6 @@ def names_both(question: str, sentence: str) -> bool:
     held = set(extract_terms(sentence))
     subjects = [parse_question(one).subject for one in parse_question(question).parts[1:]]
     return all(set(extract_terms(one)) & held for one in subjects if one)
-
-
-def build_units(part: PartChoice) -> list[AnswerUnit]:
-    """Build the units of one part in reading order; one that another holds is left out."""
-    question = parse_question(part.question)
-    units: list[AnswerUnit] = []
-    for one in sort_in_reading_order(part.sentences):
-        unit = build_unit(question, one)
-        if any(unit.text in other.text for other in units):
-            continue
-        units = [other for other in units if other.text not in unit.text]
-        units.append(unit)
-    return [unit for unit in units if unit.is_complete] or units
 
 
 def build(context: PartContext) -> ExtractiveProvider:

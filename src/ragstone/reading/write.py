@@ -72,6 +72,26 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     return AnswerUnit(one.source.number, written, widened.is_complete)
 
 
+def build_units(question: Question, sentences: Sequence[Candidate]) -> list[AnswerUnit]:
+    """Build the units of an answer in reading order; one that another holds is left out."""
+    units: list[AnswerUnit] = []
+    for one in sort_in_reading_order(sentences):
+        unit = build_unit(question, one)
+        if any(unit.text in other.text for other in units):
+            continue
+        units = [other for other in units if other.text not in unit.text]
+        units.append(unit)
+    return [unit for unit in units if unit.is_complete] or units
+
+
+_LISTING = re.compile(r"```[\s\S]*?```|^[ \t]*(?:[-|]|\d{1,3}[.)])[ \t].*$", re.MULTILINE)
+
+
+def count_prose_words(units: Sequence[AnswerUnit]) -> int:
+    """Count the words of units outside listings, lists and tables, which are long by nature."""
+    return sum(len(_LISTING.sub("", unit.text).split()) for unit in units)
+
+
 def is_about_the_list(question: Question, one: Candidate) -> bool:
     """Return True when the lead-in of a list says more of the question than the chosen item."""
     lead = find_lead_in(one.passage.clean.text, one.start)
