@@ -66,10 +66,11 @@ class ExtractiveProvider:
                 if fresh and names_both(part.question, fresh[0].text):
                     pieces.append(self._write_part(replace(part, sentences=fresh[:1])))
                     said.add(fresh[0].text)
-            elif part.probability < weights.near or not fresh:
+            elif part.probability < weights.near or not part.sentences:
                 if not compares:
                     pieces.append(f"Not found in the documents: {part.question}")
-            else:
+            # What answers an earlier part may answer this one too: it is said once.
+            elif fresh and (compares or part.sentences[0] is fresh[0]):
                 pieces.append(self._write_part(replace(part, sentences=fresh)))
                 said |= {one.text for one in fresh}
         yield "\n\n".join(pieces)
