@@ -91,8 +91,13 @@ def find_covered_year(question: str, candidates: Sequence[Candidate]) -> int | N
     if len(years) != 1:
         return None
     (year,) = years
-    is_covered = any(str(year) in one.years or one.valid_from == year for one in candidates)
-    return year if is_covered else None
+    return year if any(_is_valid_in(year, one) for one in candidates) else None
+
+
+def _is_valid_in(year: int, one: Candidate) -> bool:
+    """Return True for a row of dated values that is valid in a year."""
+    begin = one.valid_from
+    return begin is not None and (begin == year or str(year) in one.covered_years)
 
 
 def remove_year(question: str, year: int) -> str:
@@ -133,7 +138,7 @@ def _find_valid_row(
     found = [
         (one.valid_from or 0, float(scores[at]), at)
         for at, one in enumerate(candidates)
-        if (one.valid_from == year or str(year) in one.years)
+        if _is_valid_in(year, one)
         and (scores[at] >= scores[best] - 2 * _COMPETES or _share_table(candidates[best], one))
     ]
     return max(found)[2] if found else None
@@ -207,7 +212,7 @@ def _share_table(chosen: Candidate, row: Candidate, before: int | None = None) -
     values = _find_values(chosen)
     return any(
         values & set(_VALUE.findall(unit.text))
-        for unit in row.passage.units
+        for unit in (one.unit for one in row.passage.analysis.units)
         if unit.header == row.header
         and (before is None or (find_valid_from(unit) or before) < before)
     )
