@@ -109,14 +109,15 @@ class DerivedStore:
 
     def delete_missing(self, catalog: Catalog) -> None:
         """Delete the values of documents that are not in the catalog any more."""
-        if self._connection is None and not self._path.exists():
-            return
         rows = self._use(lambda c: c.execute("SELECT DISTINCT owner FROM derived").fetchall())
         owners = [owner for (owner,) in rows or ()]
         known = catalog.document_fields(owners)
         self.delete_owners([owner for owner in owners if owner not in known])
 
     def delete_owners(self, owners: Sequence[str]) -> None:
+        if self._connection is None and not self._path.exists():
+            return
+
         def delete(connection: sqlite3.Connection) -> None:
             with connection:
                 connection.executemany(

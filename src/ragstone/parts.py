@@ -32,6 +32,7 @@ from ragstone.query.build import (
     build_pipeline,
     wrap_pipeline,
 )
+from ragstone.query.cache import delete_shared_answers
 from ragstone.query.conversation import (
     ConsentedSessions,
     Conversation,
@@ -106,7 +107,10 @@ class EngineParts:
 
     @opened_once
     def history(self) -> History:
-        return History(self.catalog, self.settings.journal)
+        return History(self.catalog, self.settings.journal, self._forget_answers)
+
+    def _forget_answers(self) -> None:
+        delete_shared_answers(self._derived, self.catalog.collections())
 
     @opened_once
     def provider(self) -> Provider:

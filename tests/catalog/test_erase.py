@@ -57,6 +57,40 @@ async def test_a_deleted_question_is_in_no_file(
         assert not find_files_with(engine, SECRET)
 
 
+async def test_an_answer_that_workers_share_goes_with_its_question(tmp_path: Path) -> None:
+    engine = Engine(settings_in(tmp_path / "data", **{"data.answer_cache": 9}))
+    engine.answers_secret = b"one"
+    (tmp_path / "garden.txt").write_text("The garden is green.")
+    async with engine:
+        await engine.ingest([tmp_path / "garden.txt"])
+        answer = await engine.ask(QUESTION)
+        engine._derived.flush()
+        assert [name for name in find_files_with(engine, SECRET) if name.startswith("derived")]
+        engine.history.delete_query(answer.query_id)
+        assert not find_files_with(engine, SECRET)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"journal.query_log": "off"},
+        {"journal.query_log": "metadata"},
+        {"journal.require_consent": True},
+    ],
+)
+async def test_workers_share_no_answer_that_may_not_be_stored(
+    tmp_path: Path, flags: dict[str, object]
+) -> None:
+    engine = Engine(settings_in(tmp_path / "data", **{"data.answer_cache": 9, **flags}))
+    engine.answers_secret = b"one"
+    (tmp_path / "garden.txt").write_text("The garden is green.")
+    async with engine:
+        await engine.ingest([tmp_path / "garden.txt"])
+        await engine.ask(QUESTION)
+        engine._derived.flush()
+        assert not find_files_with(engine, SECRET)
+
+
 async def test_an_expired_question_is_in_no_file(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

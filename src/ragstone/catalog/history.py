@@ -193,9 +193,15 @@ def _normalise(text: str) -> str:
 class History:
     """Read and delete past queries and sessions; the engine writes them."""
 
-    def __init__(self, catalog: Catalog, options: JournalSettings) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: JournalSettings,
+        forget_answers: Callable[[], None] = lambda: None,
+    ) -> None:
         self._catalog = catalog
         self._options = options
+        self._forget_answers = forget_answers
         self.sessions = SqlSessions(catalog)
         self.consents = SqlConsents(catalog, options)
         self.feedback = SqlFeedback(catalog, self.consents)
@@ -218,14 +224,19 @@ class History:
     def delete_query(self, query_id: str) -> None:
         self._catalog.query(query_id)
         self._catalog.delete_query(query_id)
-        self._catalog.erase_deleted()
+        self._erase_deleted()
 
     def delete_queries(self, wanted: HistoryFilter) -> int:
         """Delete the queries that match; return how many."""
         count = self._catalog.delete_queries(wanted=wanted)
         if count:
-            self._catalog.erase_deleted()
+            self._erase_deleted()
         return count
+
+    def _erase_deleted(self) -> None:
+        """Overwrite what was deleted, also where its answers are kept for other processes."""
+        self._catalog.erase_deleted()
+        self._forget_answers()
 
     def list_sessions(
         self,
@@ -263,13 +274,13 @@ class History:
     def delete_session(self, owner: str, session_id: str) -> None:
         """Delete a session and its queries."""
         self.sessions.delete(owner, session_id)
-        self._catalog.erase_deleted()
+        self._erase_deleted()
 
     def delete_owner(self, owner: str) -> tuple[int, int]:
         """Delete all that an owner asked and rated; return how many sessions and queries."""
         with self._catalog.write_transaction("sessions") as connection:
             counts = self._delete_owned(connection, owner)
-        self._catalog.erase_deleted()
+        self._erase_deleted()
         return counts
 
     def withdraw_consent(self, owner: str) -> tuple[int, int]:
@@ -278,7 +289,7 @@ class History:
         with self._catalog.write_transaction("sessions") as connection:
             counts = self._delete_owned(connection, owner)
             delete_consent(connection, owner)
-        self._catalog.erase_deleted()
+        self._erase_deleted()
         return counts
 
     def _delete_owned(self, connection: Connection, owner: str) -> tuple[int, int]:
@@ -294,7 +305,7 @@ class History:
         if days:
             count = self._catalog.delete_queries(older_than_days=days)
             if self.sessions.delete_expired(before=time.time() - _DAY_S * days) or count:
-                self._catalog.erase_deleted()
+                self._erase_deleted()
 
     def queried_collections(self, owner: str | None) -> list[str]:
         """List the collections that an owner (None: anybody) has queried."""

@@ -229,7 +229,7 @@ def wrap_pipeline(
         max_bytes=int(settings.data.answer_cache_mb * 1_000_000),
         query_log=settings.journal.query_log,
         shared=SharedAnswers(context.derived, answers_secret)
-        if answers_secret and context.derived
+        if answers_secret and context.derived and _may_write_answers(settings)
         else None,
     )
 
@@ -244,6 +244,12 @@ def wrap_pipeline(
         stream_answer(pipeline),
     )
     return WrappedPipeline(handle, moderation, history, conversation, cache)
+
+
+def _may_write_answers(settings: Settings) -> bool:
+    """Return True when questions and answers of everybody may be written to a file."""
+    journal = settings.journal
+    return journal.query_log == "full" and not journal.require_consent
 
 
 def build_moderator(context: PartContext) -> Moderator | None:

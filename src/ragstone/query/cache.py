@@ -14,7 +14,7 @@ import pickle
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -121,6 +121,17 @@ def _list_fields(kind: str, one: Any) -> tuple[str, ...]:
     return _fields_of[kind]
 
 
+def _name_owner(collection: str) -> str:
+    # No document has this name: the next document that is deleted takes the answers along.
+    return f"answers of {collection}"
+
+
+def delete_shared_answers(derived: DerivedStore, collections: Iterable[str]) -> None:
+    """Delete the answers that processes share: a deleted question may be in no file."""
+    derived.flush()
+    derived.delete_owners([_name_owner(one) for one in collections])
+
+
 class SharedAnswers:
     """Keep answers for all processes of a server, in the file of derived values.
 
@@ -144,8 +155,7 @@ class SharedAnswers:
     def put(self, key: Key, version: int, answer: Answer) -> None:
         def pack() -> list[Value]:
             packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-            # No document has this name: the next document that is deleted takes the answer along.
-            owner = f"answers of {answer.collection}"
+            owner = _name_owner(answer.collection)
             return [(self._build_name(key, version), owner, self._sign(packed) + packed)]
 
         self._derived.put_later(pack)

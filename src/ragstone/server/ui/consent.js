@@ -5,6 +5,8 @@ import { announce, confirmFirst, el, replace, toast, when } from "./dom.js";
 import { storage } from "./rate.js";
 
 const LATER = "ragstone.consent.later";
+/** Continue a sentence with what the server says. */
+const inside = (text) => text[0].toLowerCase() + text.slice(1);
 const changed = (agreed) => document.dispatchEvent(new CustomEvent("ragstone:consent", { detail: { agreed } }));
 
 async function agree() {
@@ -37,7 +39,7 @@ export function question(found) {
   const putOff = () => { sessionStorage.setItem(LATER, "1"); card.remove(); document.getElementById("question")?.focus(); };
   const card = el("section", { class: "notice", "aria-labelledby": "consent-title" },
     el("h2", { id: "consent-title" }, "May this server store what you ask?"),
-    el("p", {}, `If you agree: ${found.description} You can withdraw under Settings at any time, which deletes all of it.`),
+    el("p", {}, `If you agree, ${inside(found.description)} You can withdraw under Settings at any time, which deletes all of it.`),
     el("p", { class: "muted" }, "If not, nothing is stored. You get the same answers, but a conversation is not remembered."),
     el("div", { class: "row" },
       el("button", { type: "button", class: "primary", onclick: async () => { await agree(); document.getElementById("question")?.focus(); } }, "Agree"),
@@ -52,7 +54,7 @@ export function storageCard() {
     const found = await storage();
     const isAsked = found.required;
     replace(out, el("h2", {}, "What is stored of you"),
-      el("p", { class: "muted" }, isAsked && !found.agreed_at ? `Nothing, because you have not agreed. If you agree: ${found.description}` : found.description ?? "…"),
+      el("p", { class: "muted" }, isAsked && !found.agreed_at ? `Nothing, because you have not agreed. If you agree, ${inside(found.description)}` : found.description ?? "…"),
       isAsked && found.agreed_at && el("p", { class: "small muted" }, `You agreed on ${when(found.agreed_at)}.`),
       isAsked && el("div", { class: "row" }, found.agreed_at
         ? el("button", { type: "button", class: "quiet", onclick: withdraw }, "Withdraw and delete")
