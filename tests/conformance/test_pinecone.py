@@ -30,6 +30,7 @@ from ragstone.testing.conformance import (
 
 from ..conftest import settings_in
 from .pinecone_stand_in import Pinecone, running_pinecone
+from .test_indexes import embedded, fill, overlap
 
 TEXTS = ["The wind is strong on the ridge.", "The rent is due in July.", "A gate in the wind."]
 
@@ -88,6 +89,34 @@ def test_a_reader_of_another_process_sees_what_was_written(
 ) -> None:
     with closing(open_index(catalog, pinecone)) as reader:
         assert find_keys(reader, "wind") == find_keys(index, "wind") != []
+
+
+def test_embedded_and_pinecone_agree(tmp_path: Path, pinecone: Pinecone) -> None:
+    """As with Qdrant, keyword results differ by tantivy's rounded lengths alone."""
+    (tmp_path / "both").mkdir()
+    with (
+        closing(SqlCatalog.in_directory(tmp_path / "both")) as catalog,
+        closing(embedded(catalog, tmp_path / "both")) as here,
+        closing(open_index(catalog, pinecone)) as there,
+    ):
+        vectors = fill(catalog, documents=30)
+        here.refresh("c")
+        there.refresh("c")
+        assert here.counts("c").dense == there.counts("c").dense == 300
+        shares: list[float] = []
+        for at in range(10):
+            found = [
+                get_keys(one.search_dense("c", vectors[at], limit=10)) for one in (here, there)
+            ]
+            assert overlap(found[0], found[1], 10) >= 0.9
+            text = f"word{at} word{at + 20} word{3 * at}"
+            words = [
+                get_keys(one.search_keyword("c", text, limit=10, k1=1.2, b=0.75))
+                for one in (here, there)
+            ]
+            shares.append(overlap(words[0], words[1], 10))
+    print(f"the same first ten keyword hits: {sum(shares) / len(shares):.3f}")
+    assert sum(shares) / len(shares) >= 0.9
 
 
 def test_records_that_are_gone_are_an_error_until_the_index_is_rebuilt(
