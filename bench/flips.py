@@ -38,6 +38,8 @@ from ragstone.filters import parse_filter
 from ragstone.index import local
 from ragstone.index.verify import check_index_files
 from ragstone.ingest.uploads import Upload
+from ragstone.query.understand import intent
+from ragstone.query.understand.intent import load_exemplars
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 from ragstone.types import DEFAULT_COLLECTION, Query
@@ -46,6 +48,20 @@ WORDS = ("wind", "rain", "bolt", "shelf", "gate", "lease", "notice", "month", "g
 QUESTIONS = ("the shelf with bolts", "notice of the lease in a month", "green gate by the river")
 HISTORY = ("queries", "evidence", "sessions", "turns", "shares")
 OUTCOMES = ("found", "harmless", "history only", "missed")
+
+
+class Warnings(logging.Handler):
+    """Hold what was logged: the loss of the last transaction is a warning and not an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+WARNINGS = Warnings()
 
 
 def open_engine(directory: Path) -> Engine:
@@ -121,6 +137,9 @@ def describe(engine: Engine, directory: Path) -> dict[str, str]:
             parts.setdefault(name, []).append([(hit.key, round(hit.score, 5)) for hit in hits])
             found = sorted(catalog.chunks(hit.key for hit in hits).items())
             parts.setdefault("chunks", []).append([asdict(one) for _, one in found])
+    intent._vectors_by_stamp.clear()  # noqa: SLF001  as a new process
+    exemplars = load_exemplars(engine.embedder, own_file=None, cache=directory / "cache")
+    parts["exemplars"] = [exemplars.vectors.tolist()]
     parts["keys"] = [asdict(key) for key in KeyRing(catalog).list()]
     with closing(sqlite3.connect(directory / "catalog.db")) as connection:
         parts["history"] = [
@@ -135,10 +154,11 @@ def _hash(value: object) -> str:
 
 def judge(directory: Path, before: dict[str, str]) -> tuple[str, str]:
     """Return the outcome for a damaged directory, and what was said."""
+    WARNINGS.messages.clear()
     try:
         engine = open_engine(directory)
         try:
-            for problem in find_problems(engine):
+            for problem in (*find_problems(engine), *WARNINGS.messages):
                 return "found", problem
             after = describe(engine, directory)
         finally:
@@ -157,8 +177,8 @@ def judge(directory: Path, before: dict[str, str]) -> tuple[str, str]:
 
 def name_kind(path: Path) -> str:
     """Return the name under which the files of one kind are counted."""
-    if path.parts[0] == "originals":
-        return "originals/…"
+    if path.parts[0] in ("originals", "cache"):
+        return f"{path.parts[0]}/…"
     if path.parts[0] == "index" and path.suffix not in (".json", ".i64", ".f32"):
         return f"{path.parts[2].partition('-')[0]}/*{path.suffix}"
     return path.name if path.parts[0] != "index" else "/".join(path.parts[2:]).replace("-1", "")
@@ -188,7 +208,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kinds of files, by comma")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    logging.disable()
+    logging.getLogger("ragstone").propagate = False
+    logging.getLogger("ragstone.catalog.wal").addHandler(WARNINGS)
     local.EXACT_ROWS = 20
     chance = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="flips-"))

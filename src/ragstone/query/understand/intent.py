@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import tomllib
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -187,13 +188,26 @@ def _embed_once(embedder: Embedder, texts: list[str], cache: Path | None) -> Vec
     stamp = hashlib.sha256("\0".join((embedder.name, *texts)).encode()).hexdigest()[:16]
     if stamp not in _vectors_by_stamp:
         file = None if cache is None else cache / f"exemplars-{stamp}.npy"
-        if file is not None and file.is_file():
-            _vectors_by_stamp[stamp] = np.load(file)
-        else:
-            _vectors_by_stamp[stamp] = embedder.embed(texts)
+        vectors = None if file is None else _load_vectors(file)
+        if vectors is None:
+            vectors = embedder.embed(texts)
             if file is not None:
-                _save_vectors(file, _vectors_by_stamp[stamp])
+                _save_vectors(file, vectors)
+        _vectors_by_stamp[stamp] = vectors
     return _vectors_by_stamp[stamp]
+
+
+def _load_vectors(file: Path) -> Vectors | None:
+    """Read vectors from the cache; None if there are none or a bit of them has changed."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    body, checksum = content[:-4], content[-4:]
+    if zlib.crc32(body).to_bytes(4, "little") != checksum:
+        return None
+    vectors: Vectors = np.load(io.BytesIO(body))
+    return vectors
 
 
 def _save_vectors(file: Path, vectors: Vectors) -> None:
@@ -202,7 +216,8 @@ def _save_vectors(file: Path, vectors: Vectors) -> None:
     np.save(buffer, vectors)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, buffer.getvalue())
+        body = buffer.getvalue()
+        replace_file(file, body + zlib.crc32(body).to_bytes(4, "little"))
 
 
 def _read_exemplars(own_file: Path | None) -> tuple[list[Intent], list[str]]:
