@@ -94,6 +94,24 @@ def read_pack(name: str, half: str) -> list[dict[str, Any]]:
     return [row for row in rows if half in ("all", get_half(row.get("id") or row["text"]))]
 
 
+def read_small_talk(half: str) -> list[dict[str, Any]]:
+    """Read lines of small talk: one pack was fitted on, the other is only reported."""
+    if half == "dev":
+        return read_pack("smalltalk", "all")
+    return [row for row in read_pack("talk_report", "all") if row["label"] == "smalltalk"]
+
+
+def read_questions(half: str) -> list[dict[str, Any]]:
+    """Read questions in ten languages, with the passage that answers them where there is one."""
+    rows = read_pack("questions_languages", half)
+    asked = read_pack("talk_report", "all") if half == "report" else []
+    return rows + [
+        row | {"question": row["text"], "holds": None}
+        for row in asked
+        if row["label"] == "question"
+    ]
+
+
 def is_small_talk(answer: Answer) -> bool:
     """Tell whether the reply is small talk and not an answer or an abstention."""
     return answer.provider == "none" and answer.detected_intent in SMALL_TALK
@@ -124,12 +142,12 @@ async def ingest_collections(engine: Engine, data: Path, cache: Path) -> None:
 async def ask_questions(engine: Engine, half: str) -> list[dict[str, Any]]:
     return [
         row | await _ask(engine, row["question"], "passages" if row["holds"] else "k8s")
-        for row in read_pack("questions_languages", half)
+        for row in read_questions(half)
     ]
 
 
 async def ask_small_talk(engine: Engine, half: str) -> list[dict[str, Any]]:
-    return [row | await _ask(engine, row["text"], "k8s") for row in read_pack("smalltalk", half)]
+    return [row | await _ask(engine, row["text"], "k8s") for row in read_small_talk(half)]
 
 
 async def ask_clapnq(engine: Engine, data: Path) -> list[dict[str, Any]]:
@@ -206,8 +224,8 @@ def print_detected(data: Path, half: str) -> None:
     threshold = load_settings(environ={}).settings.understand.intent_confidence
     clapnq = (data / "clapnq/qa.jsonl").read_text("utf-8").splitlines()[:_CLAPNQ_QUESTIONS]
     for name, texts in (
-        ("small talk", [row["text"] for row in read_pack("smalltalk", half)]),
-        ("questions", [row["question"] for row in read_pack("questions_languages", half)]),
+        ("small talk", [row["text"] for row in read_small_talk(half)]),
+        ("questions", [row["question"] for row in read_questions(half)]),
         ("clapnq", [json.loads(line)["input"] for line in clapnq]),
     ):
         exact = sum(match_small_talk(text) is not None for text in texts)

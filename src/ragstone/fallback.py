@@ -63,7 +63,7 @@ class Fallbacks:
         log.warning(
             "degraded",
             extra={
-                "rung": level,
+                "fallback": level,
                 "stage": span.stage,
                 "error": kind,
                 "request_id": run.request_id,

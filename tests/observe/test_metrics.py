@@ -52,12 +52,12 @@ def test_a_failing_provider_is_an_error_of_its_stage_and_a_degradation(tmp_path:
     (tmp_path / "gate.txt").write_text("The gate is green.")
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder(), provider=Failing())
     asyncio.run(engine.ingest([tmp_path / "gate.txt"]))
-    rung = value("ragstone_degraded_total", rung="extractive_answer")
+    before = value("ragstone_degraded_total", fallback="extractive_answer")
     with watched_by(MetricsWatcher()):
         answer = asyncio.run(engine.ask("What colour is the gate?"))
     engine.close()
     assert "extractive_answer" in answer.degraded
-    assert value("ragstone_degraded_total", rung="extractive_answer") == rung + 1
+    assert value("ragstone_degraded_total", fallback="extractive_answer") == before + 1
     assert 'ragstone_errors_total{component="ground.generate"' in render_metrics("")[0].decode()
 
 

@@ -44,7 +44,7 @@ CALLS = Counter(
 )
 COST = Counter("ragstone_cost_usd", "What the tokens cost, in dollars.", ["provider", "model"])
 ERRORS = Counter("ragstone_errors", "Failures by component.", ["component", "error"])
-DEGRADED = Counter("ragstone_degraded", "Answers that went on without a part.", ["rung"])
+DEGRADED = Counter("ragstone_degraded", "Answers that went on without a part.", ["fallback"])
 CACHE = Counter("ragstone_answer_cache", "Answers taken from the cache, or not.", ["outcome"])
 FEEDBACK = Counter("ragstone_feedback", "Ratings of answers that were sent.", ["vote"])
 RATING = Histogram("ragstone_rating", "Ratings from 1 to 5.", buckets=(1, 2, 3, 4, 5))
@@ -80,8 +80,8 @@ class MetricsWatcher:
         ANSWERS.labels(answer.status, answer.detected_intent).inc()
         ANSWER_SECONDS.labels(answer.provider).observe(answer.total_ms / 1000)
         CACHE.labels("hit" if answer.cached else "miss").inc()
-        for rung in answer.degraded:
-            DEGRADED.labels(rung).inc()
+        for level in answer.degraded:
+            DEGRADED.labels(level).inc()
         if not answer.sources:
             return
         similarity = answer.sources[0].hit.scores.similarity
