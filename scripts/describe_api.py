@@ -22,7 +22,7 @@ Body = ast.FunctionDef | ast.AsyncFunctionDef
 SECTIONS = {
     "The engine": ("Engine",),
     "Options of a call": ("QueryOptions", "IngestOptions", "Message"),
-    "Events of a stream": ("Event", "SourcesFound", "Token", "Finished"),
+    "Events of a stream": ("Event", "SourcesFound", "Token", "ClaimsChecked", "Finished"),
     "Results": (
         "Answer", "Citation", "Claim", "Source", "Hit", "Scores", "Chunk", "Document",
         "Comparison", "Grounding", "Feedback", "IngestReport", "IngestedFile",

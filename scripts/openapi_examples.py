@@ -109,6 +109,8 @@ def record_examples(client: TestClient) -> dict[str, Any]:
     send("POST", "/v1/compare", json={"query": LEASE, "presets": ["minimal", "balanced"]})
     _record_history(recorder, asked)
     send("PUT", "/v1/provider/state")
+    send("GET", "/v1/providers")
+    send("PATCH", "/v1/settings", json={"values": {"refine.top_k": 8}})
     for path in ("/v1/settings", "/healthz", "/readyz", "/metrics"):
         send("GET", path)
     return recorder.examples
@@ -184,10 +186,13 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
 def main() -> None:
     assert (resources.files("ragstone.samples") / "documents").is_dir()
     with tempfile.TemporaryDirectory() as folder:
-        settings = load_settings(
-            environ={"RAGSTONE_DATA": folder, "REQUIRE_CONSENT": "true"}
-        ).settings
-        with TestClient(create_app(Engine(settings)), base_url="http://127.0.0.1:8642") as client:
+        file = Path(folder) / "ragstone.toml"
+        file.touch()
+        loaded = load_settings(
+            flags={"RAGSTONE_DATA": folder, "REQUIRE_CONSENT": "true"}, config_file=file
+        )
+        app = create_app(Engine(loaded.settings), loaded=loaded)
+        with TestClient(app, base_url="http://127.0.0.1:8642") as client:
             found = record_examples(client)
     text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True)
     TARGET.write_text(text.replace(folder, "/var/lib/ragstone") + "\n", "utf-8")

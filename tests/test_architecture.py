@@ -187,9 +187,9 @@ def test_only_the_settings_read_the_environment() -> None:
 
 def test_the_public_names_are_pinned() -> None:
     assert sorted(ragstone.__all__) == [
-        "Answer", "Chunk", "Citation", "Claim", "Comparison", "DeadlineError", "Document", "Engine",
-        "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError",
-        "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError",
+        "Answer", "Chunk", "Citation", "Claim", "ClaimsChecked", "Comparison", "DeadlineError",
+        "Document", "Engine", "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit",
+        "IngestError", "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError",
         "LoadedSettings", "Message", "NotFoundError", "OverloadedError", "ProviderError",
         "QueryOptions", "RagstoneError",
         "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnusableReplyError,
     )
-    from ragstone.events import Event, Finished, SourcesFound, Token
+    from ragstone.events import ClaimsChecked, Event, Finished, SourcesFound, Token
     from ragstone.ingest.intake import IngestOptions
     from ragstone.query.request import QueryOptions
     from ragstone.reports import IngestedFile, IngestReport
@@ -57,7 +57,7 @@ _NAMES = {
         "SettingsError", "StoreBusyError", "StoreError", "StoreUnavailableError",
         "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
     ),
-    "ragstone.events": ("Event", "Finished", "SourcesFound", "Token"),
+    "ragstone.events": ("ClaimsChecked", "Event", "Finished", "SourcesFound", "Token"),
     "ragstone.ingest.intake": ("IngestOptions",),
     "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
@@ -70,10 +70,11 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Answer", "Chunk", "Citation", "Claim", "Comparison", "DeadlineError", "Document", "Engine",
-    "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError",
-    "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings",
-    "Message", "NotFoundError", "OverloadedError", "ProviderError", "QueryOptions", "RagstoneError",
+    "Answer", "Chunk", "Citation", "Claim", "ClaimsChecked", "Comparison", "DeadlineError",
+    "Document", "Engine", "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit",
+    "IngestError", "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError",
+    "LoadedSettings", "Message", "NotFoundError", "OverloadedError", "ProviderError",
+    "QueryOptions", "RagstoneError",
     "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
     "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
     "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",

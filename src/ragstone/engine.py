@@ -196,7 +196,8 @@ class Engine(EngineParts):
             asyncio.run(main())
         """
         query, run = await self._begin(question, options)
-        async with aclosing(await self._wrapped.handle(query, run)) as events:
+        wrapped = self._find_wrapped(options.get("choice"))
+        async with aclosing(await wrapped.handle(query, run)) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     Trace.notify(event.answer)
@@ -260,6 +261,7 @@ class Engine(EngineParts):
             session_id=options.get("session_id"),
         )
         run.notes += query.notes
+        run.marks_claims = options.get("mark_claims") or False
         return query, run
 
     @property
@@ -390,7 +392,8 @@ class Engine(EngineParts):
         if "_journal" in opened:
             await opened["_journal"].finish()
         retriever = opened["pipeline"].retriever if "pipeline" in opened else None
-        for part in (opened.get("provider"), opened.get("moderator"), retriever):
+        own = opened.get("provider"), opened.get("moderator")
+        for part in (*own, *self._chosen_providers, retriever):
             aclose = getattr(part, "aclose", None)
             if aclose is not None:
                 await aclose()

@@ -1,11 +1,11 @@
-"""Define the events of a stream: sources, tokens, and the finished answer."""
+"""Define the events of a stream: sources, tokens, first verdicts, and the finished answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ragstone.types import Answer, Source
+from ragstone.types import Answer, Claim, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,26 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimsChecked:
+    """Report first verdicts on sentences while the rest is written (option `mark_claims`).
+
+    The finished answer may revise them: only then is the whole text known.
+    """
+
+    claims: tuple[Claim, ...]
+    """Their offsets count in all tokens so far, put together."""
+    withheld: int = 0
+    """How many sentences were left out since the last event (`HOLD_UNVERIFIED`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """Carry the whole answer with its verdicts; always the last event."""
 
     answer: Answer
 
 
-Event: TypeAlias = SourcesFound | Token | Finished
+Event: TypeAlias = SourcesFound | Token | ClaimsChecked | Finished
 
 SideName: TypeAlias = Literal["baseline", "enhanced"]
 

@@ -23,11 +23,13 @@ from ragstone.models.cache import CachedEmbedder, QuestionBatcher, add_vector_ca
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import IndexContext, PartContext, find_part
 from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Moderator, Provider
+from ragstone.providers.choices import ModelChoice, apply_choice, choose_model, list_choices
 from ragstone.providers.health import HealthReport, ProviderHealth
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import (
     GivenParts,
     WrappedPipeline,
+    build_chosen_pipeline,
     build_moderator,
     build_pipeline,
     wrap_pipeline,
@@ -47,6 +49,11 @@ from ragstone.types import Answer
 
 log = logging.getLogger(__name__)
 
+# The parts that are built again when the settings of the query pipeline change.
+_FROM_QUERY_SETTINGS = (
+    "settings", "provider", "_base_context", "_context", "pipeline", "_wrapped",
+)  # fmt: skip
+
 
 class EngineParts:
     """Hold the parts of an engine. A part that was not given is built at first use."""
@@ -54,6 +61,8 @@ class EngineParts:
     def __init__(self, settings: Settings | None, given: GivenParts) -> None:
         self._given_settings = settings
         self._given = given
+        self._retired: list[Provider] = []
+        self._chosen: dict[str, tuple[Provider, WrappedPipeline]] = {}
         self.fallbacks = Fallbacks()
         self.answers_secret = b""
         """Shared by the processes of one server, which then share their answers."""
@@ -118,6 +127,13 @@ class EngineParts:
             "provider", self.settings.provider.name
         )(self._base_context)
         return built
+
+    @property
+    def model_choices(self) -> tuple[ModelChoice, ...]:
+        """Return the models that a conversation may choose; the first one is the default."""
+        given = self._given.provider
+        own = (ModelChoice(given.name),) if given is not None else ()
+        return tuple(dict.fromkeys((*own, *list_choices(self.settings))))
 
     @property
     def provider_health(self) -> HealthReport:
@@ -198,28 +214,78 @@ class EngineParts:
         return build_pipeline(self._context, self._given)
 
     @opened_once
-    def _wrapped(self) -> WrappedPipeline:
+    def _sessions(self) -> Sessions:
         may_store = self.settings.journal.query_log == "full"
         sessions: Sessions = self.history.sessions if may_store else VolatileSessions()
         if self.history.consents.is_required:
             sessions = ConsentedSessions(sessions, self.history.consents, self.catalog)
+        return sessions
+
+    @opened_once
+    def _wrapped(self) -> WrappedPipeline:
         conversation = Conversation(
-            sessions,
+            self._sessions,
             self.embedder,
             self.settings.memory,
             self._context.chat,
             self.fallbacks,
         )
-        history = RecordHistory(self._record)
         return wrap_pipeline(
             self.pipeline,
             self._context,
             self.moderator,
-            history,
+            RecordHistory(self._record),
             UseConversation(conversation),
             self._given,
             self.answers_secret,
         )
+
+    @property
+    def _chosen_providers(self) -> list[Provider]:
+        return [*self._retired, *(provider for provider, _ in self._chosen.values())]
+
+    def apply_settings(self, settings: Settings) -> None:
+        """Use other settings from the next question on.
+
+        What holds documents stays open: only the sections of the query pipeline may differ.
+        """
+        with self.opening:
+            # Questions that are being answered still use these; they are closed with the engine.
+            self._retired = self._chosen_providers
+            self._chosen = {}
+            opened = self.__dict__
+            if "provider" in opened and self._given.provider is None:
+                self._retired.append(opened["provider"])
+            self._given_settings = settings
+            for name in _FROM_QUERY_SETTINGS:
+                opened.pop(name, None)
+
+    def _find_wrapped(self, name: str | None) -> WrappedPipeline:
+        """Return the pipeline in which the chosen model writes; each is built once."""
+        if not name or name == self.model_choices[0].name:
+            return self._wrapped
+        choice = choose_model(self.model_choices, name)
+        with self.opening:
+            if choice.name not in self._chosen:
+                self._chosen[choice.name] = self._build_chosen(choice)
+            return self._chosen[choice.name][1]
+
+    def _build_chosen(self, choice: ModelChoice) -> tuple[Provider, WrappedPipeline]:
+        main, wrapped = self._context, self._wrapped
+        base = replace(self._base_context, settings=apply_choice(self.settings, choice))
+        provider: Provider = find_part("provider", choice.provider)(base)
+        quoting = provider if provider.name == "extractive" else main.quoting
+        context = replace(main, settings=base.settings, provider=provider, quoting=quoting)
+        given = replace(self._given, provider=None)
+        built = wrap_pipeline(
+            build_chosen_pipeline(context, given, self.pipeline),
+            context,
+            self.moderator,
+            wrapped.history,
+            wrapped.conversation,
+            given,
+        )
+        return provider, built
 
     @opened_once
     def _journal(self) -> JournalWriter:

@@ -349,6 +349,8 @@ class QueryRun:
         self.degraded: list[str] = []
         self.notes: list[str] = []
         self.usage: list[Usage] = []
+        self.marks_claims = False
+        """True when the reader of the stream wants verdicts while the answer is written."""
         self.asks_model = True
         """False when no call to a model can help: the collection is empty."""
         self.timings: dict[str, float] = {}

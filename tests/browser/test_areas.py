@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from .conftest import ask, go
+from .test_manners import violations
 
 DOME = "When does the dome open?"
 NOTICE = "How can we terminate the catering agreement?"
@@ -84,15 +85,25 @@ def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
 
 def test_a_document_that_is_missing_from_an_answer_is_explained(page: Page) -> None:
     ask(page, NOTICE)
-    page.get_by_role("link", name="Is a document missing?").click()
-    chooser = page.get_by_label("Document", exact=True)
+    page.get_by_text("Is a document missing?").click()
+    chooser = page.locator(".turn").get_by_label("Document", exact=True)
     expect(chooser).to_be_focused()
     chooser.select_option("contracts/catering-agreement.txt")
     verdict = page.locator(".document-verdict")
     expect(verdict).to_contain_text("This document is cited.")
     chooser.select_option("manuals/dome-operation.md")
-    expect(verdict).to_contain_text(re.compile("chunks? (was|were) found|None of its"))
+    expect(verdict).to_contain_text(re.compile("of its .* found|None of its"))
     expect(verdict).to_contain_text(re.compile("Dropped at|No search listed it|Returned"))
+
+
+def test_without_a_source_one_can_ask_for_a_document_too(page: Page) -> None:
+    ask(page, "Who won the world cup in 1998?")
+    turn = page.locator(".turn").last
+    expect(turn).to_have_attribute("data-status", "abstained")
+    turn.get_by_text("Is a document missing?").click()
+    turn.get_by_label("Document", exact=True).select_option("wiki/history.md")
+    expect(turn.locator(".document-verdict")).to_contain_text("The closest one:")
+    assert violations(page) == []
 
 
 def test_the_history_leads_back_to_a_query(page: Page) -> None:

@@ -13,17 +13,29 @@ from ragstone.models.embedder import OnnxEmbedder
 
 from ..conftest import settings_in
 from ..patience import LONG_S
-from ..server.conftest import serve
+from ..providers.stand_in import StandIn, application
+from ..server.conftest import serve, serve_application
 from .conftest import ask, go
 
 
 @pytest.fixture(scope="module")
-def address(embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server whose model is behind a port where nothing listens."""
+def working_model() -> Iterator[StandIn]:
+    stand_in = StandIn()
+    for url in serve_application(application(stand_in)):
+        stand_in.url = url
+        yield stand_in
+
+
+@pytest.fixture(scope="module")
+def address(
+    embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory, working_model: StandIn
+) -> Iterator[str]:
+    """A server whose model is behind a port where nothing listens; another one works."""
     settings = settings_in(
         tmp_path_factory.mktemp("models") / "data",
         **{"provider.name": "openai", "provider.base_url": "http://127.0.0.1:9/v1",
-           "provider.max_retries": 0, "understand.intent_enabled": False},
+           "provider.max_retries": 0, "understand.intent_enabled": False,
+           "ollama.base_url": working_model.url, "ollama.model": "llama3"},
     )  # fmt: skip
     for url in serve(Engine(settings, embedder=embedder)):
         body = {"name": "gate.txt", "text": "The gate is green."}
@@ -48,3 +60,23 @@ def test_the_model_is_tested_by_a_button(page: Page) -> None:
     card.get_by_role("button", name="Test the model").click()
     expect(card).to_contain_text("It does not answer.")
     expect(page.locator("#model-banner")).to_be_visible()
+
+
+def test_another_model_is_chosen_for_one_conversation(page: Page) -> None:
+    chooser = page.get_by_label("Model of this conversation")
+    expect(chooser.locator("option")).to_have_text(
+        ["gpt-4.1-mini (openai)", "ollama", "No model: quote the documents"]
+    )
+    chooser.select_option("ollama")
+    ask(page, "What colour is the gate?")
+    turn = page.locator(".turn").last
+    expect(turn.locator(".actions")).to_contain_text("written by llama3 (ollama)")
+    expect(turn.locator(".degraded")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".turn .actions")).to_contain_text("written by llama3 (ollama)")
+    expect(chooser).to_have_value("ollama")
+    page.get_by_role("button", name="New conversation").first.click()
+    expect(chooser).to_have_value("openai")
+    chooser.select_option("extractive")
+    ask(page, "What colour is the gate?")
+    expect(page.locator(".turn .actions")).to_contain_text("quoted, no model")

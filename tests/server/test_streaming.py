@@ -43,10 +43,11 @@ def test_the_events_are_sources_tokens_claims_done(written: httpx.Client) -> Non
     kinds = [event["type"] for event in found]
     assert kinds[0] == "sources"
     assert kinds[-2:] == ["claims", "done"]
-    assert set(kinds[1:-2]) == {"token"}
+    assert set(kinds[1:-2]) == {"token", "verdicts"}
     assert found[0]["sources"][0]["document_name"] == "gate.txt"
-    assert all(event["verified"] is False for event in found[1:-2])
-    assert "".join(event["content"] for event in found[1:-2]) == "The gate is green [Source 1]."
+    tokens = [event for event in found if event["type"] == "token"]
+    assert all(event["verified"] is False for event in tokens)
+    assert "".join(event["content"] for event in tokens) == "The gate is green [Source 1]."
     assert found[-2]["claims"][0]["verdict"] == "supported"
     whole = written.post("/v1/query", json=QUESTION).json()
     assert found[-1].keys() == {*whole, "type"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +15,7 @@ from ragstone.cli.options import stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
 from ragstone.providers.discover import Choice, find_choices
 from ragstone.settings import load_settings
+from ragstone.settings.change import set_values, write_file
 from ragstone.settings.sources import CONFIG_FILE
 from ragstone.types import Answer
 
@@ -59,7 +58,8 @@ def setup(
     values = {path: value for path, value in values.items() if value}
     if not no_test:
         _test(values, config)
-    _write(target, values)
+    text = target.read_text("utf-8") if target.is_file() else ""
+    write_file(target, set_values(text, values))
     stdout().print(f"Wrote {escape(str(target))}. Ask with: [bold]ragstone ask '…'[/]")
 
 
@@ -145,31 +145,3 @@ def _print_test(answer: Answer) -> None:
         f"[dim]{answer.model} answered {cited} in {answer.total_ms / 1000:.1f} s · "
         f"{total.input_tokens} + {total.output_tokens} tokens{cost}[/]"
     )
-
-
-def _write(target: Path, values: dict[str, str]) -> None:
-    """Set the values in a TOML file; other lines stay as they are."""
-    text = target.read_text("utf-8") if target.is_file() else ""
-    for path, value in values.items():
-        section, _, name = path.partition(".")
-        text = _set_value(text, section, name, json.dumps(value, ensure_ascii=False))
-    try:
-        target.write_text(text, "utf-8")
-    except OSError as error:
-        raise SettingsError(
-            f"The settings file '{target}' cannot be written: {error.strerror}.",
-            hint="Choose another with --config FILE.",
-        ) from error
-
-
-def _set_value(text: str, section: str, name: str, value: str) -> str:
-    line = f"{name} = {value}"
-    head = re.search(rf"^\[{section}\][^\n]*\n?", text, re.MULTILINE)
-    if head is None:
-        return f"{text.rstrip()}\n\n[{section}]\n{line}\n".lstrip()
-    rest = text[head.end() :]
-    end = re.search(r"^\[", rest, re.MULTILINE)
-    body, after = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
-    changed, count = re.subn(rf"^{name}\s*=.*$", lambda _: line, body, flags=re.MULTILINE)
-    body = changed if count else f"{line}\n{body}"
-    return text[: head.start()] + head[0].rstrip("\n") + "\n" + body + after

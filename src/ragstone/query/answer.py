@@ -109,20 +109,23 @@ class Pipeline:
         if query.mode != "plain":
             yield SourcesFound(evidence.sources)
         notation = Notation(evidence.sources, query.citation_style)
-        hold = self._build_hold(query, notation)
+        hold = self._build_hold(query, notation, reports=run.marks_claims)
         draft: Draft | None = None
         pieces = self._write(understood.query, evidence, run)
         async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, Draft):
                     draft = piece
-                elif ready := await hold.feed(piece) if hold else piece:
-                    yield Token(ready, verified=hold is not None)
+                elif hold is None:
+                    yield Token(piece)
+                else:
+                    async for checked_piece in hold.stream(piece):
+                        yield checked_piece
         assert draft is not None, "an answerer ends with its draft"
         async with self._hold_place(run):
-            tokens = await self._finish_draft(understood.query, draft, notation, hold, run)
-        for token in tokens:
-            yield token
+            last = await self._finish_draft(understood.query, draft, notation, hold, run)
+        for event in last:
+            yield event
         async with self._hold_place(run):
             checked = await self.checker.check(understood.query, evidence, draft, run)
             best = await self._improve(understood.query, Attempt(evidence, draft, checked), run)
@@ -183,12 +186,17 @@ class Pipeline:
         await self._finish_draft(query, draft, notation, hold, run)
         return Attempt(evidence, draft, await self.checker.check(query, evidence, draft, run))
 
-    def _build_hold(self, query: Query, notation: Notation) -> SentenceHold | None:
+    def _build_hold(
+        self, query: Query, notation: Notation, *, reports: bool = False
+    ) -> SentenceHold | None:
         drops = self.options.hold_unverified
+        holds = drops or query.hold_markers
+        # What is quoted comes at once, and the check right after it.
+        reports = reports and not self.quotes_only
         # Without sources no sentence has support: what is written then is no answer from documents.
-        if not notation.sources or not (drops or query.hold_markers):
+        if not notation.sources or not (holds or reports):
             return None
-        return SentenceHold(notation, self.embedder, drops)
+        return SentenceHold(notation, self.embedder, drops, holds, reports)
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
@@ -415,23 +423,9 @@ class Pipeline:
         notation: Notation,
         hold: SentenceHold | None,
         run: QueryRun,
-    ) -> list[Token]:
+    ) -> list[Event]:
         """Release what was held back, and add what another source says otherwise."""
-        tokens: list[Token] = []
-        if hold is not None and draft.is_fallback:
-            # The provider broke off: what it wrote is not part of the answer.
-            hold = SentenceHold(notation, self.embedder, hold.drops_unsupported)
-            await hold.feed(draft.text)
-        if hold is not None:
-            if rest := await hold.close():
-                tokens.append(Token(rest, verified=True))
-            draft.text = hold.released
-            if hold.withheld:
-                with run.span("ground.hold") as span:
-                    span.count(sentences_withheld=len(hold.withheld))
-                    span.note(
-                        f"{len(hold.withheld)} sentences that no source supports were left out."
-                    )
+        events: list[Event] = await hold.finish(draft, run) if hold else []
         if self.options.conflict_notice and query.mode != "plain" and query.outline is None:
             with run.span("check.conflict") as span:
                 conflict = find_conflict(query.text, draft.text, notation)
@@ -439,8 +433,8 @@ class Pipeline:
             if conflict is not None:
                 notice = conflict.format_notice(notation)
                 draft.text += notice
-                tokens.append(Token(notice, verified=True))
-        return tokens
+                events.append(Token(notice, verified=True))
+        return events
 
 
 def _cut_to_top_k(query: Query, hits: Hits, run: QueryRun) -> Hits:

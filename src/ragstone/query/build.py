@@ -120,6 +120,18 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
     )
 
 
+def build_chosen_pipeline(context: PartContext, given: GivenParts, main: Pipeline) -> Pipeline:
+    """Build a pipeline in which another provider writes; it searches with the parts of `main`."""
+    return replace(
+        build_pipeline(context, replace(given, refiners=main.refiners)),
+        retriever=main.retriever,
+        sequential=main.sequential,
+        reads_all=main.reads_all,
+        grader=main.grader,
+        queue=main.queue,
+    )
+
+
 def _watch_emptiness(context: PartContext) -> Callable[[str], Awaitable[bool]]:
     catalog = context.catalog
 

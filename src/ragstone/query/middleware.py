@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ragstone.errors import ProviderError, RefusedError, StoreError
-from ragstone.events import Event, Finished, Token
+from ragstone.events import ClaimsChecked, Event, Finished, Token
 from ragstone.fallback import Fallbacks
 from ragstone.protocols import Moderated, Moderator
 from ragstone.query.conversation import Conversation
@@ -62,7 +62,7 @@ class EventStream:
         if self._ready:
             return self._ready.popleft()
         event = await anext(self._events)
-        while self._hold_tokens and isinstance(event, Token):
+        while self._hold_tokens and isinstance(event, Token | ClaimsChecked):
             event = await anext(self._events)
         if not isinstance(event, Finished):
             return event

@@ -68,8 +68,12 @@ class QueryOptions(TypedDict, total=False):
     """The form of the citations in the text: `source` or `chunk`."""
     hold_markers: bool
     """Stream a sentence only when its markers are right."""
+    mark_claims: bool
+    """Stream a first verdict on each sentence as soon as it is written (`ClaimsChecked`)."""
     model: str | None
     """The model that writes."""
+    choice: str | None
+    """The provider that writes, `PROVIDER` or `PROVIDER:MODEL`: one of `Engine.model_choices`."""
     session_id: str | None
     """The conversation that this question continues; the answer is added to it."""
     owner: str
@@ -90,7 +94,8 @@ def build_query(question: str, options: QueryOptions, settings: Settings) -> Que
         before, notes, expansions = (Message("user", question),), (), ()
     mmr_lambda, temperature = options.get("mmr_lambda"), options.get("temperature")
     filters = options.get("filters")
-    names = (options.get("upload_id"), options.get("model"), *(options.get("document_ids") or ()))
+    named = (options.get("upload_id"), options.get("model"), options.get("choice"))
+    names = (*named, *(options.get("document_ids") or ()))
     if not all(is_storable(name) for name in names if name):
         raise InputError(
             "An upload id, document id or model name holds a NUL or surrogate character.",

@@ -53,7 +53,7 @@ from ragstone.server.routes import (
     shares,
 )
 from ragstone.server.work import WorkQueue
-from ragstone.settings import Setting
+from ragstone.settings import LoadedSettings, Setting
 from ragstone.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -85,13 +85,14 @@ def create_app(
     engine: Engine,
     listing: Sequence[Setting] = (),
     *,
+    loaded: LoadedSettings | None = None,
     only_hosts: Collection[str] = (),
     only_mcp: bool = False,
 ) -> FastAPI:
     """Build the application; the engine is closed when the server stops.
 
-    `listing` holds every setting with its origin. With `only_hosts` a request without a key must
-    be for one of these host names; with `only_mcp` there are only `/mcp` and the health checks.
+    `listing` holds every setting with its origin; those of `loaded` can be changed. `only_hosts`
+    are the host names for requests without a key. `only_mcp`: only `/mcp` and the health checks.
     """
     mcp = _build_mcp_endpoint(engine)
 
@@ -131,7 +132,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    _fill_state(app, engine, listing)
+    _fill_state(app, engine, loaded, listing)
     _add_routes(app, only_mcp=only_mcp)
     if mcp:
         app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
@@ -141,13 +142,17 @@ def create_app(
     return app
 
 
-def _fill_state(app: FastAPI, engine: Engine, listing: Sequence[Setting]) -> None:
+def _fill_state(
+    app: FastAPI, engine: Engine, loaded: LoadedSettings | None, listing: Sequence[Setting]
+) -> None:
     app.state.engine = engine
-    app.state.listing = tuple(listing)
+    app.state.loaded = loaded
+    app.state.listing = loaded.listing if loaded else tuple(listing)
     app.state.keys = KeyRing(engine.catalog)
     app.state.rate_limits = RateLimits(engine.settings)
     app.state.answer_slots = AnswerSlots(engine.settings.server)
     app.state.background = BackgroundTasks()
+    app.state.settings_lock = asyncio.Lock()
     app.state.check_work = WorkQueue(engine.settings.server)
     app.state.shared_metrics = ""
     app.state.is_own_process = False

@@ -1,6 +1,6 @@
 """Shape the events of the engine into the JSON of each endpoint.
 
-One loop (`shape_events`) reads `SourcesFound`, `Token` and `Finished`; a skin per endpoint says
+One loop (`shape_events`) reads the events of `ragstone.events`; a skin per endpoint says
 what each of them looks like there. A skin may answer one event with no value or with several.
 """
 
@@ -11,7 +11,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Protocol, TypeAlias
 
-from ragstone.events import Event, Finished, SideEvent, SideName, SourcesFound, Token
+from ragstone.events import (
+    ClaimsChecked,
+    Event,
+    Finished,
+    SideEvent,
+    SideName,
+    SourcesFound,
+    Token,
+)
 from ragstone.reading.units import MARKER_BY_CHUNK, MARKER_BY_NUMBER
 from ragstone.server.links import annotate_citations, link_source
 from ragstone.server.schemas import (
@@ -24,7 +32,7 @@ from ragstone.server.schemas import (
 )
 from ragstone.server.usage import CompletionUsage, name_finish
 from ragstone.settings import Settings
-from ragstone.types import Answer, Comparison, Source
+from ragstone.types import Answer, Claim, Comparison, Source
 
 Fields: TypeAlias = dict[str, Any]
 FieldsStream: TypeAlias = AsyncGenerator[Fields, None]
@@ -69,6 +77,8 @@ def _shape_event(event: Event, skin: Skin) -> Iterable[Fields]:
         return skin.shape_token(event)
     if isinstance(event, SourcesFound):
         return skin.shape_sources(event.sources)
+    if isinstance(event, ClaimsChecked):
+        return skin.shape_verdicts(event) if isinstance(skin, QuerySkin) else ()
     return skin.shape_answer(event.answer)
 
 
@@ -95,19 +105,24 @@ class _EventSkin:
 
 
 class QuerySkin(_EventSkin):
-    """Shape the stream of `POST /v1/query`: sources, tokens, claims, done."""
+    """Shape the stream of `POST /v1/query`: sources, tokens, verdicts, claims, done."""
 
     def shape_token(self, token: Token) -> Iterable[Fields]:
         for fields in super().shape_token(token):
             yield {**fields, "verified": token.verified}
 
+    def shape_verdicts(self, event: ClaimsChecked) -> Iterable[Fields]:
+        if event.claims:
+            yield {"type": "verdicts", "claims": _dump_claims(event.claims)}
+        if event.withheld:
+            yield {"type": "withheld", "sentences": event.withheld}
+
     def shape_answer(self, answer: Answer) -> Iterable[Fields]:
         yield from self.announce_replacement(answer)
-        claims = [ClaimReply.model_validate(claim).model_dump() for claim in answer.claims]
         yield {
             "type": "claims",
             "answer": answer.text,
-            "claims": claims,
+            "claims": _dump_claims(answer.claims),
             "citations": _dump_citations(answer),
         }
         yield {"type": "done", **QueryReply.of(answer).model_dump(mode="json")}
@@ -250,6 +265,10 @@ def _shape_chat_end(data: ChatData | ComparedData) -> Fields:
 
 def _dump_sources(sources: tuple[Source, ...]) -> list[Fields]:
     return [SourceReply.of(source).model_dump() for source in sources]
+
+
+def _dump_claims(claims: Iterable[Claim]) -> list[Fields]:
+    return [ClaimReply.model_validate(claim).model_dump() for claim in claims]
 
 
 def _dump_citations(answer: Answer) -> list[Fields]:

@@ -62,7 +62,7 @@ class AppFactory:
         engine.answers_secret = self.answers_secret
         app = create_app(
             engine,
-            self.loaded.listing,
+            loaded=self.loaded,
             only_hosts=self.only_hosts,
             only_mcp=self.only_mcp,
         )

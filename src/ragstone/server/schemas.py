@@ -52,6 +52,9 @@ class QueryRequest(BaseModel):
     session_id: str | None = Field(
         None, description="The conversation to continue; an unknown id starts a new one."
     )
+    model: str | None = Field(
+        None, max_length=200, description="The model that writes: a `name` of `GET /v1/providers`."
+    )
     as_typed: bool = Field(False, description=AS_TYPED)
     chat: bool = Field(
         False, description="A message of a chat: 1 to 32,000 characters, pasted text included."

@@ -31,6 +31,12 @@ class ProviderSettings(Section):
         "Fast model of the same provider for internal calls. Empty: that of its section.",
         "LLM_FAST_MODEL",
     )
+    choices: tuple[str, ...] = setting(
+        (),
+        "Models that a conversation may choose, each PROVIDER or PROVIDER:MODEL. "
+        "Empty: every provider whose own section is set.",
+        "LLM_CHOICES",
+    )
     base_url: str = setting(
         "", "URL of the provider. Empty: the one of its section.", "LLM_BASE_URL"
     )

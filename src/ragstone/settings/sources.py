@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -67,6 +67,9 @@ class LoadedSettings:
 
     settings: Settings
     listing: tuple[Setting, ...]
+    config_file: Path = Path(CONFIG_FILE)
+    """The file that was read, or would be read if it existed."""
+    flags: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_settings(
@@ -105,7 +108,9 @@ def load_settings(
     for layer in layers:
         merged.update(layer)
     settings = _validate(merged)
-    return LoadedSettings(settings, tuple(_list_values(settings, merged)))
+    path = Path(config_file or environ.get("RAGSTONE_CONFIG") or CONFIG_FILE)
+    listing = tuple(_list_values(settings, merged))
+    return LoadedSettings(settings, listing, path.absolute(), dict(flags or {}))
 
 
 def list_settings(settings: Settings) -> tuple[Setting, ...]:

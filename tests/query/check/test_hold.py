@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.engine import Engine
-from ragstone.events import Finished, Token
+from ragstone.events import ClaimsChecked, Finished, Token
 from ragstone.query.check.hold import SentenceHold
 from ragstone.query.ground.cite import MarkerStream, Notation
 from ragstone.testing import HashEmbedder, ScriptedProvider
@@ -99,6 +99,47 @@ async def test_the_stream_is_the_answer(tmp_path: Path, pieces: list[str]) -> No
     assert "Bananas" not in last.answer.text
     if last.answer.status == "answered":
         assert last.answer.is_grounded
+
+
+ANSWER = "The gate is green. [Source 1] It was painted in 2021. [Source 1] The end is near."
+
+
+@pytest.mark.parametrize("size", [1, 7, 200])
+@pytest.mark.parametrize("holds", [True, False])
+async def test_first_verdicts_point_to_the_text_that_went_out(
+    tmp_path: Path, size: int, holds: bool
+) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    pieces = [ANSWER[at : at + size] for at in range(0, len(ANSWER), size)]
+    flags = {"HOLD_UNVERIFIED": holds, "check.max_iterations": 0}
+    engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder(),
+                    provider=ScriptedProvider(pieces))  # fmt: skip
+    await engine.ingest([tmp_path / "gate.txt"])
+    question = "What colour is the gate?"
+    events = [event async for event in engine.stream(question, mark_claims=True)]
+    unmarked = [event async for event in engine.stream(question)]
+    engine.close()
+    shown = "".join(event.text for event in events if isinstance(event, Token))
+    reports = [event for event in events if isinstance(event, ClaimsChecked)]
+    claims = [claim for report in reports for claim in report.claims]
+    assert [shown[claim.start : claim.end] for claim in claims] == [claim.text for claim in claims]
+    verdicts = {claim.text: claim.verdict for claim in claims}
+    assert verdicts["The gate is green."] == "supported"
+    withheld = sum(report.withheld for report in reports)
+    if holds:
+        assert "2021" not in shown
+        assert withheld == 2
+    else:
+        assert verdicts["It was painted in 2021."] == "contradicted"
+        assert withheld == 0
+        if size < 200:  # the first verdict comes while the rest is written
+            assert events.index(reports[0]) < len(events) - 3
+    assert not any(isinstance(event, ClaimsChecked) for event in unmarked)
+    last, plain = events[-1], unmarked[-1]
+    assert isinstance(last, Finished)
+    assert isinstance(plain, Finished)
+    assert last.answer.text == plain.answer.text
+    assert last.answer.claims == plain.answer.claims
 
 
 async def test_without_it_tokens_are_marked_unverified(tmp_path: Path) -> None:

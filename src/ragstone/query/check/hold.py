@@ -1,32 +1,82 @@
-"""Hold streamed text back until each sentence is checked and its markers are right."""
+"""Check streamed text by sentences: hold it back until then, or report verdicts beside it."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
 
+from ragstone.events import ClaimsChecked, Event, Token
+from ragstone.evidence import Draft
 from ragstone.protocols import Embedder
-from ragstone.query.check.review import review_text
+from ragstone.query.check.review import Review, review_text
 from ragstone.query.ground.cite import Notation, Statement, split_statements
 from ragstone.reading.units import find_code_spans
 from ragstone.threads import run_in_thread
+from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Claim
 
 
 @dataclass(slots=True)
 class SentenceHold:
-    """Collect text until a sentence and its markers are complete, then release it checked."""
+    """Collect text until a sentence and its markers are complete, then release it checked.
+
+    With `holds=False` the text goes out unchanged and at once; only the verdicts come later.
+    """
 
     notation: Notation
     embedder: Embedder | None
     drops_unsupported: bool = True
     """False: correct the markers of a sentence that no source supports, but let it out."""
+    holds: bool = True
+    reports: bool = False
+    """True: collect the verdicts for `take_report`."""
     withheld: list[str] = field(default_factory=list)
     """The sentences that were dropped."""
     released: str = ""
     """Everything that went out so far."""
     _waiting: str = ""
+    _claims: list[Claim] = field(default_factory=list)
+    _withheld_reported: int = 0
+
+    async def stream(self, piece: str) -> AsyncIterator[Token | ClaimsChecked]:
+        """Yield what may go out now, and the verdicts on sentences that are complete."""
+        if not self.holds:
+            yield Token(piece)
+        ready = await self.feed(piece)
+        if self.holds and ready:
+            yield Token(ready, verified=True)
+        if report := self.take_report():
+            yield report
+
+    async def finish(self, draft: Draft, run: QueryRun) -> list[Event]:
+        """Return the last events. The text of the draft becomes what went out, if that was held."""
+        if self.holds and draft.is_fallback:
+            # The provider broke off: what it wrote is not part of the answer.
+            self.withheld, self.released, self._waiting = [], "", ""
+            self._claims, self._withheld_reported = [], 0
+            await self.feed(draft.text)
+        rest = await self.close()
+        events: list[Event] = []
+        if self.holds:
+            draft.text = self.released
+            events += [Token(rest, verified=True)] if rest else []
+        if report := self.take_report():
+            events.append(report)
+        if self.withheld:
+            with run.span("ground.hold") as span:
+                span.count(sentences_withheld=len(self.withheld))
+                span.note(f"{len(self.withheld)} sentences that no source supports were left out.")
+        return events
+
+    def take_report(self) -> ClaimsChecked | None:
+        """Return what was found out since the last report; None if that is nothing."""
+        withheld = len(self.withheld) - self._withheld_reported
+        if not self.reports or not (self._claims or withheld):
+            return None
+        report = ClaimsChecked(tuple(self._claims), withheld)
+        self._claims, self._withheld_reported = [], len(self.withheld)
+        return report
 
     async def feed(self, piece: str) -> str:
         """Return what may go out now. The last sentence waits: its marker may still follow."""
@@ -44,36 +94,53 @@ class SentenceHold:
         """Return the rest, or the sentence that there is no answer where nothing went out."""
         ready, self._waiting = self._waiting, ""
         rest = await run_in_thread("models", self._release, ready)
-        if not self.released.strip():
+        if self.holds and not self.released.strip():
             self.released = rest = NO_ANSWER
         return rest
 
     def _release(self, text: str) -> str:
-        pieces: list[str] = []
-        position = 0
+        before, position = len(self.released), 0
         for end in _find_part_ends(split_statements(text, self.notation)):
-            pieces.append(self._check(text[position:end]))
+            self._check(text[position:end])
             position = end
-        pieces.append(text[position:])
-        ready = "".join(pieces)
-        ready = ready if self.released else ready.lstrip()
-        self.released += ready
-        return ready
+        self._let_out(text[position:])
+        return self.released[before:]
 
-    def _check(self, part: str) -> str:
-        """Return a sentence or list with corrected markers; empty when it is withheld."""
+    def _let_out(self, text: str, claims: tuple[Claim, ...] = ()) -> None:
+        """Add a checked text; the offsets of its claims become those of the whole."""
+        shown = text if self.released or not self.holds else text.lstrip()
+        at = len(self.released) - (len(text) - len(shown))
+        self._claims += [replace(one, start=at + one.start, end=at + one.end) for one in claims]
+        self.released += shown
+
+    def _check(self, part: str) -> None:
+        """Let out a sentence or list with corrected markers, or withhold it."""
         if NO_ANSWER in part:
-            return part
+            return self._let_out(part)
         review = review_text(part, self.notation, self.embedder)
-        doubtful = self.drops_unsupported and any(map(_is_doubtful, review.claims))
-        if not doubtful:
-            return review.text + part[len(part.rstrip()) :]
+        if not self.holds:
+            return self._let_out(part, _place_claims(review, part, self.notation))
+        if not (self.drops_unsupported and any(map(_is_doubtful, review.claims))):
+            return self._let_out(review.text + part[len(part.rstrip()) :], review.claims)
         statements = split_statements(part, self.notation)
         if len(statements) > 1:  # a list: each item for itself
             edges = [0, *(one.next_start for one in statements)]
-            return "".join(self._check(part[start:end]) for start, end in itertools.pairwise(edges))
-        self.withheld.append(part.strip())
-        return ""
+            for start, end in itertools.pairwise(edges):
+                self._check(part[start:end])
+        else:
+            self.withheld.append(part.strip())
+        return None
+
+
+def _place_claims(review: Review, part: str, notation: Notation) -> tuple[Claim, ...]:
+    """Return the claims of a review with the offsets of the text as it was before."""
+    places = [one for one in split_statements(part, notation) if one.is_claim]
+    if len(places) != len(review.claims):  # a link to nowhere was removed with its sentence
+        return ()
+    return tuple(
+        replace(claim, start=place.start, end=place.end)
+        for claim, place in zip(review.claims, places, strict=True)
+    )
 
 
 def _find_settled_end(statements: list[Statement]) -> int:

@@ -43,8 +43,9 @@ router = APIRouter(prefix="/v1")
 _REPLIES: Replies = {
     200: {
         "description": "The answer; with `Accept: text/event-stream` the events that lead to it: "
-        "`sources`, then `token` (not yet verified) as they are written, then `claims` with the "
-        "verdicts, then `done` with the whole reply. A failure after the first is an `error`.",
+        "`sources`, then `token` (not yet verified) as they are written, with first `verdicts` on "
+        "the sentences so far and `withheld` for those left out, then `claims` with all verdicts, "
+        "then `done` with the whole reply. A failure after the first is an `error`.",
         "content": {
             EVENT_STREAM: {
                 "schema": {"type": "string"},
@@ -66,6 +67,7 @@ async def answer_query(
     """Answer a question from the documents of a collection, with citations."""
     options = _build_options(body, request, caller)
     if is_stream_wanted(request):
+        options["mark_claims"] = True
         events = await start_events(request, engine.stream(body.query, **options))
         return EventStream(request, shape_events(events, QuerySkin()))
     return QueryReply.of(await run_until_disconnect(request, engine.ask(body.query, **options)))
@@ -83,6 +85,7 @@ def _build_options(body: QueryRequest, request: Request, caller: Caller) -> Quer
         mmr_lambda=body.mmr_lambda,
         temperature=body.temperature,
         session_id=body.session_id,
+        choice=body.model,
         as_typed=body.as_typed,
         is_chat=body.chat,
         owner=caller.owner,

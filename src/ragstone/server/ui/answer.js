@@ -2,6 +2,7 @@
 
 import { el, pageOf } from "./dom.js";
 import { cutRuns, renderMarkdown, wrapStyles } from "./markdown.js";
+import { t } from "./text.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
@@ -15,11 +16,36 @@ export function numberCitations(answer) {
   return answer.citations.map((citation) => ({ ...citation, rank: citation.number, number: numberOf(citation.number) }));
 }
 
-/** Render the text while it is written: markers become chips, nothing is checked yet. */
-export function renderDraft(text, chipOf) {
+/** Render the text while it is written: markers become chips, and `checked` has the first verdicts. */
+export function renderDraft(text, chipOf, checked = []) {
   const shown = text.replace(/\s*\[(?:S(?:o(?:u(?:r(?:c(?:e(?: \d*)?)?)?)?)?)?)?$/, "");
   const markers = [...shown.matchAll(MARKER)].map((found) => ({ start: found.index, end: found.index + found[0].length, rank: Number(found[1]) }));
-  return renderMarked(shown, { markers, chip: (marker) => chipOf(marker.rank) });
+  const offset = offsetsIn(text);
+  const claims = checked.map((claim) => ({ ...claim, start: offset(claim.start), end: offset(claim.end) }));
+  return renderMarked(shown, { markers, claims, chip: (marker) => chipOf(marker.rank) });
+}
+
+const wordsOf = (text) => text.replace(MARKER, "").replace(/\s/g, "");
+
+/** Say what the check changed in a text that was shown before; null if it changed no word. */
+export function findChanges(written, checked, withheld, answer) {
+  const final = wordsOf(answer);
+  const replaced = wordsOf(written) !== "" && wordsOf(written) !== final;
+  if (!replaced && !withheld) return null;
+  return { withheld, replaced, gone: replaced ? checked.map((claim) => claim.text).filter((text) => !final.includes(wordsOf(text))) : [] };
+}
+
+export function describeChanges({ withheld, replaced, gone }) {
+  return [
+    withheld && (withheld === 1 ? t("A sentence that no source supports was left out.") : t("{} sentences that no source supports were left out.", withheld)),
+    replaced && t("The check changed the text that was shown while it was written: a sentence was replaced or left out."),
+    gone.length > 0 && t("No longer part of the answer:"),
+  ].filter(Boolean).join(" ");
+}
+
+export function renderChanges(changes) {
+  return el("div", { class: "notice replaced" }, el("p", {}, describeChanges(changes)),
+    changes.gone.length > 0 && el("ul", {}, changes.gone.map((text) => el("li", {}, el("del", {}, text)))));
 }
 
 /** Convert offsets in code points, as the server counts, to those of JavaScript. */

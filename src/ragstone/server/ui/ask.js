@@ -1,9 +1,10 @@
 // Ask: a conversation about the documents, with a verdict on every claim and a link to every source.
 
 import * as api from "./api.js";
-import { renderAnswer, renderDraft } from "./answer.js";
+import { describeChanges, findChanges, renderAnswer, renderChanges, renderDraft } from "./answer.js";
 import { createConversations, toggleConversations } from "./conversations.js";
 import { announce, el, failure, plural, replace, toast } from "./dom.js";
+import { createModelChoice } from "./model.js";
 import { createRating, storage } from "./rate.js";
 import { createScope } from "./scope.js";
 import { createStart } from "./start.js";
@@ -11,8 +12,6 @@ import { attachSuggestions } from "./suggest.js";
 import { announceAnswer, answerOfEntry, copyAnswer, linkedChip, renderTurn } from "./turn.js";
 
 const newId = () => crypto.randomUUID?.() ?? String(Math.random()).slice(2);
-
-const wordsOf = (text) => text.replace(/\[Source \d+\]|\s/g, "");
 
 export function create(shared) {
   const turns = el("div", { class: "turns" });
@@ -22,11 +21,12 @@ export function create(shared) {
   const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "32000", enterkeyhint: "send" });
   const send = el("button", { type: "submit", class: "primary" }, "Ask");
   const scope = createScope(shared, () => input.focus());
+  const model = createModelChoice();
   const fresh = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => restart() }, "New conversation");
   const past = el("button", { type: "button", class: "quiet only-phone", "aria-controls": "conversations", "aria-expanded": "false", onclick: () => toggleConversations(past) }, "Conversations");
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); ask(input.value); } },
     el("label", { for: "question", class: "unseen" }, "Your question"),
-    el("div", { class: "field" }, scope.row, input), send);
+    el("div", { class: "field" }, el("div", { class: "row options" }, scope.row, model.row), input), send);
   const root = el("section", { class: "area ask" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Ask"), el("div", { class: "row" }, past, fresh)),
     scroller, form);
@@ -60,6 +60,7 @@ export function create(shared) {
   function restart() {
     running?.abort();
     session = newId();
+    model.reset();
     replace(turns);
     fresh.hidden = true;
     if (location.hash.startsWith("#/chat/")) history.replaceState(null, "", "#/ask");
@@ -103,6 +104,7 @@ export function create(shared) {
     collection = found.collection;
     if (shared.collection !== collection) shared.collection = collection;
     begin();
+    model.restore(entries);
     const byId = new Map(entries.map((entry) => [entry.query_id, entry]));
     for (const turn of found.turns) {
       const card = el("article", { class: "turn" });
@@ -139,16 +141,19 @@ export function create(shared) {
     card.scrollIntoView({ block: "start", behavior: "smooth" });
     let written = "";
     let drawing = 0;
-    let replaced = false;
+    let withheld = 0;
     let sources = [];
+    const checked = [];
     const numbers = new Map();
     const chipOf = (rank) => {
       const source = sources.find((one) => one.number === rank);
       if (!numbers.has(rank)) numbers.set(rank, numbers.size + 1);
       return source && linkedChip({ ...source, number: numbers.get(rank) });
     };
+    // Many tokens may arrive between two frames; draw once for all of them.
+    const draw = () => { drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, renderDraft(written, chipOf, checked)); }); };
     try {
-      const body = { query: question, collection: shared.collection, session_id: session, chat: true, as_typed: asTyped };
+      const body = { query: question, collection: shared.collection, session_id: session, chat: true, as_typed: asTyped, model: model.get() };
       const filters = scope.filters();
       if (filters) body.filters = filters;
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
@@ -157,10 +162,13 @@ export function create(shared) {
           status.textContent = sources.length ? `Reading ${plural(sources.length, "passage")}…` : "Writing…";
         } else if (event.type === "token") {
           written += event.content;
-          // Many tokens may arrive between two frames; draw once for all of them.
-          drawing ||= requestAnimationFrame(() => { drawing = 0; replace(text, renderDraft(written, chipOf)); });
-        } else if (event.type === "replaced") {
-          replaced = wordsOf(written) !== "" && wordsOf(written) !== wordsOf(event.content);
+          draw();
+        } else if (event.type === "verdicts") {
+          checked.push(...event.claims);
+          draw();
+        } else if (event.type === "withheld") {
+          withheld += event.sentences;
+          replace(status, describeChanges({ withheld, gone: [] }));
         } else if (event.type === "claims") {
           cancelAnimationFrame(drawing);
           text.className = "answer markdown";
@@ -168,8 +176,9 @@ export function create(shared) {
         } else if (event.type === "done") {
           cancelAnimationFrame(drawing);
           finish(card, question, event);
-          announceAnswer(event);
-          if (replaced) card.querySelector(".answer")?.after(el("p", { class: "notice replaced", role: "status" }, "The check changed the text that was shown while it was written: a sentence was replaced or left out."));
+          const changes = findChanges(written, checked, withheld, event.answer);
+          if (changes) card.querySelector(".answer")?.after(renderChanges(changes));
+          announceAnswer(event, changes ? describeChanges(changes) : "");
           conversations.load();
           if (event.degraded.includes("extractive_answer")) document.dispatchEvent(new CustomEvent("ragstone:model"));
         } else if (event.type === "error") {

@@ -15,7 +15,7 @@ export function create() {
     try {
       const found = await api.get("/v1/settings");
       root.querySelector(".about").textContent = `Ragstone ${found.version} · preset ${found.preset} · answers by ${found.provider}${found.model && found.model !== found.embedder ? ` (${found.model})` : ""} · embedder ${found.embedder}`;
-      replace(out, listing(found));
+      replace(out, changeCard(found, load), listing(found));
     } catch (error) {
       replace(out, failure(error, load));
     }
@@ -77,6 +77,52 @@ function themeCard() {
       el("input", { type: "radio", name: "theme", value, checked: value === now, onchange: () => choose(value) }), label))));
 }
 
+/** Offer the settings that can be changed while the server runs; nothing where there is none. */
+function changeCard(found, changed) {
+  const open = found.settings.filter((one) => !one.fixed);
+  if (!open.length) return null;
+  const fields = open.map((one) => ({ one, ...changeField(one) }));
+  const says = el("p", { class: "muted", role: "status" });
+  const save = el("button", { type: "submit", class: "primary" }, "Save");
+  const submit = async (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries(fields.filter(({ one, read }) => read() !== one.value).map(({ one, read }) => [one.name, read()]));
+    if (!Object.keys(values).length) { replace(says, "Nothing was changed."); return; }
+    save.disabled = true;
+    try {
+      await api.patch("/v1/settings", { values });
+      toast(`Saved: ${Object.keys(values).join(", ")}. The next question uses it.`);
+      document.dispatchEvent(new CustomEvent("ragstone:key"));
+      await changed();
+    } catch (error) {
+      save.disabled = false;
+      replace(says, el("strong", {}, error.message), ` ${error.hint ?? ""}`);
+    }
+  };
+  return el("form", { class: "card change-settings", onsubmit: submit },
+    el("h2", {}, "Change settings"),
+    el("p", { class: "muted" }, "These apply from the next question on and are written to the settings file. All others are listed below with the reason why they cannot be changed here."),
+    el("div", { class: "fields" }, fields.map(({ one, input, note }) => el("div", { class: "stack" },
+      el("label", { for: input.id }, one.name), input,
+      el("p", { class: "small muted", id: `${input.id}-note` }, note)))),
+    el("div", { class: "row" }, save, says));
+}
+
+function changeField(one) {
+  const id = `change-${one.name.replace(".", "-")}`;
+  const about = { id, "aria-describedby": `${id}-note` };
+  const note = `${one.description} ${one.choices.length ? "" : `Allowed: ${one.allowed}. `}Now from: ${one.origin}.`;
+  const options = typeof one.value === "boolean" ? ["true", "false"] : one.choices;
+  if (options.length) {
+    const input = el("select", about, options.map((value) => el("option", { value }, value)));
+    input.value = String(one.value);
+    return { input, note, read: () => (typeof one.value === "boolean" ? input.value === "true" : input.value) };
+  }
+  const isNumber = typeof one.value === "number";
+  const input = el("input", { ...about, type: "text", inputmode: isNumber ? "decimal" : "text", autocomplete: "off", value: String(one.value) });
+  return { input, note, read: () => (isNumber && input.value.trim() !== "" && Number.isFinite(Number(input.value)) ? Number(input.value) : input.value.trim()) };
+}
+
 function listing(found) {
   const only = el("input", { id: "only-set", type: "checkbox", onchange: () => draw() });
   const find = el("input", { id: "find-setting", type: "search", placeholder: "Find a setting", oninput: () => draw() });
@@ -103,7 +149,7 @@ function sectionTable(name, settings) {
         el("th", { scope: "row" }, el("code", {}, one.name)),
         el("td", {}, el("code", { class: "value" }, shown(one.value))),
         el("td", {}, el("span", { class: `origin origin-${one.origin.split(" ")[0].replace(/[^a-z]/gi, "")}` }, one.origin)),
-        el("td", {}, one.description, el("span", { class: "small muted variables" }, `Allowed: ${one.allowed}. Set with ${one.variables.join(", ")}.`))))))));
+        el("td", {}, one.description, el("span", { class: "small muted variables" }, `Allowed: ${one.allowed}. Set with ${one.variables.join(", ")}. ${one.fixed}`))))))));
 }
 
 function shown(value) {

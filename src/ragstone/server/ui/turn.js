@@ -3,8 +3,10 @@
 
 import { chip, formatAsText, numberCitations, renderAnswer, renderAppraisal, shorten } from "./answer.js";
 import { announce, copyText, el, ms, pageOf, pathName, replace } from "./dom.js";
+import { writtenBy } from "./model.js";
 import { attachPreview } from "./preview.js";
 import { openSource } from "./source.js";
+import { t } from "./text.js";
 import { claimsSummary, isSmallTalk } from "./words.js";
 
 const LONGEST_SHORT = 120;
@@ -21,7 +23,6 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
   card.dataset.status = answer.status;
   const short = answer.status === "answered" && answer.short_answer && answer.short_answer.length <= LONGEST_SHORT && answer.short_answer.length < answer.answer.length / 2;
   const took = answer.metadata?.total_time_ms;
-  const by = answer.metadata?.model || answer.metadata?.llm_provider;
   replace(card,
     el("h2", {}, question),
     answer.searched_as && el("p", { class: "row muted searched-as" }, el("span", {}, "Searched as: ", el("q", {}, answer.searched_as)),
@@ -29,15 +30,17 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
     short && el("p", { class: "short" }, answer.short_answer),
     el("div", { class: `answer markdown ${answer.status}${short ? " quotation" : ""}` }, renderAnswer(answer, { chip: linkedChip })),
     renderAppraisal(answer),
-    sourcesList(answer, isOwn && el("p", { class: "small stored-only" }, el("a", { href: `#/why/${answer.query_id}/missing` }, "Is a document missing?"))),
+    sourcesList(answer),
+    isOwn && !isSmallTalk(answer) && missingDocument(answer),
     el("div", { class: "row actions" }, actions, rating?.thumbs,
-      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), by, answer.cached && "from the cache"].filter((part) => part && part !== "none").join(" · "))),
+      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), writtenBy(answer.metadata), answer.cached && "from the cache"].filter(Boolean).join(" · "))),
     rating?.below);
 }
 
-export function announceAnswer(answer) {
+export function announceAnswer(answer, changes = "") {
   const found = claimsSummary(answer.claims).map((one) => `${one.count} ${one.label.toLowerCase()}`).join(", ");
-  announce(answer.status === "abstained" ? "No answer: the documents do not contain it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`);
+  const says = answer.status === "abstained" ? "No answer: the documents do not contain it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`;
+  announce([says, changes].filter(Boolean).join(" "));
 }
 
 /** Shape an entry of the history like the reply to a question. */
@@ -59,7 +62,7 @@ export function answerOfEntry(entry, turn = {}) {
 }
 
 /** List one card per source, in the order of the text, with everything that is quoted from it. */
-function sourcesList(answer, missing) {
+function sourcesList(answer) {
   const cards = Map.groupBy(numberCitations(answer).sort((a, b) => a.number - b.number || a.start - b.start), (citation) => citation.number);
   if (!cards.size) return null;
   return el("details", { class: "sources", open: true },
@@ -71,9 +74,24 @@ function sourcesList(answer, missing) {
         el("span", { class: `chip chip-${first.verdict}`, "aria-hidden": "true" }, String(first.number)),
         el("span", {}, el("span", { class: "source-name" }, pathName(first.document_name), el("span", { class: "folder" }, pageOf(first))),
           snippets.map((snippet) => el("span", { class: "snippet" }, snippet)))));
-    })),
-    missing);
+    })));
 }
+
+/** Offer to say why a document was not used; what that needs is loaded when it is opened. */
+function missingDocument(answer) {
+  const body = el("div", { class: "stack" });
+  const load = async () => {
+    if (!node.open || body.childElementCount) return;
+    const { createMissing } = await import("./missing.js");
+    const { field, says } = createMissing({ queryId: answer.query_id, collection: answer.collection ?? currentCollection(), citations: answer.citations });
+    replace(body, field, says, el("p", { class: "small" }, el("a", { href: `#/why/${answer.query_id}` }, t("All stages of this answer"))));
+    field.querySelector("select").focus();
+  };
+  const node = el("details", { class: "missing stored-only", ontoggle: load }, el("summary", {}, t("Is a document missing?")), body);
+  return node;
+}
+
+const currentCollection = () => document.getElementById("collection").value;
 
 export function copyAnswer(question, answer) {
   return copyText(formatAsText(question, answer), "Copied with citations.");

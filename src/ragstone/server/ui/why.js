@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
-import { announce, el, empty, failure, ms, percent, plural, replace, when } from "./dom.js";
+import { announce, el, empty, failure, ms, percent, replace, when } from "./dom.js";
+import { createMissing } from "./missing.js";
 import { openSource } from "./source.js";
 import { stage } from "./words.js";
 
@@ -18,7 +19,7 @@ export function create(shared) {
     out);
   let current = "";
 
-  async function enter([id, part]) {
+  async function enter([id]) {
     let recent = [];
     try {
       recent = await api.get("/v1/queries", { limit: 50 });
@@ -37,7 +38,6 @@ export function create(shared) {
     replace(picker, listed.map((one) => el("option", { value: one.query_id }, `${one.query ?? "(text not logged)"}${one.created_at ? ` · ${when(one.created_at)}` : ""}`)));
     picker.value = wanted;
     await show(wanted);
-    if (part === "missing") { root.querySelector("#missing")?.scrollIntoView(); root.querySelector("#why-document")?.focus(); }
   }
 
   async function show(id) {
@@ -146,33 +146,15 @@ function whyNot(entry, explain) {
   const chunks = el("select", { id: "why-chunk", disabled: true });
   const ask = el("button", { type: "button", class: "quiet", disabled: true, onclick: () => explain(chunks.value, (detail) => place.replaceChildren(detail)) }, "Why not this chunk?");
   const place = el("div", {});
-  const says = el("p", { class: "document-verdict", role: "status" });
-  const documents = el("select", { id: "why-document", onchange: async () => {
-    const id = documents.value;
+  const { field, says } = createMissing({ queryId: entry.query_id, collection: entry.collection, citations: entry.citations }, async (id, about) => {
     replace(place);
-    replace(says);
     const found = id ? await api.get(`/v1/documents/${id}/chunks`, { limit: 1000 }).catch(() => []) : [];
     replace(chunks, found.map((one) => el("option", { value: one.chunk_id }, `${one.chunk_id.split(":").pop()} · ${shorten(one.text, 80)}`)));
     chunks.disabled = ask.disabled = !found.length;
-    if (!found.length) return;
-    try {
-      const about = await api.get(`/v1/queries/${entry.query_id}/explain`, { document_id: id });
-      if (documents.value !== id) return;
-      const used = entry.citations?.some((one) => one.document_id === id);
-      chunks.value = about.chunk_id;
-      replace(says, el("strong", {}, used ? "This document is cited. " : about.chunks_found ? `${about.chunks_found} of its ${plural(about.chunks, "chunk")} ${about.chunks_found === 1 ? "was" : "were"} found. ` : `None of its ${plural(about.chunks, "chunk")} was found. `),
-        `The closest one: ${about.verdict}`);
-    } catch (error) {
-      replace(says, error.message);
-    }
-  } }, el("option", { value: "" }, "Choose a document"));
-  api.get("/v1/documents", { collection: entry.collection, limit: 1000 }).then((found) => {
-    documents.append(...found.filter((one) => one.status === "indexed").map((one) => el("option", { value: one.id }, one.name)));
-  }).catch(() => {});
+    if (about) chunks.value = about.chunk_id;
+  });
   return el("div", { class: "card", id: "missing" }, el("h2", {}, "Why was a document not used?"),
     el("p", { class: "muted" }, "Choose a document to see how far it came, then any of its chunks."),
-    el("div", { class: "row" },
-      el("div", { class: "stack grow" }, el("label", { for: "why-document" }, "Document"), documents),
-      el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask),
+    el("div", { class: "row" }, field, el("div", { class: "stack grow" }, el("label", { for: "why-chunk" }, "Chunk"), chunks), ask),
     says, place);
 }
