@@ -257,6 +257,7 @@ class EngineParts:
             if "provider" in opened and self._given.provider is None:
                 self._retired.append(opened["provider"])
             self._given_settings = settings
+            self.answers_secret = b""  # answers under the old settings are not shared any more
             for name in _FROM_QUERY_SETTINGS:
                 opened.pop(name, None)
 
