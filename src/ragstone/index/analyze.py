@@ -143,12 +143,19 @@ def choose_language(text: str, code: object) -> str:
 
 def detect_language(text: str) -> str | None:
     """Detect the language of a text by its script or its function words; None if unclear."""
+    return _language_memo(text)
+
+
+def _detect_language(text: str) -> str | None:
     words = _split_words(text)
     for language, characters in () if text.isascii() else _UNSPACED_LANGUAGES.items():
         if 2 * sum(map(len, characters.findall(text))) > sum(map(len, words)):
             return "japanese" if language == "chinese" and _KANA.search(text) else language
     found = _find_languages(words)
     return found[0] if len(found) == 1 else None
+
+
+_language_memo = TextMemo(_detect_language, max_entries=4_096)
 
 
 def get_language_name(code: str) -> str:

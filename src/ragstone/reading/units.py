@@ -173,7 +173,46 @@ def find_instructions(text: str) -> list[tuple[int, int]]:
     return list(instructions_memo(text))
 
 
+# One of these is in every text that `_INSTRUCTION` finds something in, if it has only ASCII
+# characters: looking for them takes a tenth of the time of the whole pattern.
+_WORDS_OF_INSTRUCTIONS = (
+    "ignor", "disregard", "forget", "overrid", "bypass", "discard", "skip", "vergiss", "missachte",
+    "oublie", "tiens", "tenez", "olvida", "haz caso", "dimentica", "you are no", "from now on",
+    "act as ", "pretend", "your new ", "developer mode", "jailbr", "dan mode", "du bist",
+    "instruction", "prompt", "directive", "new task", "new system", "system message",
+    "your guidelines", "your rules", "assist", "asistente", "model", "chatbot", "chat bot", "llm",
+    "gpt", "claude", "gemini", "exactly", "verbatim", "nothing but", "every answer", "every reply",
+    "every response", "always ", "only answer", "only reply", "only respond", "only say",
+    "only output", "only cite", "only recommend", "when asked", "someone asks", "user asks",
+    "when answering", "do not cite", "do not mention", "do not reveal", "do not quote",
+    "without cit", "do not tell", "no sources", "tell the user", "tell the reader", "tell users",
+    "tell who", "tell anyone", "user's ", " tool", " function", "api key", "api_key", "api-key",
+    "apikey", "password", "secrets", "credentials", "conversation", "chat history", "user data",
+    "everything above", "<|", "inst]", "sys>", "<system>", "</system>", "<admin>", "</admin>",
+    "role\"", "role'", "](http",
+    *(f"{whose} {what}" for whose in ("your", "its")
+      for what in ("answer", "reply", "response", "output", "review", "summary")),
+)  # fmt: skip
+_SIGNS_OF_INSTRUCTIONS = re.compile(
+    r"(?<!\w)AI(?!\w)|only (?:with |the |in )?(?:[\"']|(?-i:[A-Z]))"
+    r"|(?:system|response|task|user|human)\s?:|(?-i:BEGIN |END )",
+    re.IGNORECASE,
+)
+
+
+def may_hold_instructions(text: str) -> bool:
+    """Return False when a text surely holds nothing that `find_instructions` finds."""
+    if not text.isascii() or _SPACED_LETTERS.search(text):
+        return True
+    lower = text.lower()
+    return any(word in lower for word in _WORDS_OF_INSTRUCTIONS) or bool(
+        _SIGNS_OF_INSTRUCTIONS.search(text)
+    )
+
+
 def _find_instructions(text: str) -> tuple[tuple[int, int], ...]:
+    if not may_hold_instructions(text):
+        return ()
     plain, places = _unmask(text)
     return tuple(
         (places[m.start()], places[m.end() - 1] + 1)
