@@ -40,7 +40,7 @@ PACKS = ROOT / "bench/packs"
 WEIGHTS = UNDERSTAND / "small_talk.npz"
 _PENALTY = 2e-6
 _COLUMNS = 30_000
-_MAX_TAKEN = 0.01
+_MAX_TAKEN = 0.0075
 _FOLDS = 4
 
 # The kinds of the written lines and packs, and the intents of clinc150, as classes.
