@@ -67,6 +67,8 @@ class StandIn:
     url: str = ""
     is_strict: bool = False
     """Refuse what the documentation of the vendor does not allow, see `vendors.py`."""
+    window: int = 0
+    """Refuse prompts of more tokens, four characters each; 0 accepts all."""
     counts_tokens: bool = False
     """Count what is read and written, in place of 100 and 20."""
     refused: list[str] = field(default_factory=list)
@@ -79,7 +81,7 @@ class StandIn:
     say: Callable[[dict[str, Any]], list[str]] | None = None
     """Chooses the words for a request."""
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:  # noqa: PLR0911  a behaviour a line
         body, raw = await request.json(), await request.body()
         call = {"path": request.url.path, "body": body, "headers": request.headers, "raw": raw,
                 "client": request.client}  # fmt: skip
@@ -87,6 +89,9 @@ class StandIn:
         if self.is_strict and (fault := find_fault(request.url.path, body, request.headers)):
             self.refused.append(fault)
             return JSONResponse({"error": {"message": fault, "code": 400}}, 400)
+        if self.window and (fault := _measure(request.url.path, body, self.window)):
+            self.refused.append(fault["message"])
+            return JSONResponse({"error": fault}, 400)
         behaviour = self.behaviours.pop(0) if self.behaviours else "well"
         if refusal := _refuse(behaviour):
             return refusal
@@ -138,6 +143,29 @@ class StandIn:
             await until(lambda: self.has_met)
         finally:
             self.present -= 1
+
+
+def _measure(path: str, body: dict[str, Any], window: int) -> dict[str, Any] | None:
+    """What each vendor says about a prompt that is too long. Ollama says nothing: it cuts it."""
+    texts = json.dumps([body.get(name) for name in ("messages", "system", "contents", "input")])
+    tokens = len(texts) // 4
+    limit = body.get("options", {}).get("num_ctx", window)
+    if tokens <= min(window, limit):
+        return None
+    if path.endswith("/v1/messages"):
+        return {"type": "invalid_request_error",
+                "message": f"prompt is too long: {tokens} tokens > {window} maximum"}  # fmt: skip
+    if "Generate" in path:
+        return {"code": 400, "status": "INVALID_ARGUMENT",
+                "message": f"The input token count ({tokens}) exceeds the maximum number of "
+                f"tokens allowed ({window})."}  # fmt: skip
+    if body.get("model") == "on-llama.cpp":
+        return {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": tokens,
+                "n_ctx": window, "message": "the request exceeds the available context size. try "
+                "increasing the context size or enable context shift"}  # fmt: skip
+    return {"code": "context_length_exceeded", "param": "messages",
+            "message": f"This model's maximum context length is {window} tokens. However, your "
+            f"messages resulted in {tokens} tokens."}  # fmt: skip
 
 
 def _refuse(behaviour: str) -> Response | None:

@@ -38,6 +38,9 @@ def reply_to(body: dict[str, Any]) -> list[str]:
     """Words that fit each prompt: an answer, or the JSON of an inner step."""
     text = str(body["messages"][-1]["content"])
     if "response_format" not in body:
+        if "ince when" in text:  # in another language than its source: the judge is asked
+            return ["Das Tor (gate) des observatory ist seit 2020 grün (green), ",
+                    "und zwar durchgehend ", "[Source 1]."]  # fmt: skip
         return ["The gate ", "is green ", "[Source 1]. The roof is probably blue."]
     replies = {
         '"scores"': {"scores": [{"passage": 1, "score": 9}]},
@@ -45,7 +48,7 @@ def reply_to(body: dict[str, Any]) -> list[str]:
         '"passage"': {"passage": "The gate is of a colour."},
         '"intent"': {"intent": "question", "confidence": 0.9},
         '"variants"': {"rewrite": "Which colour?", "variants": ["paint"], "sub_questions": []},
-        '"question"': {"question": "What colour is the gate?"},
+        '"question"': {"question": "Since when is the gate of the observatory green?"},
     }
     return [json.dumps(next(reply for key, reply in replies.items() if key in text))]
 
@@ -73,6 +76,8 @@ async def test_the_tokens_of_a_hundred_questions_are_all_counted(
                 await engine.ingest([tmp_path / "gate.txt"])
                 for number in range(QUESTIONS):
                     question = f"What colour is the gate of observatory {number}?"
+                    if number % 5:  # it refers to the question before
+                        question = f"And since when is it that colour, in case {number}?"
                     answer = await engine.ask(question, session_id=f"s{number // 5}")
                     total = answer.total_usage
                     for at, one in enumerate((total.input_tokens, total.output_tokens,
@@ -89,7 +94,10 @@ async def test_the_tokens_of_a_hundred_questions_are_all_counted(
         print(f"counted {counted} · /metrics {metrics} · replies {replied}")
     assert counted == replied == [metrics[one] for one in ("input", "output", "cached")]
     assert stored["tokens"] == {"input": counted[0], "output": counted[1]}
-    assert len(stages) >= 4
+    assert stages >= {
+        "understand.follow_up", "understand.expand", "refine.rerank", "ground.generate",
+        "check.verify", "remember.recall",
+    }  # fmt: skip
     assert model.refused == []
 
 

@@ -37,14 +37,23 @@ MODELS: list[tuple[str, str, str]] = [
     ("openai", "gpt-5.1", "openai"),
     ("openai", "o4-mini", "openai"),
     ("openai", "gpt-5-pro", "openai"),
+    ("openai", "gpt-6-luna", "openai"),
+    ("openai", "gpt-6.1-sol", "openai"),
+    ("openai", "anthropic/claude-sonnet-5.5", "openrouter"),
+    ("openai", "google/gemini-3.8-flash", "openrouter"),
     ("openai", "qwen3-8b", "compatible"),
     ("openai", "deepseek-r1", "compatible"),
     ("openai", "deepseek-reasoner", "deepseek"),
     ("azure", "gpt-5-mini", "azure"),
     ("anthropic", "claude-sonnet-4-5", "anthropic"),
+    ("anthropic", "claude-opus-4-7", "anthropic"),
+    ("anthropic", "claude-sonnet-5-5", "anthropic"),
+    ("anthropic", "claude-opus-5-5", "anthropic"),
+    ("anthropic", "claude-haiku-5-5", "anthropic"),
     ("google", "gemini-2.5-flash", "google"),
     ("google", "gemini-2.5-pro", "google"),
-    ("google", "gemini-3-pro", "google"),
+    ("google", "gemini-3.8-flash", "google"),
+    ("google", "gemini-3.5-flash-lite", "google"),
     ("ollama", "deepseek-r1:7b", "ollama"),
     ("ollama", "qwen3:8b", "ollama"),
     ("ollama", "gpt-oss:20b", "ollama"),
@@ -96,7 +105,7 @@ async def test_every_request_is_accepted_and_recorded(
     await made.aclose()
     assert vendor.refused == []
     recorded = [{"path": call["path"], "body": call["body"]} for call in vendor.calls]
-    file = REQUESTS / f"{kind}-{model.replace(':', '-')}.json"
+    file = REQUESTS / f"{kind}-{model.replace(':', '-').replace('/', '-')}.json"
     if os.environ.get("WRITE_REQUESTS"):
         file.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
     assert recorded == json.loads(file.read_text("utf-8"))
@@ -189,7 +198,8 @@ async def test_a_reply_that_is_not_json_is_repaired_once(vendor: StandIn, tmp_pa
 
 async def test_gemini_has_room_for_its_thoughts(vendor: StandIn, tmp_path: Path) -> None:
     made = build("google", vendor, tmp_path,
-                 **{"google.reasoning": "medium", "google.max_tokens": 500})  # fmt: skip
+                 **{"google.reasoning": "medium", "google.max_tokens": 500,
+                    "google.model": "gemini-2.5-flash"})  # fmt: skip
     await drain(made)
     options = vendor.calls[0]["body"]["generationConfig"]
     assert options["maxOutputTokens"] == 500 + options["thinkingConfig"]["thinkingBudget"]
@@ -241,6 +251,6 @@ def test_inner_calls_use_the_small_model_of_the_same_provider(tmp_path: Path) ->
         settings_in(tmp_path, **{"provider.name": "openai", "provider.model": "gpt-5"}),
         HashEmbedder(), None, None, None, None,  # type: ignore[arg-type]
     )  # fmt: skip
-    assert openai.build(context).fast_model == "gpt-4.1-nano"
+    assert openai.build(context).fast_model == "gpt-5.6-luna"
     own = build("openai", StandIn(url="http://127.0.0.1:9"), tmp_path, **{"openai.model": "mine"})
     assert own.fast_model == "mine"

@@ -1,9 +1,8 @@
 """Requests of the vendors, strictly: an unknown field or a wrong type is refused.
 
 `find_fault` returns what the vendor would answer with status 400, or None. The models follow the
-API references: OpenAI chat completions and responses, Anthropic messages, Gemini generateContent,
-Ollama chat, DeepSeek chat completions. They are as known in November 2026; not checked against the
-services.
+documentation of the vendors in November 2026; `docs/reference/model-rules.md` names the pages and
+what could not be checked.
 """
 
 from __future__ import annotations
@@ -44,6 +43,10 @@ class PlainFormat(Strict):
 
 class StreamOptions(Strict):
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class OpenAIChat(Strict):
@@ -55,10 +58,40 @@ class OpenAIChat(Strict):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Temperature | None = None
     top_p: float | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
     response_format: SchemaFormat | PlainFormat | None = None
+    prompt_cache_key: str | None = None
     seed: int | None = None
     store: bool | None = None
+
+
+class RouterReasoning(Strict):
+    effort: Effort | None = None
+    summary: str | None = None
+
+
+class OpenRouterChat(OpenAIChat):
+    """OpenRouter has its own field for the effort, and takes that of OpenAI as well."""
+
+    reasoning: RouterReasoning | None = None
+
+
+class Reasoning(Strict):
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class TextFormat(Strict):
+    type: Literal["json_schema"]
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class TextConfig(Strict):
+    format: TextFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class OpenAIResponses(Strict):
@@ -69,8 +102,8 @@ class OpenAIResponses(Strict):
     store: bool = True
     max_output_tokens: Annotated[int, Field(ge=16)] | None = None
     temperature: Temperature | None = None
-    reasoning: dict[Literal["effort", "summary"], str] | None = None
-    text: dict[Literal["format"], dict[str, Any]] | None = None
+    reasoning: Reasoning | None = None
+    text: TextConfig | None = None
 
 
 class DeepSeekChat(Strict):
@@ -99,9 +132,23 @@ class Turn(Strict):
     content: Annotated[str, Field(min_length=1)] | list[TextBlock]
 
 
-class Thinking(Strict):
+class BudgetThinking(Strict):
     type: Literal["enabled"]
     budget_tokens: Annotated[int, Field(ge=1024)]
+
+
+class OtherThinking(Strict):
+    type: Literal["adaptive", "disabled", "between_tools"]
+
+
+class OutputFormat(Strict):
+    type: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class OutputConfig(Strict):
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
 
 
 class AnthropicMessages(Strict):
@@ -111,7 +158,8 @@ class AnthropicMessages(Strict):
     system: str | list[TextBlock] | None = None
     stream: bool = False
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    thinking: Thinking | None = None
+    thinking: BudgetThinking | OtherThinking | None = None
+    output_config: OutputConfig | None = None
 
 
 class Part(Strict):
@@ -129,7 +177,7 @@ class SystemInstruction(Strict):
 
 class ThinkingConfig(Strict):
     thinkingBudget: int | None = None  # noqa: N815  theirs
-    thinkingLevel: Literal["low", "high"] | None = None  # noqa: N815
+    thinkingLevel: Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"] | None = None  # noqa: N815
     includeThoughts: bool | None = None  # noqa: N815
 
 
@@ -167,7 +215,7 @@ class OllamaChat(Strict):
     think: bool | Literal["low", "medium", "high"] | None = None
 
 
-_REASONS = re.compile(r"^(?:o\d|gpt-5(?!.*chat))")
+_REASONS = re.compile(r"^(?:o\d|gpt-5(?!.*chat)|gpt-[6-9])")
 
 
 def find_fault(path: str, body: dict[str, Any], headers: Any) -> str | None:
@@ -183,7 +231,9 @@ def find_fault(path: str, body: dict[str, Any], headers: Any) -> str | None:
     elif path.endswith("/api/chat"):
         kind, check = OllamaChat, _check_ollama
     elif path.endswith("/responses"):
-        kind, check = OpenAIResponses, _check_nothing
+        kind, check = OpenAIResponses, _check_responses
+    elif "/" in body.get("model", ""):
+        kind, check = OpenRouterChat, _check_nothing
     elif "deepseek" in body.get("model", ""):
         kind, check = DeepSeekChat, _check_nothing
     else:
@@ -204,6 +254,20 @@ def _check_nothing(body: dict[str, Any]) -> str | None:
     return None
 
 
+def _list_efforts(model: str) -> tuple[str, ...]:
+    """The efforts of OpenAI's models, as their pages say."""
+    all_efforts = ("none", "low", "medium", "high", "xhigh", "max")
+    if model[0] == "o":
+        return ("low", "medium", "high")
+    if "-pro" in model:
+        return ("high",) if model.startswith("gpt-5-pro") else ("medium", "high", "xhigh")
+    if not model.startswith(("gpt-5.", "gpt-6")):
+        return ("minimal", "low", "medium", "high")
+    if model.startswith("gpt-6."):
+        return all_efforts[1:]
+    return all_efforts[:4] if model.startswith("gpt-5.1") else all_efforts
+
+
 def _check_openai(body: dict[str, Any]) -> str | None:
     model, effort = body["model"], body.get("reasoning_effort")
     if "stream_options" in body and not body.get("stream"):
@@ -213,32 +277,89 @@ def _check_openai(body: dict[str, Any]) -> str | None:
     if "max_tokens" in body:
         return ("Unsupported parameter: 'max_tokens' is not supported with this model. "
                 "Use 'max_completion_tokens' instead.")  # fmt: skip
-    if body.get("temperature", 1) != 1:
+    return _check_reasoning(body, effort)
+
+
+def _check_responses(body: dict[str, Any]) -> str | None:
+    return _check_reasoning(body, (body.get("reasoning") or {}).get("effort"))
+
+
+def _check_reasoning(body: dict[str, Any], effort: str | None) -> str | None:
+    model = body["model"]
+    if body.get("temperature", 1) != 1 and effort != "none":
         return (f"Unsupported value: 'temperature' does not support {body['temperature']} with "
                 "this model. Only the default (1) value is supported.")  # fmt: skip
-    is_new = model.startswith("gpt-5.")
-    if (effort == "minimal" and (is_new or model[0] == "o")) or (effort == "none" and not is_new):
-        return f"Unsupported value: 'reasoning_effort' does not support '{effort}' with this model."
+    if effort is not None and effort not in _list_efforts(model):
+        known = ", ".join(f"'{one}'" for one in _list_efforts(model))
+        return (f"Unsupported value: '{effort}' is not supported with the '{model}' model. "
+                f"Supported values are: {known}. (reasoning_effort)")  # fmt: skip
+    limit = body.get("max_completion_tokens") or body.get("max_output_tokens") or 0
+    if limit > 128_000:
+        return "max_completion_tokens is too large: this model supports at most 128000."
     return None
 
 
-def _check_anthropic(body: dict[str, Any]) -> str | None:
-    if thinking := body.get("thinking"):
-        if thinking["budget_tokens"] >= body["max_tokens"]:
-            return "`max_tokens` must be greater than `thinking.budget_tokens`."
-        if body.get("temperature", 1) != 1:
-            return "`temperature` may only be set to 1 when thinking is enabled."
-    if body["messages"][0]["role"] != "user":
-        return "messages: first message must use the user role"
-    return None
+# Types of thinking that each Claude accepts, and whether a temperature is.
+_CLAUDE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    (r"claude-(?:opus-5-5|fable|mythos)", ("adaptive",), False),
+    (r"claude-sonnet-5-5", ("adaptive", "between_tools"), False),
+    (r"claude-(?:opus|sonnet|haiku)-5", ("adaptive", "disabled"), False),
+    (r"claude-opus-4-[78]", ("adaptive",), False),
+    (r"claude-(?:opus|sonnet)-4-6", ("adaptive", "enabled", "disabled"), True),
+    (r"claude-", ("enabled", "disabled"), True),
+)
 
 
-def _check_gemini(body: dict[str, Any]) -> str | None:
+def _check_anthropic(body: dict[str, Any]) -> str | None:  # noqa: PLR0911  a rule a line
+    types, takes_temperature = next(
+        rule[1:] for rule in _CLAUDE if re.match(rule[0], body["model"])
+    )
+    thinking = body.get("thinking") or {}
+    if thinking and thinking["type"] not in types:
+        return (f'"thinking.type.{thinking["type"]}" is not supported for this model. '
+                'Use "thinking.type.adaptive" and "output_config.effort".')  # fmt: skip
+    if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= body["max_tokens"]:
+        return "`max_tokens` must be greater than `thinking.budget_tokens`."
+    temperature = body.get("temperature", 1)
+    if temperature != 1 and not takes_temperature:
+        return "`temperature` is deprecated for this model."
+    if temperature != 1 and thinking.get("type") in ("enabled", "adaptive"):
+        return "`temperature` may only be set to 1 when thinking is enabled."
+    if body["messages"][0]["role"] != "user" or body["messages"][-1]["role"] != "user":
+        return "messages: the first and the last message must use the user role"
+    output = body.get("output_config") or {}
+    if "effort" in output and "adaptive" not in types:
+        return "This model does not support the effort parameter."
+    return _check_schema(output["format"]["schema"]) if "format" in output else None
+
+
+def _check_schema(schema: Any) -> str | None:
+    """Anthropic's subset of JSON schema: closed objects, no limits of values."""
+    if isinstance(schema, list):
+        return next(filter(None, map(_check_schema, schema)), None)
+    if not isinstance(schema, dict):
+        return None
+    refused = {"minimum", "maximum", "minLength", "maxLength", "multipleOf"} & schema.keys()
+    if refused and "type" in schema:
+        return f"output_config.format.schema: {min(refused)} is not supported"
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        return ("output_config.format.schema: for 'object' type, 'additionalProperties' must be "
+                "explicitly set to false")  # fmt: skip
+    return next(filter(None, map(_check_schema, schema.values())), None)
+
+
+def _check_gemini(body: dict[str, Any]) -> str | None:  # noqa: PLR0911  a rule a line
     model, options = body["_model"], body.get("generationConfig") or {}
-    thinking = options.get("thinkingConfig")
+    thinking = options.get("thinkingConfig") or {}
+    if body["contents"][-1]["role"] != "user":
+        return "Please ensure that the last turn is a user turn."
     if thinking and not model.startswith(("gemini-2.5", "gemini-3")):
         return "Thinking is not enabled for this model."
-    if thinking and "thinkingBudget" in thinking:
+    if len(thinking) > 1 or ("thinkingLevel" in thinking and model.startswith("gemini-2.5")):
+        return "Thinking level is not supported for this model."
+    if thinking.get("thinkingLevel") == "MINIMAL" and not re.search("lite|3-flash", model):
+        return "Thinking level MINIMAL is not supported for this model."
+    if "thinkingBudget" in thinking:
         budget, least = thinking["thinkingBudget"], 128 if "pro" in model else 0
         if budget < least:
             return f"The thinking budget {budget} is invalid. Please choose a value of {least}."
@@ -253,4 +374,7 @@ def _check_ollama(body: dict[str, Any]) -> str | None:
     thinks = body["model"].startswith(("deepseek-r1", "qwen3", "gpt-oss", "magistral"))
     if body.get("think") and not thinks:
         return f'"{body["model"]}" does not support thinking'
+    has_levels = body["model"].startswith("gpt-oss")
+    if "think" in body and isinstance(body["think"], str) != has_levels:
+        return f'"{body["model"]}" does not have the thinking value {body["think"]}'
     return None

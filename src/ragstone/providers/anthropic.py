@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,12 +92,44 @@ def build_body(request: Request) -> dict[str, Any]:
             # The first block holds the documents; a summary of the conversation may follow.
             blocks[0]["cache_control"] = {"type": "ephemeral"}
         body["system"] = blocks
-    if request.effort not in ("", "off"):
+    output: dict[str, Any] = {}
+    thinks = request.effort not in ("", "off")
+    if thinks and known.effort_field == "adaptive":
+        body["thinking"] = {"type": "adaptive"}
+        output["effort"] = request.effort
+    elif thinks:
         budget = known.count_thinking(request.effort)
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-    elif known.temperature:  # with thinking none may be sent
+    elif request.effort == "off" and known.off:
+        body["thinking"] = {"type": known.off}
+    if known.temperature and not thinks:  # with thinking none may be sent
         body["temperature"] = min(request.temperature, 1.0)
-    return body
+    if request.schema is not None and known.json == "schema":
+        output["format"] = {"type": "json_schema", "schema": restrict_schema(request.schema)}
+    return body | ({"output_config": output} if output else {})
+
+
+# What a JSON schema may not hold here; the reply is validated all the same.
+_REFUSED_KEYWORDS = frozenset({
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "minLength", "maxLength", "minItems", "maxItems", "default",
+})  # fmt: skip
+
+
+def restrict_schema(schema: Any) -> Any:
+    """Return a JSON schema as Anthropic accepts it: closed objects, and no limits of values."""
+    if isinstance(schema, list):
+        return [restrict_schema(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {
+        name: {key: restrict_schema(one) for key, one in value.items()}
+        if name in ("properties", "$defs")
+        else restrict_schema(value)
+        for name, value in schema.items()
+        if name not in _REFUSED_KEYWORDS
+    }
+    return kept | ({"additionalProperties": False} if kept.get("type") == "object" else {})
 
 
 def build(context: PartContext) -> ChatProvider:
@@ -105,5 +138,5 @@ def build(context: PartContext) -> ChatProvider:
     service = Service("Anthropic", "ANTHROPIC")
     wire = AnthropicWire(Endpoint(service, options.base_url or DEFAULT_URL, headers))
     return build_provider(
-        wire, options, context.settings, model="claude-sonnet-4-5", fast_model="claude-haiku-4-5"
+        wire, options, context.settings, model="claude-sonnet-5-5", fast_model="claude-haiku-5-5"
     )

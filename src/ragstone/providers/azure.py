@@ -1,7 +1,7 @@
 """Chat with a model that Azure OpenAI has deployed.
 
 The model is the name of the deployment. If it does not say which model that is, name its family:
-AZURE_OPENAI_CAPABILITIES=family=gpt-5-mini.
+AZURE_OPENAI_CAPABILITIES=family=gpt-6-luna.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Know what a model accepts: from the table of models, from the settings, and from refusals.
+"""Know what a model accepts, from the table of models and from the settings.
 
 service and model → `Capabilities`. A model that is not in the table starts from values that every
-server accepts. When a server refuses a field (status 400), the field is left out from then on.
+server accepts. What a server refuses is kept in `lessons.py`.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import tomllib
 from collections.abc import Mapping
@@ -19,8 +18,6 @@ from urllib.parse import urlsplit
 
 from ragstone.calls import Usage
 from ragstone.errors import SettingsError
-
-log = logging.getLogger(__name__)
 
 JsonMode: TypeAlias = Literal["schema", "object", "none"]
 InlineThoughts: TypeAlias = Literal["", "tag", "open"]
@@ -92,7 +89,9 @@ def look_up(service: str, model: str, overrides: str = "") -> Capabilities:
     """Return what the table says of a model, with the overrides of the settings."""
     given = parse_overrides(overrides)
     values = dict(_load_table()["service"].get(service, {}))
-    values |= _find_family(str(given.pop("family", model)))
+    family = _find_family(str(given.pop("family", model)))
+    values |= family
+    values |= family.get("only", {}).get(service, {})
     values |= given
     return _build(values)
 
@@ -135,6 +134,8 @@ def _parse_value(name: str, word: str) -> Any:
 
 def _find_family(model: str) -> dict[str, Any]:
     name = model.lower().rpartition("/")[2]
+    if name.startswith("claude-"):  # OpenRouter writes 5.5, Anthropic 5-5
+        name = name.replace(".", "-")
     for family in _load_table()["family"]:
         if any(fnmatchcase(name, pattern) for pattern in family["models"]):
             return {**family, "family": family["name"]}
@@ -150,74 +151,16 @@ def _build(values: Mapping[str, Any]) -> Capabilities:
     return Capabilities(**known)
 
 
-# Fields of requests, and the capability that leaves each of them out. The order matters: a message
-# about `max_tokens` may name `max_completion_tokens` as the way out.
-_REFUSALS: tuple[tuple[str, dict[str, Any]], ...] = (
-    (r"response_?format|json_?schema|json_object|structured output|grammar|\bformat\b", {}),
-    (r"temperature", {"temperature": False}),
-    (r"stream_options|include_usage", {"stream_usage": False}),
-    (r"reasoning|thinking|\bthink\b|chat_template_kwargs", {"effort_field": ""}),
-    (r"cache_control", {"caches_on_mark": False}),
-    (r"system (?:role|message|instruction)|role.{0,20}system|developer instruction",
-     {"system_role": False}),
-)  # fmt: skip
-_TOKEN_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-_AT_MOST = re.compile(r"(?:at most|less than or equal to|maximum(?: value)? (?:is|of)|<=) *(\d+)")
-
-
-def learn_from_refusal(now: Capabilities, detail: str) -> Capabilities | None:
-    """Return the capabilities without what a server has refused; None if it names no field."""
-    text = detail.lower()
-    named = [one for one in _TOKEN_FIELDS if re.search(rf"\b{one}\b", text)]
-    if now.token_field in named:
-        if found := _AT_MOST.search(text):
-            limit = int(found[1])
-            return None if limit == now.max_output else replace(now, max_output=limit)
-        other = {"max_tokens": "max_completion_tokens"}.get(now.token_field, "max_tokens")
-        return replace(now, token_field=other)
-    weaker: dict[str, Any] = {"json": {"schema": "object"}.get(now.json, "none")}
-    for pattern, change in _REFUSALS:
-        changed = replace(now, **(change or weaker))
-        if changed != now and re.search(pattern, text):
-            return changed
-    return None
-
-
-class Lessons:
-    """Remember what the servers have refused since the start, per model."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Capabilities] = {}
-
-    def recall(self, model: str, default: Capabilities) -> Capabilities:
-        return self._known.get(model, default)
-
-    def learn(self, provider: str, model: str, now: Capabilities, detail: str) -> bool:
-        """Remember a refusal and log it; False if it teaches nothing."""
-        learned = learn_from_refusal(now, detail)
-        if learned is None:
-            return False
-        changed = [
-            one.name for one in fields(now) if getattr(now, one.name) != getattr(learned, one.name)
-        ]
-        self._known[model] = learned
-        log.warning(
-            "model refused a field",
-            extra={
-                "provider": provider,
-                "model": model,
-                "changed": {name: getattr(learned, name) for name in changed},
-            },
-        )
-        return True
+_DATED = re.compile(r"[-@:](?:20\d\d|latest|preview).*")
 
 
 def add_price(usage: Usage, model: str) -> Usage:
-    """Add the price of a call, by the longest name in the table that the model starts with."""
+    """Add the price of a call. A model may have a date after its name in the table, nothing else:
+    the price of "gpt-5" says nothing about "gpt-5.5". A price that the service names is kept."""
     prices = _load_table()["usd"]
     name = model.rpartition("/")[2]
-    known = max((one for one in prices if name.startswith(one)), key=len, default=None)
-    if known is None:
+    known = next((one for one in prices if _is_version_of(name, one)), None)
+    if known is None or usage.cost_usd is not None:
         return usage
     price = prices[known]
     fresh = usage.input_tokens - usage.cached_tokens - usage.cache_writes
@@ -228,6 +171,11 @@ def add_price(usage: Usage, model: str) -> Usage:
         + usage.output_tokens * price["output"]
     ) / 1e6
     return replace(usage, cost_usd=cost)
+
+
+def _is_version_of(model: str, name: str) -> bool:
+    rest = model[len(name) :]
+    return model.startswith(name) and (not rest or bool(_DATED.fullmatch(rest)))
 
 
 _ASCII_PER_TOKEN = 3

@@ -17,12 +17,14 @@ from ragstone.calls import StopReason, Usage
 from ragstone.errors import ProviderError, UnusableReplyError
 from ragstone.providers.capabilities import (
     Capabilities,
-    Lessons,
     add_price,
     estimate_tokens,
     look_up,
+    parse_overrides,
 )
 from ragstone.providers.health import ProviderHealth
+from ragstone.providers.http import Endpoint
+from ragstone.providers.lessons import FILE, Lessons
 from ragstone.providers.retry import (
     Failure,
     Pieces,
@@ -31,6 +33,7 @@ from ragstone.providers.retry import (
     StatusError,
     Stop,
     Thought,
+    is_about_length,
     stream_with_retries,
 )
 from ragstone.providers.thinking import ThoughtFilter
@@ -71,6 +74,16 @@ class Request:
         if known.context_window:
             limit = max(16, min(limit, known.context_window - self.count_input()))
         return min(limit, known.max_output) if known.max_output else limit
+
+    def measure_excess(self) -> int:
+        """Return by how many tokens the messages leave too little of the window for a reply.
+
+        A reply may take half of the window at most; thoughts get what is left.
+        """
+        window = self.capabilities.context_window
+        if not window:
+            return 0
+        return max(0, self.count_input() - (window - min(self.max_tokens, window // 2)))
 
     def count_input(self) -> int:
         """Estimate the tokens of the messages."""
@@ -113,6 +126,8 @@ class Wire(Protocol):
     @property
     def service(self) -> Service: ...
     @property
+    def endpoint(self) -> Endpoint: ...
+    @property
     def kind(self) -> str:
         """Return the name of the service in the table of models."""
         ...
@@ -147,10 +162,18 @@ class ChatProvider:
         return self.lessons.recall(model, default)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | Usage]:
-        model = prompt.model or self.model
-        limit = self.options.token_limit
-        async for piece in self._stream(Request(prompt.messages, model, prompt.temperature, limit)):
+        async for piece in self._stream(self._build_request(prompt)):
             yield piece
+
+    def measure_excess(self, prompt: Prompt) -> int:
+        """Return by how many tokens a prompt is too long for the model; 0 if its window is not
+        known. The tokens are estimated, rather too many."""
+        request = self._build_request(prompt)
+        return replace(request, capabilities=self.find_capabilities(request.model)).measure_excess()
+
+    def _build_request(self, prompt: Prompt) -> Request:
+        model = prompt.model or self.model
+        return Request(prompt.messages, model, prompt.temperature, self.options.token_limit)
 
     async def complete(
         self,
@@ -250,10 +273,13 @@ class ChatProvider:
                 if rest := thoughts.close():
                     yield rest
             except StatusError as error:
-                refused = error.status in (400, 422) and lesson < _MAX_LESSONS
-                if not refused or not self.lessons.learn(
-                    self.name, request.model, known, error.detail
-                ):
+                too_long = is_about_length(error.detail)
+                refused = too_long or (error.status in (400, 422) and lesson < _MAX_LESSONS)
+                has_learned = refused and self.lessons.learn(
+                    self.name, request.model, known, error.detail, request.count_input()
+                )
+                # The same messages would be too long again: the caller has to shorten them.
+                if too_long or not has_learned:
                     raise
             else:
                 return
@@ -294,8 +320,9 @@ def build_provider(
     wire: Wire, options: ServiceSettings, settings: Settings, *, model: str, fast_model: str
 ) -> ChatProvider:
     """Build a provider; `model` and `fast_model` are used where the settings name none."""
-    look_up(wire.kind, options.model or model, options.capabilities)  # a wrong override is an error
+    fixed = frozenset(parse_overrides(options.capabilities))  # a wrong override is an error
     main = options.model or model
+    kept = settings.data.directory / FILE
     # A server of one's own may not have the small model of the service.
     is_own = wire.kind != "openai" if options.base_url else wire.kind not in _WITH_SMALL_MODEL
     return ChatProvider(
@@ -306,4 +333,5 @@ def build_provider(
             max_retries=settings.provider.max_retries, timeout_s=settings.provider.timeout_s
         ),
         options,
+        Lessons(wire.kind, wire.endpoint.base_url, kept, fixed),
     )

@@ -73,7 +73,7 @@ def build_body(request: Request) -> dict[str, Any]:
     if known.temperature:
         options["temperature"] = request.temperature
     if request.effort and known.effort_field == "thinkingLevel":
-        options["thinkingConfig"] = {"thinkingLevel": request.effort}
+        options["thinkingConfig"] = {"thinkingLevel": request.effort.upper()}
     elif request.effort:
         options["thinkingConfig"] = {"thinkingBudget": known.count_thinking(request.effort)}
     if request.schema is not None and known.json != "none":
@@ -98,8 +98,8 @@ def build(context: PartContext) -> ChatProvider:
         GoogleWire(endpoint),
         options,
         context.settings,
-        model="gemini-2.5-flash",
-        fast_model="gemini-2.5-flash-lite",
+        model="gemini-3.8-flash",
+        fast_model="gemini-3.5-flash-lite",
     )
 
 

@@ -165,4 +165,6 @@ def extract_detail(text: str) -> str:
         return str(error)
     message = str(error.get("message", error))
     named = [str(error[name]) for name in ("param", "code") if error.get(name)]
+    if error.get("n_ctx"):  # the window of a llama.cpp server
+        named.append(f"n_ctx={error['n_ctx']}")
     return " ".join([message, *(f"({one})" for one in named if one not in message)])

@@ -62,5 +62,6 @@ def build(context: PartContext) -> ChatProvider:
     endpoint = Endpoint(Service("llama.cpp"), f"{server.listening_address}/v1")
     wire = LocalWire(endpoint, "local", "local", server)
     # The server has one model, whatever its name; the name of the file tells the family.
-    options = options.model_copy(update={"model": path.stem})
+    known = f"context_window={params.n_ctx} {options.capabilities}"
+    options = options.model_copy(update={"model": path.stem, "capabilities": known})
     return build_provider(wire, options, settings, model=path.stem, fast_model=path.stem)

@@ -74,8 +74,13 @@ class OpenAIWire(HttpWire):
             elif kind in ("response.completed", "response.incomplete"):
                 reply = event["response"]
                 if counts := reply.get("usage"):
-                    read = (counts.get("input_tokens_details") or {}).get("cached_tokens") or 0
-                    yield Usage(counts["input_tokens"], counts["output_tokens"], cached_tokens=read)
+                    details = counts.get("input_tokens_details") or {}
+                    yield Usage(
+                        counts["input_tokens"],
+                        counts["output_tokens"],
+                        cached_tokens=details.get("cached_tokens") or 0,
+                        cache_writes=details.get("cache_write_tokens") or 0,
+                    )
                 reason = (reply.get("incomplete_details") or {}).get("reason")
                 reasons: dict[str, StopReason] = {
                     "max_output_tokens": "length", "content_filter": "blocked",
@@ -105,10 +110,13 @@ def _refuse_error(event: Mapping[str, Any]) -> None:
 def _read_usage(counts: Mapping[str, Any]) -> Usage:
     details = counts.get("prompt_tokens_details") or {}
     cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or 0
+    cost = counts.get("cost")  # OpenRouter names the price of a call
     return Usage(
         int(counts.get("prompt_tokens") or 0),
         int(counts.get("completion_tokens") or 0),
+        cost_usd=float(cost) if isinstance(cost, int | float) else None,
         cached_tokens=int(cached),
+        cache_writes=int(details.get("cache_write_tokens") or 0),
     )
 
 
@@ -139,7 +147,7 @@ def build_body(request: Request) -> dict[str, Any]:
 def _build_effort(field: str, effort: str, off: str) -> dict[str, Any]:
     word = off or "none" if effort == "off" else effort
     if field == "reasoning":  # OpenRouter
-        return {"reasoning": {"enabled": False} if effort == "off" else {"effort": word}}
+        return {"reasoning": {"effort": word}}
     if field == "chat_template_kwargs":  # vLLM and llama.cpp
         return {"chat_template_kwargs": {"enable_thinking": effort != "off"}}
     return {field: word}
@@ -178,7 +186,7 @@ def build(context: PartContext) -> ChatProvider:
     service = SERVICE if kind == "openai" else replace(SERVICE, title="The model server")
     wire = OpenAIWire(Endpoint(service, url, build_headers(options.key)), kind=kind)
     return build_provider(
-        wire, options, context.settings, model="gpt-4.1-mini", fast_model="gpt-4.1-nano"
+        wire, options, context.settings, model="gpt-6-luna", fast_model="gpt-5.6-luna"
     )
 
 

@@ -26,8 +26,11 @@ ABOUT_ONE_REQUEST: frozenset[str] = frozenset(
 )
 
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# OpenAI, vLLM and LM Studio; llama.cpp; Anthropic; Google.
 _TOO_LONG = re.compile(
-    r"context[ _](?:length|window|size)|maximum context|too many tokens|n_ctx", re.IGNORECASE
+    r"context[ _](?:length|window|size|limit)|maximum context|too many tokens|n_ctx|"
+    r"prompt is too long|input token count",
+    re.IGNORECASE,
 )
 _FILTERED = re.compile(
     r"content[ _](?:filter|policy|management)|responsibleai|safety", re.IGNORECASE
@@ -121,6 +124,11 @@ class Stop:
 Pieces: TypeAlias = AsyncGenerator[str | Usage | Thought | Stop, None]
 
 
+def is_about_length(detail: str) -> bool:
+    """Return True when a refusal says that the prompt is too long."""
+    return bool(_TOO_LONG.search(detail))
+
+
 def explain_status(
     service: Service,
     status: int,
@@ -131,7 +139,9 @@ def explain_status(
     has_key: bool = True,
 ) -> Failure:
     """Describe an HTTP error status: whether to try again, and when."""
-    if status in (401, 403):
+    if is_about_length(detail):
+        failure = _explain_length(service)
+    elif status in (401, 403):
         failure = _explain_key(service, status, has_key=has_key)
     elif status == 404:
         failure = _explain_missing(service, model)
@@ -184,16 +194,18 @@ def _explain_limit(service: Service, detail: str) -> Failure:
     )
 
 
+def _explain_length(service: Service) -> Failure:
+    return Failure(
+        f"The prompt is too long for the model of {service.title}.",
+        "Lower RAG_MAX_CONTEXT_TOKENS, or give the model a larger context window.",
+        retryable=False,
+        reason="context_length",
+    )
+
+
 def _explain_refusal(service: Service, detail: str) -> Failure:
     if _FILTERED.search(detail):
         return explain_failure(service, BlockedError(detail))
-    if _TOO_LONG.search(detail):
-        return Failure(
-            f"The prompt is too long for the model of {service.title}.",
-            "Lower RAG_MAX_CONTEXT_TOKENS.",
-            retryable=False,
-            reason="context_length",
-        )
     return Failure(
         f"{service.title} refused the request.",
         f"{_check(service, 'MODEL')} {service.name_variable('CAPABILITIES').partition(' ')[0]} "

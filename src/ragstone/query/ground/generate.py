@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from ragstone.calls import Usage
@@ -20,7 +21,7 @@ from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
 from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
-from ragstone.query.ground.prompt import SourceOrder, build_prompt, make_fence
+from ragstone.query.ground.prompt import SourceOrder, build_prompt, fit_prompt, make_fence
 from ragstone.text import find_sentence_spans, remove_unstorable, split_words
 from ragstone.trace import QueryRun, Span
 from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
@@ -52,6 +53,8 @@ _MIN_SHARED_TERMS = 0.15
 _MIN_SIMILARITY = 0.3
 _MAX_SOURCES_COMPARED = 3
 _MIN_WORDS = 3
+# The tokens of a prompt are estimated, so a shorter one may be too long as well.
+_MAX_SHORTENED = 3
 _REPEATS_FROM_WORDS = 40
 _MIN_FRESH_WORDS = 0.12
 
@@ -120,9 +123,9 @@ class PromptAnswerer:
             for provider in self._list_providers(query, sources, run):
                 draft = self._start_draft(provider, query)
                 stream = PlainText() if draft.is_plain else MarkerStream(notation)
-                prompt = self._build_prompt(provider, query, sources)
                 try:
-                    async with closing_iterator(provider.stream(prompt)) as pieces:
+                    written = self._stream_pieces(provider, query, sources, span)
+                    async with closing_iterator(written) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, Usage):
                                 span.count_usage(piece)
@@ -133,7 +136,8 @@ class PromptAnswerer:
                     if rest := stream.close():
                         draft.text += rest
                         yield rest
-                    await span.run_in_background(self._refuse_nonsense, draft, prompt, notation)
+                    question = Prompt(query.text, sources)
+                    await span.run_in_background(self._refuse_nonsense, draft, question, notation)
                     break
                 except Exception as error:  # whatever a provider raises, the fallback answers
                     # A plain chat has nothing to quote: no provider is able to answer.
@@ -154,12 +158,40 @@ class PromptAnswerer:
             is_plain=query.mode == "plain" and not is_fallback,
         )
 
+    async def _stream_pieces(
+        self, provider: Provider, query: Query, sources: tuple[Source, ...], span: Span
+    ) -> AsyncGenerator[str | Usage, None]:
+        """Stream from a provider. What its server finds too long is shortened and sent again."""
+        prompt, note = self._build_prompt(provider, query, sources)
+        for shortened in range(_MAX_SHORTENED + 1):
+            can_shorten = shortened < _MAX_SHORTENED
+            try:
+                async with closing_iterator(provider.stream(prompt)) as pieces:
+                    async for piece in pieces:
+                        can_shorten = False
+                        yield piece
+            except ProviderError as error:
+                shorter, note = self._build_prompt(provider, query, sources)
+                can_shorten = can_shorten and shorter.messages != prompt.messages
+                if error.reason != "context_length" or not can_shorten:
+                    raise
+                prompt = shorter
+            else:
+                break
+        if note:
+            span.note(note)
+
     def _build_prompt(
         self, provider: Provider, query: Query, sources: tuple[Source, ...]
-    ) -> Prompt:
+    ) -> tuple[Prompt, str]:
+        """Build a prompt that the model has room for, and a note on what was left out."""
         if not getattr(provider, "reads_messages", True):
-            return Prompt(query.text, sources, outline=query.outline)
-        return build_prompt(query, sources, order=self.order, fence=self.fence)
+            return Prompt(query.text, sources, outline=query.outline), ""
+        build = partial(build_prompt, order=self.order, fence=self.fence)
+        measure_excess = getattr(provider, "measure_excess", None)
+        if measure_excess is None:
+            return build(query, sources), ""
+        return fit_prompt(build, query, sources, measure_excess)
 
     def _use_chat(self, query: Query, run: QueryRun, span: Span) -> Query:
         """Turn a question that nothing was found for into a plain chat, if that is wanted."""

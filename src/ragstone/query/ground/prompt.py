@@ -9,12 +9,13 @@ text in a document can pass for a marker.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ragstone.prompts import render
 from ragstone.query.ground.cite import Notation
-from ragstone.query.ground.context import format_source_header
+from ragstone.query.ground.context import cut_at_sentence, format_source_header
 from ragstone.reading.units import escape_markers, has_instructions
 from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
 
@@ -52,6 +53,55 @@ def build_prompt(
         system = Message("system", render("answer", **slots))
         messages = (system, *query.history, Message("user", query.text))
     return Prompt(query.text, tuple(sources), messages, query.temperature, query.model)
+
+
+def fit_prompt(
+    build: Callable[[Query, Sequence[Source]], Prompt],
+    query: Query,
+    sources: Sequence[Source],
+    measure_excess: Callable[[Prompt], int],
+) -> tuple[Prompt, str]:
+    """Build a prompt that the model has room for, and a note on what was left out.
+
+    The oldest turns go first, because the question can be understood without them; then the last
+    sources, the first of these cut at the end of a sentence.
+    """
+    prompt = build(query, sources)
+    if not measure_excess(prompt):
+        return prompt, ""
+    least = 1 if query.mode == "plain" else 0
+    while len(query.history) > least and measure_excess(prompt):
+        query = replace(query, history=_drop_turn(query.history))
+        prompt = build(query, sources)
+    kept = len(sources)
+    while kept and measure_excess(prompt):
+        kept -= 1
+        prompt = build(query, sources[:kept])
+    if kept < len(sources):
+        first = tuple(sources[:kept])
+        next_one = replace(sources[kept], excerpt="")
+        text = cut_at_sentence(
+            next_one.text,
+            lambda part: not measure_excess(build(query, (*first, replace(next_one, text=part)))),
+        )
+        if text:
+            kept += 1
+            prompt = build(query, (*first, replace(next_one, text=text)))
+    left_out = len(sources) - kept
+    return prompt, (
+        "The prompt is longer than the context window of the model: "
+        f"{left_out} of {len(sources)} sources are left out."
+        if left_out
+        else "The prompt is longer than the context window of the model: it was shortened."
+    )
+
+
+def _drop_turn(history: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Drop the oldest message, and the replies after it: a conversation begins with a user."""
+    rest = history[1:]
+    while len(rest) > 1 and rest[0].role == "assistant":
+        rest = rest[1:]
+    return rest
 
 
 def order_sources(sources: Sequence[Source], order: SourceOrder) -> list[Source]:
