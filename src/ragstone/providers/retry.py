@@ -265,6 +265,8 @@ async def stream_with_retries(
     clock = asyncio.get_running_loop().time
     first_word_s = policy.first_word_s or policy.timeout_s
     deadline = clock() + first_word_s
+    # More time to think is not more time to wait for another try.
+    last_try = clock() + policy.timeout_s
     for attempt in range(policy.max_retries + 1):
         pieces = attempt_once()
         has_begun = has_text = was_cut_off = False
@@ -300,7 +302,7 @@ async def stream_with_retries(
             await pieces.aclose()
         pause = failure.retry_after_s
         pause = policy.pause_s(attempt) if pause is None else pause
-        if not failure.retryable or attempt == policy.max_retries or clock() + pause >= deadline:
+        if not failure.retryable or attempt == policy.max_retries or clock() + pause >= last_try:
             raise failure.as_error()
         await asyncio.sleep(pause)
 
