@@ -41,11 +41,10 @@ def refuse_damaged_log(path: Path) -> None:
     """
     kept = path.with_name(path.name + DAMAGED_SUFFIX)
     lost = 0
-    if not kept.exists():
-        # Without a log there is nothing to lose; the first transaction explains other errors.
-        with suppress(OSError, sqlite3.Error, struct.error):
-            lost = _count_lost_commits(path, kept)
-    if kept.exists() or lost > 1:
+    # Without a log there is nothing to lose; the first transaction explains other errors.
+    with suppress(OSError, sqlite3.Error, struct.error):
+        lost = 2 if kept.exists() else _count_lost_commits(path, kept)
+    if lost > 1:
         raise StoreError(
             f"The log of the catalog '{path}' is damaged: its last changes are lost.",
             hint=f"Restore a backup. To go on without these changes, delete '{kept.name}'.",
