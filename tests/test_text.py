@@ -54,3 +54,21 @@ def test_spans_of_prose_lists_tables_emoji_and_cjk_are_in_order_and_lose_nothing
 )
 def test_sentences_end_where_a_reader_would_end_them(text: str, sentences: list[str]) -> None:
     assert [text[start:end] for start, end in find_sentence_spans(text)] == sentences
+
+
+@pytest.mark.parametrize("title", ["Ms.", "Mx.", "Sra.", "Dr."])
+def test_a_title_does_not_end_a_sentence(title: str) -> None:
+    text = f"Write to the adviser, {title} Dorst, at once. She answers within a week."
+    spans = find_sentence_spans(text)
+    assert [text[start:end] for start, end in spans] == [
+        f"Write to the adviser, {title} Dorst, at once.",
+        "She answers within a week.",
+    ]
+
+
+def test_a_title_at_the_end_of_a_paragraph_ends_it() -> None:
+    text = "Signed by Ms.\n\nThe next paragraph."
+    assert [text[start:end] for start, end in find_sentence_spans(text)] == [
+        "Signed by Ms.",
+        "The next paragraph.",
+    ]

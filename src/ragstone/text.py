@@ -21,6 +21,8 @@ _WORD = re.compile(r"\w+")
 _APOSTROPHES = re.compile(r"['’`´]")
 # Ends that sentencex would join over: a blank line, the line of a Markdown heading, a row of a
 # table, the line before an item of a list.
+# A title that the library takes for the end of a sentence: "the adviser, Ms. Dorst".
+_TITLE = re.compile(r"\b(?:Ms|Mx|Sra)\.$")
 _BREAK = re.compile(
     r"\n[ \t]*\n"
     r"|\|[ \t]*\n"
@@ -68,8 +70,11 @@ def _find_sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...
     for end in [*(match.end() for match in _BREAK.finditer(text)), len(text)]:
         for sentence in sentencex.get_sentence_boundaries(language, text[begin:end]):
             span = _trim_span(text, begin + sentence["start_index"], begin + sentence["end_index"])
-            if span[0] < span[1]:
-                spans.append(span)
+            if span[0] == span[1]:
+                continue
+            if spans and begin <= spans[-1][0] and _TITLE.search(text, *spans[-1]):
+                span = (spans.pop()[0], span[1])
+            spans.append(span)
         begin = end
     return tuple(spans)
 
