@@ -27,7 +27,7 @@ from ragstone.query.retrieve.languages import (
 )
 from ragstone.query.understand.intent import is_known_script
 from ragstone.settings import RetrieveSettings
-from ragstone.threads import run_in_thread_if_blocking
+from ragstone.threads import run_in_thread, run_in_thread_if_blocking
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits, Scores
 
@@ -63,7 +63,7 @@ class HybridRetriever:
 
     async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
         within = await run_in_thread_if_blocking(self.catalog, self.catalog.resolve_scope, query)
-        lists = await run_in_thread_if_blocking(self.embedder, self._embed, query, run)
+        lists = await self._embed_beside(query, run)
         slower = self.index if getattr(self.index, "waits", False) else self.catalog
         return await run_in_thread_if_blocking(slower, self._search, query, lists, within, run)
 
@@ -105,13 +105,20 @@ class HybridRetriever:
             return self.options.candidates
         return min(self.options.candidates, _READ_AHEAD * query.top_k)
 
-    def _embed(self, query: Query, run: QueryRun) -> list[_SearchLists]:
-        lists = [
-            _SearchLists(query.text, 1.0),
-            *(_SearchLists(one.text, _EXPANSION_WEIGHT) for one in query.expansions),
-        ]
-        # For keyword search the question is embedded too, for the similarity of each hit; a failure
-        # is then ignored. Feedback is a list of words without a meaning as a whole.
+    async def _embed_beside(self, query: Query, run: QueryRun) -> list[_SearchLists]:
+        """Embed the texts, off the event loop: 500 tokens take a tenth of a second."""
+        has_vector = getattr(self.embedder, "has_vector", lambda _: False)
+        is_known = all(map(has_vector, self._list_texts(query).values()))
+        if is_known or getattr(self.embedder, "waits", False):
+            return await run_in_thread_if_blocking(self.embedder, self._embed, query, run)
+        return await run_in_thread("models", self._embed, query, run)
+
+    def _list_texts(self, query: Query) -> dict[int, str]:
+        """Return the texts to embed, by the place of their list.
+
+        For keyword search the question is embedded too, for the similarity of each hit; a failure
+        is then ignored. Feedback is a list of words without a meaning as a whole.
+        """
         texts = {0: query.text}
         if query.method != "keyword":
             texts |= {
@@ -119,6 +126,14 @@ class HybridRetriever:
                 for at, expansion in enumerate(query.expansions, start=1)
                 if expansion.kind != "feedback"
             }
+        return texts
+
+    def _embed(self, query: Query, run: QueryRun) -> list[_SearchLists]:
+        lists = [
+            _SearchLists(query.text, 1.0),
+            *(_SearchLists(one.text, _EXPANSION_WEIGHT) for one in query.expansions),
+        ]
+        texts = self._list_texts(query)
         with run.span("embed") as span:
             span.count(model=self.embedder.name, texts=len(texts))
             try:
