@@ -6,8 +6,13 @@ OpenAPI schema (`server/openapi.py`) shows them; `tests/server/test_openapi.py` 
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -110,6 +115,9 @@ def record_examples(client: TestClient) -> dict[str, Any]:
     _record_history(recorder, asked)
     send("PUT", "/v1/provider/state")
     send("GET", "/v1/providers")
+    send("GET", "/v1/imports")
+    with serve_samples() as url:
+        send("POST", "/v1/imports", json={"url": f"{url}/policies/safety.md", "collection": "web"})
     send("PATCH", "/v1/settings", json={"values": {"refine.top_k": 8}})
     for path in ("/v1/settings", "/healthz", "/readyz", "/metrics"):
         send("GET", path)
@@ -183,13 +191,33 @@ def _record_history(recorder: Recorder, asked: dict[str, Any]) -> None:
     send("DELETE", "/v1/consent", params={"owner": "local"})
 
 
+@contextmanager
+def serve_samples() -> Iterator[str]:
+    """Serve the sample documents at an address of this machine."""
+    folder = str(resources.files("ragstone.samples") / "documents")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def main() -> None:
     assert (resources.files("ragstone.samples") / "documents").is_dir()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ragstone.toml"
         file.touch()
         loaded = load_settings(
-            flags={"RAGSTONE_DATA": folder, "REQUIRE_CONSENT": "true"}, config_file=file
+            flags={
+                "RAGSTONE_DATA": folder,
+                "REQUIRE_CONSENT": "true",
+                "IMPORT_HOSTS": "127.0.0.1",
+                "IMPORT_PRIVATE": "true",
+            },
+            config_file=file,
         )
         app = create_app(Engine(loaded.settings), loaded=loaded)
         with TestClient(app, base_url="http://127.0.0.1:8642") as client:

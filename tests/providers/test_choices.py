@@ -31,7 +31,7 @@ def test_services_with_a_section_of_their_own_can_be_chosen(tmp_path: Path) -> N
 
 def test_a_list_in_the_settings_takes_their_place(tmp_path: Path) -> None:
     flags = {"provider.name": "openai", "anthropic.api_key": "a",
-             "provider.choices": ("openai:gpt-4.1", "ollama:llama3")}  # fmt: skip
+             "provider.choices": "openai:gpt-4.1, ollama:llama3"}  # fmt: skip
     assert names(tmp_path, **flags) == ["openai", "openai:gpt-4.1", "ollama:llama3", "extractive"]
 
 
@@ -63,7 +63,7 @@ async def test_the_chosen_model_writes(
         settings = settings_in(
             tmp_path / "data",
             **{"provider.name": "openai", "provider.base_url": f"{stand_in.url}/v1",
-               "provider.choices": ("ollama:small", "openai:other", "ollama"),
+               "provider.choices": "ollama:small,openai:other,ollama",
                "ollama.base_url": stand_in.url, "ollama.model": "llama3",
                "understand.intent_enabled": False, "check.max_iterations": 0},
         )  # fmt: skip

@@ -37,7 +37,8 @@ def list_choices(settings: Settings) -> tuple[ModelChoice, ...]:
     """List the choices, the configured provider first and quoting last."""
     main = ModelChoice(settings.provider.name)
     if settings.provider.choices:
-        named = [ModelChoice.parse(name) for name in settings.provider.choices]
+        names = settings.provider.choices.split(",")
+        named = [ModelChoice.parse(name) for name in names if name.strip()]
     else:
         named = [ModelChoice(name) for name in _list_configured(settings)]
     return tuple(dict.fromkeys((main, *named, ModelChoice(_QUOTING))))

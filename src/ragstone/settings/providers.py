@@ -31,10 +31,10 @@ class ProviderSettings(Section):
         "Fast model of the same provider for internal calls. Empty: that of its section.",
         "LLM_FAST_MODEL",
     )
-    choices: tuple[str, ...] = setting(
-        (),
-        "Models that a conversation may choose, each PROVIDER or PROVIDER:MODEL. "
-        "Empty: every provider whose own section is set.",
+    choices: str = setting(
+        "",
+        "Models that a conversation may choose, each PROVIDER or PROVIDER:MODEL, separated by "
+        "commas. Empty: every provider whose own section is set.",
         "LLM_CHOICES",
     )
     base_url: str = setting(

@@ -185,6 +185,21 @@ class ServerSettings(Section):
     max_upload_mb: float = setting(
         500.0, "Maximum size of a request with documents.", gt=0, le=100_000
     )
+    import_hosts: str = setting(
+        "",
+        "Hosts from which documents may be imported by URL: names or *.NAME, separated by commas. "
+        "Empty: none.",
+        "IMPORT_HOSTS",
+    )
+    import_private: bool = setting(
+        False,
+        "Let those hosts have private addresses, such as that of this machine.",
+        "IMPORT_PRIVATE",
+    )
+    import_max_mb: float = setting(50.0, "Maximum size of an imported file.", gt=0, le=10_000)
+    import_timeout_s: float = setting(
+        30.0, "Maximum time for reading an imported file.", gt=0, le=600
+    )
     rate_per_key: str = setting(
         "1200/minute", "Maximum requests per API key. Empty: no limit.", max_length=100
     )

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
-import { closeSource, openSource } from "./source.js";
+import { closeSource, openSource } from "./open.js";
 
 const AREAS = {
   ask: () => import("./ask.js"),

@@ -4,9 +4,9 @@ import * as api from "./api.js";
 import { renderAppraisal, renderAnswer, chip, shorten } from "./answer.js";
 import { announce, el, failure, ms, plural, replace } from "./dom.js";
 import { attachPreview } from "./preview.js";
-import { openSource } from "./source.js";
+import { openSource } from "./open.js";
 import { attachSuggestions } from "./suggest.js";
-import { stage } from "./words.js";
+import { stage } from "./stages.js";
 
 const PRESETS = ["minimal", "classic", "balanced", "careful"];
 

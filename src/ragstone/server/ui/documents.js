@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { announce, baseName, confirmFirst, el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
 import { kindOf } from "./kinds.js";
-import { openSource } from "./source.js";
+import { openSource } from "./open.js";
 import { upload } from "./upload.js";
 
 const BATCH = 1000;
@@ -24,7 +24,8 @@ export function create(shared) {
     el("div", { class: "row middle" },
       el("div", { class: "stack" }, el("label", { for: "target" }, "Into collection"), target, known),
       el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags),
-      el("div", { class: "stack" }, el("label", { for: "password" }, "Password, for protected files"), password)));
+      el("div", { class: "stack" }, el("label", { for: "password" }, "Password, for protected files"), password)),
+    importForm());
   const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => deleteCollection() }, "Delete collection");
   const root = el("section", { class: "area documents" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" }), dropAll),
@@ -46,6 +47,31 @@ export function create(shared) {
   document.addEventListener("ragstone:collection", () => { if (!root.hidden && root.isConnected) load(); });
   // Delete what was not undone, also when the page is closed at once.
   window.addEventListener("pagehide", () => { for (const id of leaving.keys()) api.remove(`/v1/documents/${id}`, { keepalive: true }).catch(() => {}); });
+
+  /** Offer to read a document from a URL, where the server allows some hosts. */
+  function importForm() {
+    const says = el("p", { class: "muted small", role: "status" });
+    const url = el("input", { id: "import-url", type: "url", required: true, autocomplete: "off", placeholder: "https://" });
+    const go = el("button", { type: "submit", class: "quiet" }, "Import");
+    const submit = async (event) => {
+      event.preventDefault();
+      go.disabled = true;
+      replace(says, "Reading the URL…");
+      try {
+        const done = await api.post("/v1/imports", { url: url.value.trim(), collection: target.value.trim() || shared.collection, tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean) });
+        const [one] = done.documents;
+        const [bad] = done.failed;
+        replace(says, one ? `Added: ${one.name}, ${plural(one.chunk_count, "passage")}.` : `${bad.error} ${bad.hint}`);
+        if (one) { url.value = ""; await shared.refreshCollections(); await load(); }
+      } catch (error) {
+        replace(says, el("strong", {}, error.message), ` ${error.hint ?? ""}`);
+      }
+      go.disabled = false;
+    };
+    const form = el("form", { class: "import", hidden: true, onsubmit: submit }, el("label", { for: "import-url" }, "Or read a document from a URL"), el("div", { class: "row middle" }, url, go), says);
+    api.get("/v1/imports").then(({ hosts }) => { form.hidden = !hosts.length; replace(says, `Allowed: ${hosts.join(", ")}`); }).catch(() => {});
+    return form;
+  }
 
   async function load() {
     target.value = shared.collection;

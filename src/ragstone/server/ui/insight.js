@@ -5,7 +5,8 @@ import { shorten } from "./answer.js";
 import { confirmFirst, el, empty, failure, ms, percent, replace, saveFile, toast, when } from "./dom.js";
 import { bars, lanes } from "./plots.js";
 import { thresholdExplorer } from "./thresholds.js";
-import { degraded, stage } from "./words.js";
+import { stage } from "./stages.js";
+import { degraded } from "./words.js";
 
 const PAGE = 20;
 const DAYS = 30;

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { renderAnswer } from "./answer.js";
 import { el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
-import { openSource } from "./source.js";
+import { openSource } from "./open.js";
 import { linkedChip } from "./turn.js";
 
 /** Return a function that fills `start`. `isWanted()` is false as soon as something was asked. */

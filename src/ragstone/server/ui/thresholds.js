@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
 import { el, failure, plural, replace, svg } from "./dom.js";
-import { openSource } from "./source.js";
+import { openSource } from "./open.js";
 
 const WIDTH = 640;
 const HEIGHT = 130;

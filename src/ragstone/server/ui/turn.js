@@ -5,7 +5,7 @@ import { chip, formatAsText, numberCitations, renderAnswer, renderAppraisal, sho
 import { announce, copyText, el, ms, pageOf, pathName, replace } from "./dom.js";
 import { writtenBy } from "./model.js";
 import { attachPreview } from "./preview.js";
-import { openSource } from "./source.js";
+import { openSource } from "./open.js";
 import { t } from "./text.js";
 import { claimsSummary, isSmallTalk } from "./words.js";
 

@@ -5,8 +5,8 @@ import { shorten } from "./answer.js";
 import { passageName } from "./compare.js";
 import { announce, el, empty, failure, ms, percent, replace, when } from "./dom.js";
 import { createMissing } from "./missing.js";
-import { openSource } from "./source.js";
-import { stage } from "./words.js";
+import { openSource } from "./open.js";
+import { stage } from "./stages.js";
 
 const ROWS = 25;
 
