@@ -9,6 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from ragstone.engine import Engine
 from ragstone.providers.discover import find_choices
@@ -45,6 +48,22 @@ def test_setup_tests_the_model_and_keeps_other_settings(model: StandIn, tmp_path
         "provider": {"name": "openai"},
         "openai": {"model": "m", "base_url": f"{model.url}/v1"},
     }
+
+
+def test_setup_takes_the_model_that_a_server_of_your_own_has(tmp_path: Path) -> None:
+    stand_in = StandIn(words=list(ANSWER))
+    listed = application(stand_in)
+    listed.routes.insert(0, Route("/v1/models", list_models))
+    for url in serve_application(listed):
+        done = call("setup", "--base-url", f"{url}/v1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        settings = tomllib.loads((tmp_path / "ragstone.toml").read_text())
+        assert settings["openai"]["model"] == "their-model"
+        assert {one["body"]["model"] for one in stand_in.calls} == {"their-model"}
+
+
+async def list_models(request: Request) -> JSONResponse:
+    return JSONResponse({"data": [{"id": "an-embedder"}, {"id": "their-model"}]})
 
 
 def test_setup_writes_nothing_when_the_model_cannot_answer(tmp_path: Path) -> None:

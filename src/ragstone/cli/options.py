@@ -185,13 +185,19 @@ def _summarise_answer(answer: Answer) -> str:
     if answer.status == "refused":
         return f"{say('withheld by the moderator')} · {figures} · {total}"
     if answer.status == "ungrounded":
-        return f"{say('written without documents')} · {answer.provider} · {total}"
+        return f"{say('written without documents')} · {_name_writer(answer)} · {total}"
     grounded = say("grounded") if answer.is_grounded else say("not grounded")
     confidence = say("confidence {}", f"{answer.confidence:.2f}")
     return (
         f"{grounded} {answer.groundedness_score:.2f} · {confidence} · "
-        f"{figures} · {answer.provider} · {total}"
+        f"{figures} · {_name_writer(answer)} · {total}"
     )
+
+
+def _name_writer(answer: Answer) -> str:
+    """Name the provider, and the model where there is a choice of them."""
+    has_model = answer.model and answer.provider != "extractive"
+    return escape(f"{answer.provider} {answer.model}") if has_model else answer.provider
 
 
 def print_trace(answer: Answer) -> None:

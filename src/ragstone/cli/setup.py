@@ -13,7 +13,7 @@ from rich.markup import escape
 from ragstone.cli import options
 from ragstone.cli.options import stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
-from ragstone.providers.discover import Choice, find_choices
+from ragstone.providers.discover import Choice, find_choices, list_models
 from ragstone.settings import load_settings
 from ragstone.settings.change import set_values, write_file
 from ragstone.settings.sources import CONFIG_FILE
@@ -68,7 +68,8 @@ def _choose(
 ) -> Choice:
     """Return what the flags name, or what the user chooses from what was found."""
     if provider or base_url:
-        return Choice(provider or "openai", provider or "openai", base_url or "")
+        name, url = provider or "openai", base_url or ""
+        return Choice(name, name, url, list_models(name, url))
     loaded = load_settings(config_file=None if is_new else config)
     found = find_choices(loaded.settings)
     if not found:
@@ -100,7 +101,8 @@ def _ask_number(question: str, count: int, *, yes: bool) -> int:
         return 1
     if not sys.stdin.isatty():
         raise InputError(
-            f"There are {count} choices, and nobody to ask.", hint="Add --yes, or --provider NAME."
+            f"There are {count} choices, and nobody to ask.",
+            hint="Add --yes, --provider NAME or --model NAME.",
         )
     number = int(typer.prompt(question, default=1, type=int, err=True))
     if not 1 <= number <= count:

@@ -52,6 +52,17 @@ def find_choices(
     return found
 
 
+def list_models(provider: str, base_url: str) -> tuple[str, ...]:
+    """Return the chat models of a server of one's own; none if it does not tell."""
+    paths = {name: (url, path) for _, name, url, path in reversed(_SERVERS)}
+    default_url, path = paths.get(provider, ("", ""))
+    url = base_url or (default_url if provider == "ollama" else "")
+    if not url or not path:
+        return ()
+    with httpx.Client(timeout=_TIMEOUT_S) as client:
+        return _list_models(client, url.rstrip("/") + path) or ()
+
+
 def _list_models(client: httpx.Client, url: str) -> tuple[str, ...] | None:
     """Return the models of a server, chat models only; None if no such server answers."""
     try:
