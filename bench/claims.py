@@ -2,6 +2,7 @@
 
     python bench/claims.py                    # the report halves
     python bench/claims.py --half dev --worst 5 --only pack
+    python bench/claims.py --only cost        # 200 sentences against 20 sources
 
 Everything goes through `review_text`, so a figure is that of the shown verdict at the shipped
 thresholds. `bench/fit_check.py` fits those on the dev halves alone. A text belongs to `dev` if the
@@ -23,7 +24,7 @@ from typing import Any
 
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Embedder
-from ragstone.query.check.review import review_text
+from ragstone.query.check.review import check_against_facts, review_text
 from ragstone.query.ground.cite import Notation
 from ragstone.reading.units import split_units
 from ragstone.text import find_sentence_spans
@@ -181,11 +182,30 @@ def measure(pairs: list[Pair], embedder: Embedder | None, worst: int) -> list[st
     return [*lines, "", *mistakes] if worst else lines
 
 
+def measure_cost(embedder: Embedder) -> list[str]:
+    """Check a long answer as `Engine.check` does: 200 sentences against 20 sources."""
+    rows = read_records(PACK)
+    facts = list(dict.fromkeys(row["evidence"] for row in rows))[:20]
+    known = [row["claim"] for row in rows if row["evidence"] in facts]
+    others = [row["claim"] for row in rows if row["evidence"] not in facts]
+    claims = [*known, *others][:200]
+    cpu, begun = time.process_time(), time.monotonic()
+    found = check_against_facts("\n\n".join(claims), facts, embedder)
+    cpu, begun = time.process_time() - cpu, time.monotonic() - begun
+    count = Counter(claim.verdict for claim in found.claims)
+    verdicts = ", ".join(f"{name} {number}" for name, number in count.most_common())
+    return [
+        f"{len(found.claims)} sentences against {len(facts)} sources: {cpu:.1f} CPU s, "
+        f"{begun:.1f} s, {1000 * cpu / len(found.claims):.1f} CPU ms per claim",
+        f"Verdicts: {verdicts}",
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--half", choices=("dev", "report"), default="report")
-    parser.add_argument("--only", nargs="*", choices=("pack", "quotations", "judged"))
+    parser.add_argument("--only", nargs="*", choices=("pack", "quotations", "judged", "cost"))
     parser.add_argument("--worst", type=int, default=5, help="mistakes to print per kind")
     options = parser.parse_args()
     dev = options.half == "dev"
@@ -203,6 +223,8 @@ def main() -> None:
         if not options.only or key in options.only:
             lines = measure(load(), embedder, options.worst)
             print("\n".join([f"## {title} ({options.half})", "", *lines, ""]), flush=True)
+    if not options.only or "cost" in options.only:
+        print("\n".join(["## A long answer", "", *measure_cost(embedder)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from ragstone.query.check.support import (
     compute_signals,
     says_support,
 )
+from ragstone.query.check.values import spell_values_like
 from ragstone.query.check.verifier import WorkLimit, load_verifier
 from ragstone.query.check.windows import find_windows, read_source
 from ragstone.reading.model import load_reading_model
@@ -60,12 +61,17 @@ def read_pair(pair: Pair) -> tuple[Any, float, bool] | None:
     if not windows:
         return None
     limit = WorkLimit.of_seconds(1e6, 10**9)
-    read = verifier.verify([(pair.claim, window.text) for window in windows], limit)
-    both = [(one, scores) for one, scores in zip(windows, read, strict=True) if scores]
+    wordings = [
+        (window, wording)
+        for window in windows
+        for wording in dict.fromkeys((pair.claim, spell_values_like(pair.claim, window.text)))
+    ]
+    read = verifier.verify([(wording, window.text) for window, wording in wordings], limit)
+    both = [(one, scores) for (one, _), scores in zip(wordings, read, strict=True) if scores]
     window, scores = max(both, key=lambda one: one[1].supported)
     found = list(find_disagreements(pair.claim, window.text, pair.evidence))
     other = any(one.kind in VALUES and one.contradicts for one in found)
-    refused = other or not says_support(scores, window.coverage)
+    refused = other or not says_support(scores, window.coverage, found)
     return compute_signals(scores, found), scores.contradicted, refused
 
 

@@ -320,7 +320,7 @@ class Engine(EngineParts):
     ) -> Grounding:
         """Check, claim by claim, whether `facts` support an answer from any source."""
         return await run_in_thread(
-            "models", check_against_facts, answer, facts, self.embedder, threshold=threshold
+            "models", check_against_facts, answer, facts, self.reading_embedder, threshold=threshold
         )
 
     async def ingest(

@@ -184,12 +184,18 @@ class EngineParts:
         return add_vector_cache(self.embedder, self._derived)
 
     @opened_once
+    def reading_embedder(self) -> CachedEmbedder:
+        """Return the embedder that compares sentences when answers are chosen and checked.
+
+        Their weights were fitted to the shipped embedder, whichever one searches.
+        """
+        if self._given.embedder is None and not self.settings.embed.uses_shipped:
+            return add_vector_cache(OnnxEmbedder(), self._derived)
+        return self._vectors
+
+    @opened_once
     def _base_context(self) -> PartContext:
         """Return what the provider may be built from."""
-        reader: CachedEmbedder | None = None
-        if self._given.embedder is None and not self.settings.embed.uses_shipped:
-            # Answers are chosen and checked with weights that were fitted to the shipped embedder.
-            reader = add_vector_cache(OnnxEmbedder(), self._derived)
         return PartContext(
             self.settings,
             self._vectors,
@@ -197,7 +203,7 @@ class EngineParts:
             self.catalog,
             self.fallbacks,
             QuestionBatcher(self._vectors),
-            reader=reader,
+            reader=self.reading_embedder,
             derived=self._derived,
         )
 

@@ -201,6 +201,8 @@ async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, lis
             report = await engine.ingest(paths)
             if failed := report.of("failed"):
                 raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
-            documents = [engine.catalog.document(one.id) for one in engine.documents()]
+            # In the order of reading: a marker [Source 2] names the second file.
+            ids = dict.fromkeys(one.document_id for one in report.files if one.document_id)
+            documents = [engine.catalog.document(one) for one in ids]
             grounding = await engine.check(answer, [one.text for one in documents])
             return grounding, [one.name for one in documents]

@@ -143,19 +143,25 @@ def choose_language(text: str, code: object) -> str:
 
 def detect_language(text: str) -> str | None:
     """Detect the language of a text by its script or its function words; None if unclear."""
-    return _language_memo(text)
-
-
-def _detect_language(text: str) -> str | None:
-    words = _split_words(text)
-    for language, characters in () if text.isascii() else _UNSPACED_LANGUAGES.items():
-        if 2 * sum(map(len, characters.findall(text))) > sum(map(len, words)):
-            return "japanese" if language == "chinese" and _KANA.search(text) else language
-    found = _find_languages(words)
+    found = detect_languages(text)
     return found[0] if len(found) == 1 else None
 
 
-_language_memo = TextMemo(_detect_language, max_entries=4_096)
+def detect_languages(text: str) -> tuple[str, ...]:
+    """Return the languages that a text may be in, as far as its words tell; none if unclear."""
+    return _languages_memo(text)
+
+
+def _detect_languages(text: str) -> tuple[str, ...]:
+    words = _split_words(text)
+    for language, characters in () if text.isascii() else _UNSPACED_LANGUAGES.items():
+        if 2 * sum(map(len, characters.findall(text))) > sum(map(len, words)):
+            is_japanese = language == "chinese" and _KANA.search(text)
+            return ("japanese",) if is_japanese else (language,)
+    return _find_languages(words)
+
+
+_languages_memo = TextMemo(_detect_languages, max_entries=4_096)
 
 
 def get_language_name(code: str) -> str:

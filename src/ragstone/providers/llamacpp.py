@@ -20,6 +20,8 @@ from ragstone.providers.retry import Service
 DEFAULT_MODEL = "smollm2-135m"
 # llama.cpp writes hundreds of lines about a model that it loads; 3 is its default.
 _ERRORS_ONLY = 1
+# Instructions and question, and sources that the model's own tokenizer counts higher.
+_OTHER_TOKENS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def build(context: PartContext) -> ChatProvider:
     path = find_gguf_file(options.model or DEFAULT_MODEL, settings.data.directory / "models")
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
-    params.n_ctx = settings.ground.max_context_tokens + 2 * options.token_limit
+    params.n_ctx = settings.ground.max_context_tokens + 2 * options.token_limit + _OTHER_TOKENS
     params.n_parallel = 1
     params.verbosity = _ERRORS_ONLY
     server = xllamacpp.Server(params)

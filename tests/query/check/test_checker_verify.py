@@ -10,7 +10,8 @@ import pytest
 
 from ragstone.errors import ProviderError, UnusableReplyError
 from ragstone.query.check.checker import MAX_CLAIMS, find_doubtful_claims, verify_with_model
-from ragstone.query.check.review import Review
+from ragstone.query.check.review import Review, review_text
+from ragstone.query.ground.cite import Notation
 from ragstone.types import Citation, Claim, Message
 
 from ..build import sources
@@ -80,3 +81,24 @@ async def test_a_reply_that_cannot_be_read_is_a_failure(reply: str) -> None:
 
 def test_the_number_of_claims_asked_about_is_bounded() -> None:
     assert len(find_doubtful_claims([claim(0.5)] * 50)) == MAX_CLAIMS
+
+
+OTHER_LANGUAGES = {
+    "de": "Die Kuppel wird bei starkem Wind geschlossen.",
+    "fr": "La coupole se ferme par vent fort.",
+    "es": "La cúpula se cierra cuando el viento es fuerte.",
+    "zh": "大风时圆顶关闭。",
+}
+
+
+@pytest.mark.parametrize("said", OTHER_LANGUAGES.values(), ids=OTHER_LANGUAGES)
+@pytest.mark.parametrize("word", ["yes", "partly", "no"])
+async def test_a_model_decides_about_claims_in_another_language(said: str, word: str) -> None:
+    review = review_text(f"{said} [Source 1]", Notation(SOURCES), None)
+    assert [one.verdict for one in review.claims] == ["unchecked"]
+    judge = Judge(verdicts(word))
+    result = await verify_with_model(judge, review, SOURCES, timeout_s=1)
+    expected = {"yes": "supported", "partly": "partial", "no": "unsupported"}[word]
+    assert [one.verdict for one in result.claims] == [expected]
+    assert [one.verdict for one in result.citations] == [expected]
+    assert said.rstrip(".。") in judge.prompts[0]

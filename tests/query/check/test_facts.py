@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from ragstone.query.check.facts import find_disagreements
 from ragstone.query.check.support import find_missing_quotations
-from ragstone.query.check.values import find_dates, find_names, find_quantities
+from ragstone.query.check.values import (
+    find_dates,
+    find_names,
+    find_quantities,
+    spell_values_like,
+)
 
 SAME = [
     ("The rent is EUR 18,400.", "The rent is EUR 18,400 per year."),
@@ -21,10 +26,18 @@ SAME = [
     ("Notice is 3 months.", "Three months' written notice."),
     ("It cost $4.5 million.", "It cost 4,500,000 dollars."),
     ("The dome is closed.", "The dome is closed, but the terrace is not."),
+    ("It lasts one year.", "It lasts a year, with one month of notice."),
+    ("The stay is two days.", "The trip takes two hours, the stay two days."),
+    ("It is calibrated with two buffers.", "It is calibrated with buffers of pH 4.01 and 7.00."),
 ]
 OTHER = [
     ("The rent is EUR 18,500.", "The rent is EUR 18,400 per year.", "number"),
     ("The wind limit is 13 km/h.", "The wind limit is 13 m/s.", "unit"),
+    ("Guests need no card for up to 24 days.", "A card is needed from 24 hours on.", "unit"),
+    ("Sick pupils get two days.", "They may take it again within two weeks.", "unit"),
+    ("Ek jumped three metres higher.", "She was three centimetres higher, in three tries.", "unit"),
+    ("At most 500 euros are paid.", "Liability is limited to EUR 500,000 per event.", "unit"),
+    ("The bag may weigh 8 pounds.", "One bag of up to 8 kg is free.", "unit"),
     ("It ends on 30 June 2038.", "It ends on 30 June 2039.", "date"),
     ("It ends on 30 July 2039.", "It ends on 30 June 2039.", "date"),
     ("It was given by Anna Quill.", "It was given by Eleanor Morrow.", "name"),
@@ -44,6 +57,30 @@ def test_another_fact_is_a_contradiction(claim: str, evidence: str, kind: str) -
     found = list(find_disagreements(claim, evidence))
     assert kind in [one.kind for one in found if one.contradicts]
     assert all(one.reason.endswith(".") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "expected"),
+    [
+        ("It weighs 1,600 kilograms.", "The bell weighs 1.6 tonnes.", "It weighs 1.6 tonnes."),
+        ("It owes seventy-five dollars.", "A fee of $75 is due.", "It owes $75."),
+        ("About 25 % live there.", "A quarter lives there.", "About A quarter live there."),
+        # another amount, an ordinal, and the same words stay
+        ("It weighs 1,700 kilograms.", "The bell weighs 1.6 tonnes.", "It weighs 1,700 kilograms."),
+        ("It was the fifth round.", "It was round 5.", "It was the fifth round."),
+        ("It takes 30 minutes.", "It takes 30 minutes, half an hour.", "It takes 30 minutes."),
+    ],
+)
+def test_equal_amounts_are_spelled_as_in_the_evidence(
+    claim: str, evidence: str, expected: str
+) -> None:
+    assert spell_values_like(claim, evidence) == expected
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_two_texts_can_be_spelled_alike(claim: str, evidence: str) -> None:
+    assert spell_values_like(claim, claim) == claim
+    spell_values_like(claim, evidence)
 
 
 def test_a_name_that_stands_elsewhere_in_the_source_is_not_invented() -> None:

@@ -132,6 +132,44 @@ def test_another_language_is_unchecked_and_keeps_its_marker() -> None:
     assert [one.verdict for one in review.citations] == ["unchecked"]
 
 
+SAME_RENT = {
+    "German": "Die Miete beträgt 400 Euro im Monat.",
+    "French": "Le loyer est de 400 euros par mois.",
+    "Spanish": "El alquiler es de 400 euros al mes.",
+    "Chinese": "租金为每月四百欧元。",
+}
+TABLE = "| Ticket | Day |\n|---|---|\n| Adult | €16 |"
+
+
+@pytest.mark.parametrize(("name", "claim"), SAME_RENT.items())
+@pytest.mark.parametrize("mark", [" [Source 1]", ""])
+def test_no_other_language_is_called_unsupported(name: str, claim: str, mark: str) -> None:
+    """A source whose language is unclear, here a table, does not decide either."""
+    review = check(claim + mark, RENT, TABLE, reader=Reader(0.0))
+    assert verdicts(review) == ["unchecked"]
+    (reason,) = review.claims[0].reasons
+    assert name in reason
+    assert "and the source in English: nothing here can compare the two." in reason
+    assert review.claims[0].citations == ((1,) if mark else ())
+    assert review.text == claim + mark
+
+
+@pytest.mark.parametrize(("name", "text"), SAME_RENT.items())
+def test_an_english_claim_on_other_sources_is_unchecked(name: str, text: str) -> None:
+    review = check("The rent is 400 euros a month. [Source 1]", text * 3, reader=Reader(0.0))
+    assert verdicts(review) == ["unchecked"]
+    assert name in review.claims[0].reasons[0]
+    assert review.text.endswith("[Source 1]")
+
+
+def test_a_source_in_the_same_language_decides() -> None:
+    other = "Der Hausmeister wohnt im Erdgeschoss und ist am Abend zu Hause."
+    review = check(SAME_RENT["German"], RENT, other, reader=Reader(0.0))
+    assert verdicts(review) == ["unsupported"]
+    named = check(f"{SAME_RENT['German']} [Source 1]", RENT, other, reader=Reader(0.0))
+    assert verdicts(named) == ["unchecked"]
+
+
 def test_the_same_other_language_is_compared_by_words() -> None:
     text = "Die Miete beträgt 400 Euro im Monat. Die Heizung kostet 80 Euro."
     good = check("Die Miete beträgt 400 Euro im Monat. [Source 1]", text)
@@ -239,3 +277,23 @@ def test_every_form_of_marker_is_read(mark: str) -> None:
 def test_what_is_no_marker(text: str) -> None:
     stream = MarkerStream(Notation(sources(RENT)))
     assert stream.feed(text) + stream.close() == text
+
+
+@pytest.mark.parametrize(
+    ("supported", "verdict"), [(0.4, "unsupported"), (0.9, "supported")], ids=["doubt", "sure"]
+)
+def test_an_amount_that_no_source_gives_needs_a_sure_verifier(
+    supported: float, verdict: str
+) -> None:
+    claim = "The rent was raised by 37 euros. [Source 1]"
+    review = check(claim, RENT, reader=Reader(supported))
+    assert (verdicts(review)[0] == "supported") == (verdict == "supported")
+    if verdict != "supported":
+        assert "The source does not say 37 euros." in review.claims[0].reasons
+
+
+def test_equal_amounts_are_read_as_the_source_spells_them() -> None:
+    reader = Reader(0.9)
+    check("A tenant owes four hundred euros each month. [Source 1]", RENT, reader=reader)
+    claims = {claim for claim, _ in reader.read}
+    assert any("400 euros" in claim for claim in claims)

@@ -22,6 +22,7 @@ from ragstone.query.check.values import (
     find_implied_quantities,
     find_names,
     find_quantities,
+    has_other_unit,
     is_inside_range,
 )
 from ragstone.text import measure_word_overlap, split_words
@@ -43,6 +44,8 @@ class Disagreement:
     reason: str
     contradicts: bool
     """True when the evidence says something else; False when it does not mention it."""
+    is_invented: bool = False
+    """True for an amount in digits or a date that stands nowhere in the source."""
 
 
 def find_disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:
@@ -143,7 +146,7 @@ def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreem
             yield Disagreement("date", reason, contradicts=False)
         else:
             reason = f"The source does not say {date.text}."
-            yield Disagreement("date", reason, contradicts=False)
+            yield Disagreement("date", reason, contradicts=False, is_invented=True)
 
 
 def _has_same_parts(one: Date, other: Date) -> bool:
@@ -157,7 +160,13 @@ def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disa
     years = {float(d.year) for d in find_dates(evidence) if d.year is not None and d.month is None}
     for quantity in find_quantities(claim):
         matching = [other for other in there if quantity.matches(other)]
-        if not matching and _is_implied(quantity, evidence, there):
+        if _is_implied(quantity, evidence, there) and not any(map(_has_unit, matching)):
+            continue
+        other_unit = [other for other in there if has_other_unit(quantity, other)]
+        if other_unit and not any(quantity.is_equal(other) for other in matching):
+            # Nobody writes 24 days for 24 hours by chance: the words around need not agree.
+            reason = f"The source says {other_unit[0].text}, not {quantity.text}."
+            yield Disagreement("unit", reason, contradicts=True)
             continue
         opposite = [other for other in matching if quantity.is_opposite_bound(other)]
         if matching and len(opposite) < len(matching):
@@ -174,6 +183,10 @@ def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disa
             continue
         if missing := _describe_missing(claim, quantity, evidence, there, nearby):
             yield missing
+
+
+def _has_unit(quantity: Quantity) -> bool:
+    return bool(quantity.readings[0][1])
 
 
 _SMALL_COUNTS = frozenset({"two", "three", "both", "first", "second", "half", "a half"})
@@ -194,14 +207,16 @@ def _describe_missing(
     there: Sequence[Quantity],
     nearby: Sequence[Quantity],
 ) -> Disagreement | None:
-    digits = _extract_digits(quantity)
     kind: Kind = "number"
+    digits, (value, unit) = _extract_digits(quantity), quantity.readings[0]
     rivals = [other for other in there if digits and _extract_digits(other) == digits]
     if rivals:
         kind = "unit"
     else:
-        unit = quantity.readings[0][1]
         rivals = [other for other in there if other.readings[0][1] == unit]
+    if not unit and value.is_integer():
+        # "two buffers" and "pH 4.01": a count is no rival of a measurement.
+        rivals = [other for other in rivals if "." not in other.text]
     # "An employee with five years" is no contradiction to "less than three years".
     rivals = [other for other in rivals if not other.bound or quantity.bound]
     rival = _find_rival(claim, quantity, evidence, rivals)
@@ -212,7 +227,11 @@ def _describe_missing(
         return None  # "the two enzymes": people count what a text lists
     if any(quantity.matches(other) for other in nearby):
         return Disagreement("number", f"The source says {quantity.text} elsewhere.", False)
-    return Disagreement("number", f"The source does not say {quantity.text}.", False)
+    # The digits of a name such as "CTLA-4" or "3T3" are no amount.
+    around = claim[max(0, quantity.start - 1) : quantity.start] + claim[quantity.end :][:1]
+    is_amount = quantity.text[0].isdigit() and not any(c.isalpha() or c == "-" for c in around)
+    reason = f"The source does not say {quantity.text}."
+    return Disagreement("number", reason, contradicts=False, is_invented=is_amount)
 
 
 def _extract_digits(quantity: Quantity) -> str:

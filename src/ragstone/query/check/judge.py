@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ragstone.protocols import Embedder
 from ragstone.query.check.facts import find_disagreements
-from ragstone.query.check.language import guess_language
+from ragstone.query.check.language import can_compare, guess_languages
 from ragstone.query.check.support import (
     MAX_CONTRADICTED_SCORE,
     SUPPORTED_FROM,
@@ -25,6 +25,7 @@ from ragstone.query.check.support import (
     split_claim,
     weigh_reading,
 )
+from ragstone.query.check.values import spell_values_like
 from ragstone.query.check.verifier import Verifier, WorkLimit
 from ragstone.query.check.windows import (
     ReadSource,
@@ -53,10 +54,11 @@ _MAX_CITED = 3
 _AS_GOOD = 0.8
 # The share of a claim's terms in an instruction from which the claim may rest on it.
 _RESTS_ON = 0.6
-_VERIFIED_LANGUAGE = "English"
+_VERIFIED_LANGUAGES = ("English",)
 OUT_OF_TIME = "The check ran out of time before this sentence."
 
 Request: TypeAlias = tuple["Case", str, int]
+Languages: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +106,18 @@ class StatementJudge:
         return [read_source(source.text) for source in self.sources]
 
     @cached_property
-    def _languages(self) -> list[str | None]:
-        return [guess_language(source.text) for source in self.sources]
+    def _languages(self) -> list[Languages]:
+        return [guess_languages(source.text) for source in self.sources]
 
     def judge_all(self, statements: Sequence[Statement]) -> list[Judgement]:
         """Judge all statements together: quotations first, then by reading."""
-        answer_language = guess_language(" ".join(one.text for one in statements))
+        whole = guess_languages(" ".join(one.text for one in statements))
         cases = [Case(one) for one in statements]
-        languages = [guess_language(one.text) or answer_language for one in statements]
+        languages = [guess_languages(one.text) or whole for one in statements]
         for case in cases:
             if time.monotonic() < self.limit.ends_at:
                 case.supports = self._find_quotations(case.statement)
-        readable = [self._list_readable(language) if self.sources else [] for language in languages]
+        readable = [self._list_readable(one) if self.sources else [] for one in languages]
         self._read_sources(cases, languages, readable)
         self._read_parts(cases, languages)
         return [
@@ -135,18 +137,18 @@ class StatementJudge:
                 found[number] = Support(number, *span, 1.0, 1.0)
         return found
 
-    def _list_readable(self, language: str | None) -> list[int]:
+    def _list_readable(self, languages: Languages) -> list[int]:
         """Return the sources in the language of a statement; all if a language is unclear."""
         return [
             number
             for number, theirs in enumerate(self._languages, start=1)
-            if language is None or theirs is None or theirs == language
+            if can_compare(languages, theirs)
         ]
 
     def _read_sources(
         self,
         cases: Sequence[Case],
-        languages: Sequence[str | None],
+        languages: Sequence[Languages],
         readable: Sequence[Sequence[int]],
     ) -> None:
         """Read the named sources of each case, then others where these do not support it."""
@@ -181,7 +183,7 @@ class StatementJudge:
     def _read_requests(
         self,
         requests: Sequence[Request],
-        languages: Mapping[int, str | None],
+        languages: Mapping[int, Languages],
         least: float = 0.0,
     ) -> None:
         for (case, _, number), support in zip(
@@ -195,7 +197,7 @@ class StatementJudge:
     def _find_supports(
         self,
         requests: Sequence[Request],
-        languages: Mapping[int, str | None],
+        languages: Mapping[int, Languages],
         least: float = 0.0,
     ) -> list[Support | None]:
         """Return the support of each claim by each source; None where the time was over.
@@ -203,23 +205,27 @@ class StatementJudge:
         Windows that hold less than `least` of a claim's terms are not read.
         """
         found: list[list[Support] | None] = []
-        windows: list[tuple[int, str, Window]] = []
+        windows: list[tuple[int, str, str, Window]] = []
         for at, (case, claim, number) in enumerate(requests):
             if self.limit.is_over:
                 found.append(None)
                 continue
             here = find_windows(claim, number, self._read[number - 1])
             here = [window for window in here if window.coverage >= least]
-            if self._can_verify(languages.get(id(case))):
-                windows += [(at, claim, window) for window in here]
+            if self._can_verify(languages[id(case)]):
+                windows += [
+                    (at, claim, wording, window)
+                    for window in here
+                    for wording in dict.fromkeys((claim, spell_values_like(claim, window.text)))
+                ]
                 found.append([])
             else:
                 found.append([self._weigh_words(claim, window) for window in here[:1]])
         if windows and self.verifier is not None:
             read = self.verifier.verify(
-                [(claim, window.text) for _, claim, window in windows], self.limit
+                [(wording, window.text) for _, _, wording, window in windows], self.limit
             )
-            for (at, claim, window), scores in zip(windows, read, strict=True):
+            for (at, claim, _, window), scores in zip(windows, read, strict=True):
                 here_found = found[at]
                 if scores is None:
                     found[at] = here_found or None
@@ -232,8 +238,8 @@ class StatementJudge:
             for one in found
         ]
 
-    def _can_verify(self, language: str | None) -> bool:
-        return self.verifier is not None and language in (None, _VERIFIED_LANGUAGE)
+    def _can_verify(self, languages: Languages) -> bool:
+        return self.verifier is not None and can_compare(languages, _VERIFIED_LANGUAGES)
 
     def _weigh(self, claim: str, window: Window, scores: VerifierScores) -> Support:
         source = self.sources[window.number - 1]
@@ -249,7 +255,8 @@ class StatementJudge:
             *find_disagreements(claim, window.text, text),
             *find_exchanged_words(claim, window.text),
         )
-        denied = any(one.contradicts for one in against)
+        # A name that is missing contradicts nothing: in German every noun looks like a name.
+        denied = any(one.contradicts and one.kind != "name" for one in against)
         score = min(score, MAX_CONTRADICTED_SCORE) if denied else score
         if against:
             score = min(score, self.threshold - 0.01)
@@ -257,7 +264,7 @@ class StatementJudge:
             window.number, window.start, window.end, score, window.coverage, against, denied
         )
 
-    def _read_parts(self, cases: Sequence[Case], languages: Sequence[str | None]) -> None:
+    def _read_parts(self, cases: Sequence[Case], languages: Sequence[Languages]) -> None:
         """Read the facts of each supported claim apart: the worst one decides."""
         requests: list[Request] = []
         for case, language in zip(cases, languages, strict=True):
@@ -277,7 +284,7 @@ class StatementJudge:
             if bad:
                 case.failed_part = min(bad, key=lambda part: case.part_supports[part].score)
 
-    def _decide(self, case: Case, language: str | None, readable: Sequence[int]) -> Judgement:
+    def _decide(self, case: Case, languages: Languages, readable: Sequence[int]) -> Judgement:
         statement = case.statement
         missing = find_missing_quotations(statement.text, [one.text for one in self.sources])
         if missing:
@@ -288,14 +295,20 @@ class StatementJudge:
         suspicious = self._find_suspicious(case)
         if suspicious is not None:
             return suspicious
-        foreign = [n for n in statement.numbers if n not in readable]
-        if self.sources and not case.supports and (foreign or not readable):
-            return self._leave_unchecked(case, language, foreign)
         if case.is_out_of_time and not any(map(self._is_enough, case.supports.values())):
             return self._build_unchecked(case, statement.numbers, OUT_OF_TIME)
         if case.failed_part:
             return self._refuse_part(case)
-        return self._weigh_supports(statement, case.supports)
+        judgement = self._weigh_supports(statement, case.supports)
+        foreign = [n for n in statement.numbers if n not in readable]
+        if judgement.verdict == "unsupported" and (foreign or not self._has_language(languages)):
+            return self._leave_unchecked(case, languages, foreign)
+        return judgement
+
+    def _has_language(self, languages: Languages) -> bool:
+        """Return True when a source is in the language of a statement, or all are unclear."""
+        known = [theirs for theirs in self._languages if theirs]
+        return not known or any(can_compare(languages, theirs) for theirs in known)
 
     def _find_suspicious(self, case: Case) -> Judgement | None:
         """Refuse a statement that rests on text that reads like an instruction to a model."""
@@ -315,11 +328,12 @@ class StatementJudge:
         return None
 
     def _leave_unchecked(
-        self, case: Case, language: str | None, foreign: Sequence[int]
+        self, case: Case, languages: Languages, foreign: Sequence[int]
     ) -> Judgement:
-        theirs = next((one for one in self._languages if one and one != language), "another one")
+        known = [self._languages[n - 1] for n in foreign] or self._languages
+        theirs = next(one for one in known if one and not can_compare(languages, one))
         reason = (
-            f"It is in {language or 'another language'} and the source in {theirs}: "
+            f"It is in {' or '.join(languages[:2])} and the source in {' or '.join(theirs[:2])}: "
             "nothing here can compare the two."
         )
         numbers = foreign or case.statement.numbers

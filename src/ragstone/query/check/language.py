@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
-from ragstone.index.analyze import detect_language
+from ragstone.index.analyze import detect_languages
 
 # The first word of a letter's Unicode name is its script. Chinese and Japanese share signs.
 _SCRIPT_LANGUAGES = {
@@ -20,13 +21,21 @@ _MIN_SHARE = 0.5
 
 
 @lru_cache(maxsize=4_096)
-def guess_language(text: str) -> str | None:
-    """Return the language of a text, by its script or its function words; None if unclear."""
+def guess_languages(text: str) -> tuple[str, ...]:
+    """Return the languages that a text may be in, by script or function words; none if unclear.
+
+    A short sentence often fits several: "La gata está en la casa" is Spanish or Catalan, but
+    certainly not English.
+    """
     letters = [letter for letter in text[:_MAX_CHARS] if letter.isalpha()]
     if letters and not text[:_MAX_CHARS].isascii():
         scripts = Counter(unicodedata.name(letter, "?").split()[0] for letter in letters)
         for script, count in scripts.most_common(1):
             if script in _SCRIPT_LANGUAGES and count >= _MIN_SHARE * len(letters):
-                return _SCRIPT_LANGUAGES[script]
-    found = detect_language(text[:_MAX_CHARS])
-    return found.capitalize() if found else None
+                return (_SCRIPT_LANGUAGES[script],)
+    return tuple(found.capitalize() for found in detect_languages(text[:_MAX_CHARS]))
+
+
+def can_compare(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return True when two texts may be in the same language."""
+    return not one or not other or bool(set(one) & set(other))

@@ -30,6 +30,9 @@ SUPPORTED_FROM = 0.6
 # The verifier gives free wording a low score, but below this it sees no support at all. A claim
 # that shares no word with its window needs more: the verifier saw few texts about other things.
 _LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.3
+# A claim with an amount that stands nowhere in the source may be a right sum ("twice as much"), but
+# most are invented: the verifier must be more for it than against it.
+_LEAST_WITH_NEW_VALUE = 0.5
 _SAME_SUBJECT = 0.15
 SIGNALS = ("supported", "contradicted", "values_missing", "names_missing")
 # A contradicted claim cannot score higher than this, which is below what counts as grounded.
@@ -112,8 +115,12 @@ def _compute_log_odds(probability: float) -> float:
     return math.log(bounded / (1 - bounded))
 
 
-def says_support(scores: VerifierScores, coverage: float) -> bool:
+def says_support(
+    scores: VerifierScores, coverage: float, disagreements: Iterable[Disagreement] = ()
+) -> bool:
     """Return True when the verifier gives support the probability that it must have at least."""
+    if any(one.is_invented for one in disagreements):
+        return scores.supported >= _LEAST_WITH_NEW_VALUE
     related = min(coverage / _SAME_SUBJECT, 1.0)
     least = _LEAST_WITHOUT_WORDS + (_LEAST_SUPPORTED - _LEAST_WITHOUT_WORDS) * related
     return scores.supported >= least
@@ -131,7 +138,7 @@ def weigh_reading(
     ]
     signal = float(compute_signals(scores, found) @ weights.weights) + weights.bias
     score = 1.0 / (1.0 + math.exp(-max(min(signal, 30.0), -30.0)))
-    if not says_support(scores, window.coverage):
+    if not says_support(scores, window.coverage, found):
         score = min(score, SUPPORTED_FROM - 0.01)
     denied = scores.contradicted >= weights.denied_from
     support = Support(

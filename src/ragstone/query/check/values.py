@@ -45,6 +45,15 @@ class Quantity:
         weaker = mine >= theirs if self.bound == "max" else mine <= theirs
         return bool(self.bound) and self.bound == other.bound and weaker
 
+    def is_equal(self, other: Quantity) -> bool:
+        """Return True when both are the same amount, however they are written."""
+        units = {unit for _, unit in (*self.readings, *other.readings)}
+        return "ordinal" not in units and any(
+            one == two and math.isclose(mine, theirs, rel_tol=1e-6)
+            for mine, one in self.readings
+            for theirs, two in other.readings
+        )
+
     def is_opposite_bound(self, other: Quantity) -> bool:
         return {self.bound, other.bound} == {"min", "max"}
 
@@ -228,6 +237,41 @@ def find_implied_quantities(text: str) -> tuple[Quantity, ...]:
         Quantity(match[0], *match.span(), tuple(_convert(1.0, match["unit"].casefold())))
         for match in _WITHOUT_NUMBER.finditer(text)
     )
+
+
+def spell_values_like(claim: str, evidence: str) -> str:
+    """Write the amounts of a claim as the evidence does: "1.6 tonnes" for "1,600 kilograms".
+
+    The verifier reads words and converts no units. On the dev half of bench/packs/claims.jsonl this
+    changes 40 paraphrases and 2 changed claims, and raises their log odds by 0.7 and -0.1.
+    """
+    there = find_quantities(evidence)
+    said = {other.text.casefold().rstrip("s") for other in there}
+    pieces: list[str] = []
+    position = 0
+    for quantity in find_quantities(claim):
+        same = next((other for other in there if quantity.is_equal(other)), None)
+        if same is not None and quantity.text.casefold().rstrip("s") not in said:
+            pieces += [claim[position : quantity.start], same.text]
+            position = quantity.end
+    return "".join(pieces) + claim[position:]
+
+
+_FAMILIES = {"month": "s", **dict.fromkeys(("EUR", "USD", "GBP", "CHF", "JPY"), "money")}
+
+
+_SCALE_ERRORS = (1e3, 1e6, 1e9)
+
+
+def has_other_unit(one: Quantity, other: Quantity) -> bool:
+    """Return True for the same number of another unit or scale: 24 days and 24 hours."""
+    (mine, unit), (theirs, other_unit) = one.readings[0], other.readings[0]
+    if not unit or _FAMILIES.get(unit, unit) != _FAMILIES.get(other_unit, other_unit):
+        return False
+    ratio = max(mine, theirs) / min(mine, theirs) if min(mine, theirs) > 0 else 0.0
+    is_scaled = any(math.isclose(ratio, scale, rel_tol=1e-6) for scale in _SCALE_ERRORS)
+    same_number = _read_plain(one) == _read_plain(other) != 0
+    return (same_number or (is_scaled and unit == other_unit)) and not one.is_equal(other)
 
 
 _RANGE = re.compile(r"\s?(?:to|–|-|and)\s?", re.IGNORECASE)
