@@ -25,6 +25,7 @@ from typing import Any
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Embedder
 from ragstone.query.check.review import check_against_facts, review_text
+from ragstone.query.check.verifier import WorkLimit
 from ragstone.query.ground.cite import Notation
 from ragstone.reading.units import split_units
 from ragstone.text import find_sentence_spans
@@ -183,14 +184,18 @@ def measure(pairs: list[Pair], embedder: Embedder | None, worst: int) -> list[st
 
 
 def measure_cost(embedder: Embedder) -> list[str]:
-    """Check a long answer as `Engine.check` does: 200 sentences against 20 sources."""
+    """Check 200 sentences against 20 sources, without the deadline of 30 s that `Engine.check` has.
+
+    On a busy machine the deadline would measure the others: compare it with the CPU time.
+    """
     rows = read_records(PACK)
     facts = list(dict.fromkeys(row["evidence"] for row in rows))[:20]
     known = [row["claim"] for row in rows if row["evidence"] in facts]
     others = [row["claim"] for row in rows if row["evidence"] not in facts]
     claims = [*known, *others][:200]
     cpu, begun = time.process_time(), time.monotonic()
-    found = check_against_facts("\n\n".join(claims), facts, embedder)
+    limit = WorkLimit.of_seconds(1e6)
+    found = check_against_facts("\n\n".join(claims), facts, embedder, limit=limit)
     cpu, begun = time.process_time() - cpu, time.monotonic() - begun
     count = Counter(claim.verdict for claim in found.claims)
     verdicts = ", ".join(f"{name} {number}" for name, number in count.most_common())
