@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import time
@@ -137,7 +138,8 @@ async def test_the_same_claims_get_the_same_verdicts_everywhere(
         "supported", "contradicted", "unsupported", "unchecked", "suspicious", "misattributed",
     }  # fmt: skip
     assert reply == whole
-    assert check_by_command(answer, files) == whole
+    # A command has an event loop of its own.
+    assert await asyncio.to_thread(check_by_command, answer, files) == whole
 
 
 async def test_another_embedder_for_the_search_does_not_change_a_verdict(

@@ -285,11 +285,11 @@ def test_what_is_no_marker(text: str) -> None:
 def test_an_amount_that_no_source_gives_needs_a_sure_verifier(
     supported: float, verdict: str
 ) -> None:
-    claim = "The rent was raised by 37 euros. [Source 1]"
+    claim = "The lease names 37 people. [Source 1]"
     review = check(claim, RENT, reader=Reader(supported))
     assert (verdicts(review)[0] == "supported") == (verdict == "supported")
     if verdict != "supported":
-        assert "The source does not say 37 euros." in review.claims[0].reasons
+        assert "The source does not say 37." in review.claims[0].reasons
 
 
 def test_equal_amounts_are_read_as_the_source_spells_them() -> None:
