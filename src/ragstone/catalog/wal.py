@@ -67,7 +67,8 @@ def _count_lost_commits(path: Path, kept: Path) -> int:
         return 0
     lost = sum(commit > readable for commit in before.commits)
     if lost > 1:
-        kept.write_bytes(before.content)
+        with suppress(OSError):  # the loss is reported in any case
+            kept.write_bytes(before.content)
     return lost
 
 
