@@ -47,7 +47,7 @@ def main() -> int:
         asyncio.run(engine.ingest([SAMPLES], metadata={"tags": ["sample"]}))
         for question in QUESTIONS:
             engine.ask_sync(question)
-        app = create_app(engine, loaded.listing)
+        app = create_app(engine, loaded=loaded)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", ws="none"))
         thread = threading.Thread(target=server.run)
         thread.start()
@@ -76,6 +76,12 @@ def main() -> int:
                 phone.goto(f"http://127.0.0.1:{port}/")
                 ask_question(phone)
                 phone.screenshot(path=TARGET / "ask-phone.png")
+                tablet = browser.new_page(
+                    viewport={"width": 820, "height": 900}, locale="en-GB", reduced_motion="reduce"
+                )
+                tablet.goto(f"http://127.0.0.1:{port}/")
+                tablet.wait_for_selector(".overview")
+                tablet.screenshot(path=TARGET / "start-light.png")
                 browser.close()
         finally:
             server.should_exit = True
@@ -100,7 +106,7 @@ def take_screenshots(page: Page, address: str) -> None:
     page.wait_for_selector(".documents tbody tr")
     take_screenshot(page, "documents")
     page.goto(f"{address}#/compare")
-    page.fill("#compare-question", "When does the dome open?")
+    page.fill("#compare-question", QUESTIONS[-1])
     page.get_by_role("button", name="Compare").click()
     page.wait_for_selector(".side")
     take_screenshot(page, "compare", scroll=".sides")
@@ -123,8 +129,7 @@ def take_screenshots(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}#/settings")
     page.wait_for_selector("[data-setting]")
-    page.get_by_label("Find a setting").fill("refine")
-    take_screenshot(page, "settings")
+    take_screenshot(page, "settings", scroll=".change-settings")
 
 
 def take_screenshot(page: Page, name: str, *, scroll: str = "") -> None:

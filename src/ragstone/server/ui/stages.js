@@ -19,6 +19,7 @@ const STAGES = {
   "refine.select": "Select (MMR)",
   "ground.context": "Fill the context",
   "ground.generate": "Write the answer",
+  "ground.choices": "Offer choices",
   "ground.cite": "Cite",
   "ground.hold": "Hold back until checked",
   "check.evidence": "Grade the evidence",
