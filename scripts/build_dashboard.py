@@ -23,7 +23,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
      [("sum by (signal) (rate(ragstone_quality_sum[15m])) "
        "/ sum by (signal) (rate(ragstone_quality_count[15m]))", "{{signal}}")]),
     ("Degradations by fallback level", "ops",
-     [("sum by (rung) (rate(ragstone_degraded_total[5m]))", "{{rung}}")]),
+     [("sum by (fallback) (rate(ragstone_degraded_total[5m]))", "{{fallback}}")]),
     ("Errors by component", "ops",
      [("sum by (component, error) (rate(ragstone_errors_total[5m]))", "{{component}} {{error}}")]),
     ("Tokens", "short",

@@ -16,7 +16,7 @@ from .conftest import settings_in
 
 
 async def test_an_answer_cites_the_document_that_holds_it(sample_engine: Engine) -> None:
-    answer = await sample_engine.ask("How many seats does the lecture room have?")
+    answer = await sample_engine.ask("How many seats does the planetarium room have?")
     assert answer.status == "answered"
     assert answer.citations
     for citation in answer.citations:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from .conftest import ask, go
 from .test_manners import violations
 
-DOME = "When does the dome open?"
+DOME = "At which outside temperatures may the dome be opened?"
 NOTICE = "How can we terminate the catering agreement?"
 
 

@@ -44,9 +44,11 @@ def open_index(catalog: SqlCatalog, tmp_path: Path) -> EmbeddedIndex:
 
 
 def flip(path: Path, bit: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
+    with path.open("r+b") as file:  # in place: an open index has the file mapped
+        file.seek(bit // 8)
+        byte = file.read(1)[0]
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ 1 << bit % 8]))
 
 
 FILES = (

@@ -49,7 +49,7 @@ def test_the_key_of_the_configured_provider_goes_to_no_other(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("choice", "wanted"),
     [
-        (None, ("openai", "gpt-4.1-mini")),
+        (None, ("openai", "gpt-6-luna")),
         ("openai:other", ("openai", "other")),
         ("ollama", ("ollama", "llama3")),
         ("extractive", ("extractive", HashEmbedder().name)),

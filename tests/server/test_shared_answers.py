@@ -60,10 +60,10 @@ async def test_only_processes_of_the_same_server_share(tmp_path: Path) -> None:
         first._derived.flush()
         async with _open(tmp_path, b"one") as same, _open(tmp_path, b"two") as other:
             shared = await same.ask(_QUESTION)
-            assert shared.repeated
+            assert shared.cached
             assert (shared.text, shared.citations) == (answer.text, answer.citations)
-            assert not (await other.ask(_QUESTION)).repeated
-            assert not (await same.ask(_QUESTION, top_k=3)).repeated
+            assert not (await other.ask(_QUESTION)).cached
+            assert not (await same.ask(_QUESTION, top_k=3)).cached
 
 
 async def test_an_answer_that_somebody_else_wrote_is_not_read(tmp_path: Path) -> None:

@@ -207,7 +207,10 @@ class AnswerChooser:
             order = add_steps(order, front, scores)
         chosen = tuple(front[place] for place in order)
         units = build_units(terms.question, chosen)
-        probability = allow_for_length(probability, count_prose_words(units))
+        # One long sentence, as contracts have them, is no reason to doubt.
+        first = len(chosen[0].text.split())
+        words = min(first, _USUAL_WORDS) + max(0, count_prose_words(units) - first)
+        probability = allow_for_length(probability, words)
         said: YesNo = ""
         if terms.question.kind == "yes_no":
             judgement = judge_yes_no(terms.text, units[0].text, self.model)

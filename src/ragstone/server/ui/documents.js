@@ -51,7 +51,7 @@ export function create(shared) {
   /** Offer to read a document from a URL, where the server allows some hosts. */
   function importForm() {
     const says = el("p", { class: "muted small", role: "status" });
-    const url = el("input", { id: "import-url", type: "url", required: true, autocomplete: "off", placeholder: "https://" });
+    const url = el("input", { id: "import-url", type: "url", required: true, autocomplete: "off", placeholder: "Address of the page or file" });
     const go = el("button", { type: "submit", class: "quiet" }, "Import");
     const submit = async (event) => {
       event.preventDefault();
