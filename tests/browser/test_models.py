@@ -65,7 +65,7 @@ def test_the_model_is_tested_by_a_button(page: Page) -> None:
 def test_another_model_is_chosen_for_one_conversation(page: Page) -> None:
     chooser = page.get_by_label("Model of this conversation")
     expect(chooser.locator("option")).to_have_text(
-        ["gpt-4.1-mini (openai)", "ollama", "No model: quote the documents"]
+        ["gpt-6-luna (openai)", "ollama", "No model: quote the documents"]
     )
     chooser.select_option("ollama")
     ask(page, "What colour is the gate?")

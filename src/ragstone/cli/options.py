@@ -153,6 +153,14 @@ def print_answer(answer: Answer) -> None:
     print_sources(answer)
 
 
+# Verdicts that a reader must not miss, with their words.
+_DOUBTED = {
+    "unsupported": "not in the sources",
+    "contradicted": "the sources say otherwise",
+    "suspicious": "from a text that gives orders to models",
+}
+
+
 def print_sources(answer: Answer) -> None:
     """Print citations, notes and figures of an answer whose text is on the screen already."""
     console = stdout()
@@ -170,6 +178,10 @@ def print_sources(answer: Answer) -> None:
             f" [dim]({citation.start}–{citation.end})[/]"
         )
         console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
+    for claim in answer.claims:
+        if claim.verdict in _DOUBTED:
+            quoted = " ".join(claim.text.split())
+            console.print(Text(f"{say(_DOUBTED[claim.verdict])}: “{quoted}”", style="yellow"))
     for note in answer.notes:
         console.print(f"[dim]{escape(say('note: {}', translate(note, get_language())))}[/]")
     console.print(f"[dim]{_summarise_answer(answer)}[/]")

@@ -406,7 +406,7 @@ def _finish_with_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished
             answer,
             query_id=query.id,
             cached=True,
-            notes=(*answer.notes, *run.notes),
+            notes=tuple(dict.fromkeys((*answer.notes, *run.notes))),
             usage=(),
             started_at=run.started_at,
             total_ms=round(run.elapsed_ms(), 3),

@@ -77,6 +77,10 @@ class VolatileSessions:
                 self._sessions.popitem(last=False)
         return True
 
+    def delete(self, owner: str, session_id: str) -> None:
+        with self._lock:
+            self._sessions.pop((owner, session_id), None)
+
     def summarise(self, owner: str, session_id: str, summary: str, *, before: int) -> None:
         with self._lock:
             if session := self._sessions.get((owner, session_id)):
@@ -93,7 +97,15 @@ class ConsentedSessions:
     catalog: Catalog
 
     def find(self, owner: str, session_id: str) -> Session | None:
-        return self.sessions.find(owner, session_id) if self.consents.find(owner) else None
+        consent = self.consents.find(owner)
+        session = self.sessions.find(owner, session_id) if consent else None
+        if session is None or consent is None or session.created_at >= consent.agreed_at:
+            return session
+        # What was said before a withdrawal is not remembered after agreeing again.
+        if isinstance(self.sessions, VolatileSessions):
+            self.sessions.delete(owner, session_id)
+            return None
+        return session
 
     def add(
         self, owner: str, session_id: str, collection: str, turn: Turn, *, kept_turns: int

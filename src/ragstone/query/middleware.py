@@ -117,7 +117,10 @@ class Moderation:
         said = "\n\n".join(message.content for message in messages)
         objection = await self._object("question", said, run)
         if objection is not None:
-            raise RefusedError(f"The question is refused: {objection}", hint="Ask something else.")
+            raise RefusedError(
+                f"The question is refused: {objection}",
+                hint="If this is a mistake, tell the person who runs this server.",
+            )
 
     def moderate_answer(self, stream: EventStream, run: QueryRun) -> EventStream:
         """Judge the finished answer; nothing of it goes out before."""
@@ -134,7 +137,7 @@ class Moderation:
             answer = replace(
                 answer,
                 degraded=degraded,
-                notes=tuple(run.notes),
+                notes=tuple(dict.fromkeys(run.notes)),
                 total_ms=round(run.elapsed_ms(), 3),
                 timings=dict(run.timings),
                 trace=run.as_dict(),

@@ -50,7 +50,7 @@ def build_answer(
         top_k=query.top_k if evidence and query.mode != "plain" else 0,
         chunks_retrieved=evidence.chunks_found if evidence else 0,
         degraded=tuple(run.degraded),
-        notes=tuple(run.notes),
+        notes=tuple(dict.fromkeys(run.notes)),
         usage=tuple(run.usage),
         stop_reason=draft.stop_reason if draft else "stop",
         started_at=run.started_at,

@@ -123,6 +123,12 @@ def test_a_question_stays_below_the_threshold(text: str) -> None:
     assert found.probability < THRESHOLD
 
 
+@pytest.mark.parametrize("text", ["You are a stupid idiot", "You fucking idiot, answer me"])
+def test_an_insult_is_not_thanked_for(text: str) -> None:
+    found = classify_small_talk(text)
+    assert found is None or found.kind != "gratitude"
+
+
 def test_case_accents_and_stretched_letters_do_not_matter() -> None:
     model = load_model()
     plain = model.compute_probabilities("cuando abris? holaa")

@@ -130,6 +130,7 @@ def _find_longest_phrase() -> int:
 # Small talk is short. A longer message asks something, or is a text to be read.
 _MAX_CHARS = 200
 _LONGEST_PIECE = 5
+_SURE_THANKS = 0.7
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _REPEATED = re.compile(r"(.)\1{2,}", re.DOTALL)
 _LENGTHS = (1, 2, 3, 4, 6, 9, 13)
@@ -224,4 +225,7 @@ def classify_small_talk(text: str) -> SmallTalk | None:
         return None
     found = load_model().compute_probabilities(text)
     kind = KINDS[1 + int(np.argmax(found[1:]))]
+    # An insult is worded like a praise; "You're welcome" is said only to what is surely thanks.
+    if kind == "gratitude" and found[KINDS.index(kind)] < _SURE_THANKS * (1 - found[0]):
+        kind = "chitchat"
     return SmallTalk(kind, float(1 - found[0]))

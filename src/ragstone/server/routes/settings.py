@@ -12,7 +12,7 @@ from starlette.datastructures import State
 
 from ragstone import __version__
 from ragstone.engine import Engine
-from ragstone.errors import InputError, RagstoneError
+from ragstone.errors import InputError
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import INVALID
@@ -114,7 +114,7 @@ def _apply_change(state: State, engine: Engine, values: Mapping[str, Any]) -> No
         # A provider that cannot be built is an error now, and not at the next question.
         engine.open()
         state.loaded = finish_change(state.loaded, text)
-    except RagstoneError:
+    except BaseException:  # also what a plug-in raises: the engine must go on as it was
         engine.apply_settings(state.loaded.settings)
         raise
     state.listing = state.loaded.listing

@@ -92,7 +92,7 @@ export function create(shared) {
     let entries;
     let rated;
     try {
-      [found, entries, rated] = await Promise.all([api.get(`/v1/sessions/${encodeURIComponent(id)}`), api.get("/v1/queries", { session_id: id, limit: 100 }), api.get("/v1/feedback", { session_id: id, mine: true, limit: 100 })]);
+      [found, entries, rated] = await Promise.all([api.get(`/v1/sessions/${encodeURIComponent(id)}`), api.get("/v1/queries", { session_id: id, limit: 100 }), api.get("/v1/feedback", { session_id: id, mine: true, limit: 100 }).catch(() => [])]);
     } catch (error) {
       if (session !== id) return;
       if (error.status !== 404) { replace(start, failure(error, () => { session = ""; openSession(id); })); return; }

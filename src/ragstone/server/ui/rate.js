@@ -8,7 +8,7 @@ const LABELS = { up: "Good answer", down: "Bad answer" };
 let known = null;
 
 /** What the server stores of this user's questions, and if they agreed to that. */
-export const storage = () => (known ??= api.get("/v1/consent").catch(() => ({ stores: false })));
+export const storage = () => (known ??= api.get("/v1/consent").catch(() => { known = null; return { stores: false }; }));
 for (const name of ["ragstone:key", "ragstone:consent"]) document.addEventListener(name, () => { known = null; });
 
 /** Build the thumbs, and what stands below them. `given` is the rating that the server has. */
