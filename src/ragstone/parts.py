@@ -179,6 +179,10 @@ class EngineParts:
     def _derived(self) -> DerivedStore:
         return DerivedStore(self._directory / FILE_NAME)
 
+    def share_derived(self, other: EngineParts) -> None:
+        """Use the derived values through the file that another engine has open, and closes."""
+        self._derived = other._derived
+
     @opened_once
     def _vectors(self) -> CachedEmbedder:
         return add_vector_cache(self.embedder, self._derived)

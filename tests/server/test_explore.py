@@ -12,6 +12,7 @@ from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.server.app import create_app
+from ragstone.server.routes.explore import EngineVariants
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
@@ -155,3 +156,11 @@ def test_a_reader_sees_its_collection_alone_and_not_where_things_stand(
         assert "refine.top_k" in told
         assert "data.directory" not in told
         assert client.get("/").status_code == 200
+
+
+async def test_an_engine_of_other_settings_opens_no_file_again(tmp_path: Path) -> None:
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+    variants = EngineVariants(engine)
+    assert variants.build_unrefined()._derived is engine._derived
+    assert variants.build_quoting()._derived is engine._derived
+    engine.close()

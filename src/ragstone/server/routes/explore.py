@@ -69,7 +69,7 @@ class EngineVariants:
         key = tuple(sorted(changes.items()))
         if key not in self._built:
             engine = self._engine
-            self._built[key] = Engine(
+            built = self._built[key] = Engine(
                 _change_settings(engine.settings, changes),
                 embedder=engine.embedder,
                 catalog=engine.catalog,
@@ -77,6 +77,7 @@ class EngineVariants:
                 provider=None if is_quoting else engine.provider,
                 moderator=engine.moderator,
             )
+            built.share_derived(engine)
         return self._built[key]
 
 
