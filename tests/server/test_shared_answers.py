@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import httpx
 import pytest
 
 from ragstone import Engine
-from ragstone.query.cache import SharedAnswers
+from ragstone.query.cache import Key, SharedAnswers
 from ragstone.settings import load_settings
+from ragstone.types import Answer
 
 from ..patience import LONG_S
 from .test_run import serving
@@ -84,3 +87,26 @@ async def test_a_deleted_document_takes_the_shared_answers_along(tmp_path: Path)
         await engine.delete(document.id)
         files = (tmp_path / "data").glob("derived.db*")
         assert all(b"zebra gate" not in one.read_bytes() for one in files)
+
+
+async def test_the_file_is_read_beside_the_event_loop_and_callers_still_share_their_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gate.md").write_text("The zebra gate is painted green.")
+    threads: list[int] = []
+    get = SharedAnswers.get
+
+    def note(self: SharedAnswers, key: Key, version: int) -> Answer | None:
+        threads.append(threading.get_ident())
+        time.sleep(0.1 * len(threads))  # the second caller waits until the first has begun
+        return get(self, key, version)
+
+    monkeypatch.setattr(SharedAnswers, "get", note)
+    async with _open(tmp_path, b"one") as engine:
+        await engine.ingest([tmp_path / "gate.md"])
+        answers = await asyncio.gather(*(engine.ask(_QUESTION) for _ in range(3)))
+        assert len(threads) == 3
+        assert threading.get_ident() not in threads
+        assert sorted(one.cached for one in answers) == [False, True, True]
+        await engine.ask(_QUESTION)
+        assert len(threads) == 3

@@ -26,7 +26,7 @@ from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import Evidence
 from ragstone.protocols import Catalog, Index
 from ragstone.query.middleware import EventStream, Handler
-from ragstone.threads import PerLoop, run_in_thread_if_blocking
+from ragstone.threads import PerLoop, run_in_thread, run_in_thread_if_blocking
 from ragstone.trace import PackedObject, PackedTrace, PastWaterfall, QueryRun
 from ragstone.types import Answer, Query
 
@@ -260,7 +260,11 @@ class AnswerCache:
         key = build_cache_key(query)
         running = self._running.get()
         work = running.get((version, *key))
-        known = self._get_known(key, version) if work is None else None
+        known = self.answers.get(key, version) if work is None else None
+        if known is None and work is None and self._shared is not None:
+            known = await self._get_shared(self._shared, key, version)
+            # Another caller may have begun meanwhile.
+            work = running.get((version, *key))
         if known is not None:
             return EventStream(_replay(query, known, run))
         if work is not None:
@@ -276,13 +280,12 @@ class AnswerCache:
         )
         return EventStream(begun.follow())
 
-    def _get_known(self, key: Key, version: int) -> Answer | None:
-        """Return the answer that this process has, or another process of the server."""
-        known = self.answers.get(key, version)
-        if known is None and self._shared is not None:
-            known = self._shared.get(key, version)
-            if known is not None:
-                self.answers.put(key, version, known)
+    async def _get_shared(self, shared: SharedAnswers, key: Key, version: int) -> Answer | None:
+        """Return the answer that another process of the server has written, or this one now."""
+        known = await run_in_thread("store", shared.get, key, version)
+        if known is None:
+            return self.answers.get(key, version)
+        self.answers.put(key, version, known)
         return known
 
     def _version_for(self, query: Query) -> int | None:
