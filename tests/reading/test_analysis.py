@@ -13,6 +13,7 @@ from ragstone.models.cache import CachedEmbedder
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.reading import analysis
 from ragstone.reading.analysis import PassageKeeper, analyze_passage, compute_analysis
+from ragstone.reading.extractive import ExtractiveProvider
 from ragstone.settings import load_settings
 from ragstone.types import Answer, Chunk, Hit, Source
 
@@ -118,3 +119,11 @@ async def test_answers_are_the_same_with_kept_and_with_fresh_analyses(tmp_path: 
             rounds.append([_list_fields(await engine.ask(question)) for question in asked])
             engine._derived.flush()
     assert rounds[0] == rounds[1]
+
+
+def test_the_similarities_of_the_search_are_used(tmp_path: Path) -> None:
+    """Embedding the passages of each question once more would double its cost."""
+    flags = {"data.directory": str(tmp_path / "data")}
+    engine = Engine(load_settings(flags=flags, environ={}).settings)
+    assert isinstance(engine.provider, ExtractiveProvider)
+    assert not engine.provider.chooser.measures_similarity

@@ -96,5 +96,6 @@ def names_both(question: str, sentence: str) -> bool:
 def build(context: PartContext) -> ExtractiveProvider:
     embedder = add_vector_cache(context.reads_with)
     # A service that searches in our place gives scores of its own, and no similarities.
-    found_elsewhere = context.reader is not None or bool(context.settings.retrieve.chunkenizer_url)
+    has_other_scores = context.reads_with is not context.embedder
+    found_elsewhere = has_other_scores or bool(context.settings.retrieve.chunkenizer_url)
     return ExtractiveProvider(AnswerChooser(embedder, measures_similarity=found_elsewhere))
