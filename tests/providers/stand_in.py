@@ -171,7 +171,8 @@ def _measure(path: str, body: dict[str, Any], window: int) -> dict[str, Any] | N
 def _refuse(behaviour: str) -> Response | None:
     if behaviour.isdigit():
         headers = {"retry-after": "0.05"} if behaviour == "429" else {}
-        error = {"error": {"message": "told to fail", "code": int(behaviour)}}
+        message = "too many tokens per minute" if behaviour == "429" else "told to fail"
+        error = {"error": {"message": message, "code": int(behaviour)}}
         return JSONResponse(error, int(behaviour), headers)
     if behaviour == "long wait":
         return JSONResponse({"error": {"message": "busy"}}, 429, {"retry-after": "600"})

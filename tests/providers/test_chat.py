@@ -67,9 +67,12 @@ async def test_what_may_pass_is_tried_again(
     name: str, behaviour: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.behaviours = [behaviour]
-    text, _ = await said(provider(name, stand_in, tmp_path))
+    made = provider(name, stand_in, tmp_path)
+    known = made.find_capabilities(made.model)
+    text, _ = await said(made)
     assert text == "The gate is green [Source 1]."
     assert len(stand_in.calls) == 2
+    assert made.find_capabilities(made.model) == known
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

@@ -273,7 +273,7 @@ class ChatProvider:
                 if rest := thoughts.close():
                     yield rest
             except StatusError as error:
-                too_long = is_about_length(error.detail)
+                too_long = is_about_length(error.status, error.detail)
                 refused = too_long or (error.status in (400, 422) and lesson < _MAX_LESSONS)
                 has_learned = refused and self.lessons.learn(
                     self.name, request.model, known, error.detail, request.count_input()

@@ -71,7 +71,7 @@ def learn_from_refusal(
 ) -> Capabilities | None:
     """Return the capabilities without what a server has refused; None if it names no field."""
     text = detail.lower()
-    if is_about_length(detail):
+    if is_about_length(400, detail):
         return _learn_window(now, text, prompt_tokens)
     named = [one for one in _TOKEN_FIELDS if re.search(rf"\b{one}\b", text)]
     if now.token_field in named:

@@ -124,9 +124,12 @@ class Stop:
 Pieces: TypeAlias = AsyncGenerator[str | Usage | Thought | Stop, None]
 
 
-def is_about_length(detail: str) -> bool:
-    """Return True when a refusal says that the prompt is too long."""
-    return bool(_TOO_LONG.search(detail))
+def is_about_length(status: int, detail: str) -> bool:
+    """Return True when a refusal says that the prompt is too long.
+
+    A refused key, a time-out and a limit per minute ("too many tokens") are about something else.
+    """
+    return status not in (401, 403, 408, 429) and bool(_TOO_LONG.search(detail))
 
 
 def explain_status(
@@ -139,7 +142,7 @@ def explain_status(
     has_key: bool = True,
 ) -> Failure:
     """Describe an HTTP error status: whether to try again, and when."""
-    if is_about_length(detail):
+    if is_about_length(status, detail):
         failure = _explain_length(service)
     elif status in (401, 403):
         failure = _explain_key(service, status, has_key=has_key)
