@@ -140,6 +140,24 @@ async def test_a_running_upload_of_a_living_process_is_left_to_it(tmp_path: Path
     engine.close()
 
 
+def test_a_check_that_fails_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(StoredDataCheck, "first_after_s", 0.0)
+    monkeypatch.setattr(StoredDataCheck, "again_after_s", 0.01)
+    data = tmp_path / "data"
+    engine = Engine(settings_in(data), embedder=HashEmbedder())
+    (data / "check.lock").mkdir(parents=True)  # cannot be opened as a file
+    check = StoredDataCheck(engine)
+    with caplog.at_level("INFO"):
+        check.start()
+        wait_until(lambda: "the stored data could not be checked" in caplog.text)
+        (data / "check.lock").rmdir()
+        wait_until(lambda: "the stored data was checked" in caplog.text)
+    check.stop()
+    engine.close()
+
+
 def test_a_server_repairs_its_index_and_reports_what_it_cannot_repair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

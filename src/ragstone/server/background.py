@@ -117,6 +117,9 @@ class StoredDataCheck:
                 continue
             except RagstoneError as error:
                 log.warning("the stored data could not be checked: %s", error)
+            except Exception:
+                # A disk that fails now may work at the next check.
+                log.exception("the stored data could not be checked")
 
     def _check_all(self) -> None:
         self._woke_at = time.monotonic()
