@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.index.local import EmbeddedIndex
+from ragstone.index.manifest import Manifest, add_checksums
 from ragstone.index.recall import TARGET_RECALL, measure_depth
 from ragstone.index.vectors import MIN_DEPTH, Codes, DenseIndex, VectorFile, append_vectors
 from ragstone.index.verify import check_index_files
 from ragstone.protocols import Vectors
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document, make_unit_vectors
+
+from ..patience import LONG_S
 
 CHUNKS = 60
 
@@ -78,6 +83,36 @@ def test_a_flipped_bit_in_any_file_of_the_index_is_found_and_repaired(
         assert said.state == "repaired"
         assert index.find_damage("c") == []
         assert index.counts("c").dense == CHUNKS
+
+
+@pytest.mark.parametrize("repair", [True, False])
+def test_an_index_that_is_being_written_is_not_damaged(
+    catalog: SqlCatalog, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repair: bool
+) -> None:
+    new = make_document("n9", ["rain"], vectors=make_unit_vectors(1, seed=9))
+    catalog.add([new], embedder=EMBEDDER)
+    is_committed, may_publish = threading.Event(), threading.Event()
+
+    def wait(*given: Any) -> Manifest:
+        is_committed.set()
+        assert may_publish.wait(LONG_S)
+        return add_checksums(*given)
+
+    monkeypatch.setattr("ragstone.index.local.add_checksums", wait)
+    writer = threading.Thread(target=open_index(catalog, tmp_path).refresh, args=["c"])
+    writer.start()
+    assert is_committed.wait(LONG_S)
+    index = open_index(catalog, tmp_path)
+    assert index.find_damage("c") != []
+    hurried = EmbeddedIndex(catalog, tmp_path / "index", dimension=DIMENSION, lock_timeout_s=0)
+    (said,) = check_index_files(hurried, ["c"], repair=repair)
+    assert said.detail.startswith("being written or damaged: keyword-")
+    threading.Timer(0.2, may_publish.set).start()
+    generation = next(folder.glob("keyword-*"))
+    (said,) = check_index_files(index, ["c"], repair=repair)
+    writer.join()
+    assert said.state == "ok"
+    assert list(folder.glob("keyword-*")) == [generation]
 
 
 @pytest.mark.parametrize("name", ["keys.i64", "codes-*.faiss"])

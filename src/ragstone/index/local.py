@@ -116,6 +116,17 @@ class EmbeddedIndex:
                 return damaged
         return []  # they are being replaced again and again
 
+    def confirm_damage(self, collection: str, *, repair: bool) -> list[str]:
+        """Look again while nobody writes, and build the index again if it is damaged.
+
+        A writer replaces files before it publishes their checksums.
+        """
+        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
+            damaged = find_damage(self._folder(collection), self._nothing)
+            if damaged and repair:
+                self._apply_changes(collection, self._nothing)
+            return damaged
+
     def last_change(self, collection: str) -> int:
         return self._get_index(collection).manifest.seq
 

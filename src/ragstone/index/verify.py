@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ragstone.catalog.backup import Finding
-from ragstone.errors import StoreError
+from ragstone.errors import StoreBusyError, StoreError
 from ragstone.index.local import EmbeddedIndex
 from ragstone.protocols import Index
 
@@ -25,17 +25,18 @@ def check_index_files(
         return
     for collection in collections:
         subject = f"index files of {collection}"
-        damaged = index.find_damage(collection, pause)
-        if not damaged:
-            yield Finding(subject, "ok", "they match their checksums")
+        found = index.find_damage(collection, pause)
+        try:
+            damaged = index.confirm_damage(collection, repair=repair) if found else []
+        except StoreError as error:
+            state = "being written or damaged" if isinstance(error, StoreBusyError) else "damaged"
+            detail = f"{state}: {', '.join(found)}; {error.message} {error.hint}"
+            yield Finding(subject, "wrong", detail)
             continue
         names = ", ".join(damaged)
-        if not repair:
-            yield Finding(subject, "wrong", f"damaged: {names}; run: ragstone doctor --deep")
-            continue
-        try:
-            index.rebuild(collection)
-        except StoreError as error:
-            yield Finding(subject, "wrong", f"damaged: {names}; {error.message} {error.hint}")
-        else:
+        if not damaged:
+            yield Finding(subject, "ok", "they match their checksums")
+        elif repair:
             yield Finding(subject, "repaired", f"damaged: {names}; built again from the catalog")
+        else:
+            yield Finding(subject, "wrong", f"damaged: {names}; run: ragstone doctor --deep")
