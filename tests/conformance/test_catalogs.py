@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, func, select, text
 
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.schema import documents
 from ragstone.protocols import Catalog
 from ragstone.testing.catalogs import CatalogConformance
+from ragstone.testing.conformance import EMBEDDER, make_document
 
 
 class TestSqlite(CatalogConformance):
@@ -28,6 +30,15 @@ class TestPostgres(CatalogConformance):
         catalog = SqlCatalog(Database.at_url(empty_database(postgres_url)))
         yield catalog
         catalog.close()
+
+    def test_a_snapshot_does_not_see_what_is_committed_meanwhile(self, catalog: SqlCatalog) -> None:
+        count = select(func.count()).select_from(documents)
+        with catalog.database.read_transaction(is_snapshot=True) as connection:
+            assert connection.scalar(count) == 0
+            catalog.add([make_document("n1", ["wind"])], embedder=EMBEDDER)
+            assert connection.scalar(count) == 0
+        with catalog.database.read_transaction(is_snapshot=True) as connection:
+            assert connection.scalar(count) == 1
 
 
 def empty_database(url: str) -> str:

@@ -132,14 +132,20 @@ class Database:
         return self._engine.dialect.name == "sqlite"
 
     @contextmanager
-    def read_transaction(self) -> Iterator[Connection]:
-        """Open a transaction that only reads: one consistent view, no lock."""
+    def read_transaction(self, *, is_snapshot: bool = False) -> Iterator[Connection]:
+        """Open a transaction that only reads, without a lock.
+
+        In SQLite all its statements see one state; on PostgreSQL only with `is_snapshot`, which
+        costs a round trip.
+        """
         if (outer := self._get_open_connection()) is not None:
             yield outer
             return
         with self._translate_errors(), self._connect(self._engine) as connection:
             _set_timeout(connection, _READ_TIMEOUT_S)
             with connection.begin():
+                if is_snapshot and not self.is_sqlite:
+                    connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
                 yield connection
 
     @contextmanager

@@ -69,7 +69,7 @@ def _check_records(database: Database) -> Iterator[Finding]:
     current = (documents.c.collection, documents.c.first_key, documents.c.chunk_count)
     stored = select(*current).where(documents.c.retired_at.is_(None), documents.c.chunk_count > 0)
     counted = select(document_counts.c.collection, document_counts.c.chunks)
-    with database.read_transaction() as connection:
+    with database.read_transaction(is_snapshot=True) as connection:
         living = {(row.collection, row.first_key, row.chunk_count)
                   for row in connection.execute(stored)}  # fmt: skip
         logged: set[tuple[str, int, int]] = set()
@@ -123,7 +123,7 @@ def _check_documents(database: Database, pause: Callable[[], None]) -> Iterator[
 def _check_document(database: Database, document_id: str) -> _Report:
     report = _Report(document_id)
     try:
-        with database.read_transaction() as connection:
+        with database.read_transaction(is_snapshot=True) as connection:
             _compare_rows(connection, report)
     except (StoreError, ValueError, zlib.error) as error:  # the row cannot be decoded
         report.problems.append(f"it cannot be read ({str(error).partition(chr(10))[0]})")
