@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,10 +36,19 @@ async def large(request: Request) -> Response:
     return PlainTextResponse("x" * 200_000)
 
 
+async def bad(request: Request) -> Response:
+    return Response(status_code=302, headers={"location": "http://[bad/"})
+
+
+async def packed(request: Request) -> Response:
+    return Response(gzip.compress(b"x"), headers={"content-encoding": "gzip"})
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
     """A web site on this machine."""
-    routes = [Route("/gate", gate), Route("/to", redirect), Route("/large", large)]
+    routes = [Route("/gate", gate), Route("/to", redirect), Route("/large", large),
+              Route("/bad", bad), Route("/packed", packed)]  # fmt: skip
     yield from serve_application(Starlette(routes=routes))
 
 
@@ -59,6 +69,9 @@ async def test_a_file_is_read_and_named(site: str, tmp_path: Path) -> None:
         ("/to?to=/to?to=/to", "status|redirects"),
         ("/large", "larger than 0.1 MB"),
         ("/missing", "status 404"),
+        ("/bad", "Invalid URL"),
+        ("/packed", "compressed"),
+        ("/\x01", "Invalid URL"),
     ],
 )
 async def test_a_redirect_is_checked_like_the_first_url(
@@ -93,9 +106,15 @@ async def test_other_urls_are_refused(url: str) -> None:
         await check_url(url, ServerSettings(import_hosts="a.org"))
 
 
+async def test_a_host_whose_name_is_too_long_is_not_known() -> None:
+    host = "a" * 64 + ".org"
+    with pytest.raises(InputError, match="is not known"):
+        await check_url(f"http://{host}/", ServerSettings(import_hosts=host))
+
+
 @pytest.mark.parametrize(
     "address", ["10.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "fe80::1%eth0", "fd00::1",
-                "224.0.0.1", "2002:7f00:1::"]
+                "224.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "::7f00:1"]
 )  # fmt: skip
 def test_these_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
@@ -104,6 +123,7 @@ def test_these_addresses_are_not_public(address: str) -> None:
 def test_a_name_has_an_ending() -> None:
     assert is_public("93.184.216.34")
     assert name_document("https://a.org/x/lease.pdf?v=2", "") == "a.org/x/lease.pdf"
+    assert name_document("https://a.org/.", "text/html") == "a.org/index.html"
     assert name_document("https://a.org/", "text/html; charset=utf-8") == "a.org/index.html"
 
 

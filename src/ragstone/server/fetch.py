@@ -18,10 +18,13 @@ import httpx
 
 from ragstone.errors import ForbiddenError, InputError
 from ragstone.settings.services import ServerSettings
+from ragstone.threads import run_in_thread
 
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PORTS = {"http": 80, "https": 443}
+# Addresses that hold one of IPv4, which a gateway may reach: NAT64, and the old "compatible" ones.
+_EMBEDDING = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ async def fetch_document(url: str, path: Path, options: ServerSettings) -> str:
             f"The URL cannot be read ({type(error).__name__}).",
             hint="Check the address, or download the file and upload it.",
         ) from error
+    except (ValueError, httpx.InvalidURL) as error:  # of the address, or of a redirect
+        raise InputError("Invalid URL.", hint="Use https://HOST/PATH.") from error
 
 
 async def _follow(url: str, path: Path, options: ServerSettings) -> str:
@@ -87,15 +92,20 @@ async def _follow(url: str, path: Path, options: ServerSettings) -> str:
 async def _save(reply: httpx.Response, path: Path, options: ServerSettings) -> None:
     most = int(options.import_max_mb * 1_000_000)
     size = 0
-    with path.open("wb") as file:
-        async for piece in reply.aiter_bytes():
+    if reply.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise InputError(
+            "The server sends the file compressed, although it was asked not to.",
+            hint="Download the file and upload it.",
+        )
+    with await run_in_thread("intake", path.open, "wb") as file:
+        async for piece in reply.aiter_raw():
             size += len(piece)
             if size > most:
                 raise InputError(
                     f"The file behind the URL is larger than {options.import_max_mb:g} MB.",
                     hint="Raise RAGSTONE_SERVER_IMPORT_MAX_MB, or upload the file.",
                 )
-            file.write(piece)
+            await run_in_thread("intake", file.write, piece)
 
 
 async def check_url(url: str, options: ServerSettings) -> Target:
@@ -131,7 +141,7 @@ async def _resolve(host: str, port: int, options: ServerSettings) -> str:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is too long
         raise InputError(f"The host '{host}' is not known.", hint="Check the URL.") from error
     addresses = [str(info[4][0]) for info in found]
     # All of them: which one is used must not depend on chance.
@@ -146,6 +156,8 @@ async def _resolve(host: str, port: int, options: ServerSettings) -> str:
 def is_public(address: str) -> bool:
     """Return True for an address of the internet; False for private, local and reserved ones."""
     one = ipaddress.ip_address(address.partition("%")[0])
+    if any(one in network for network in _EMBEDDING):
+        return False
     mapped = getattr(one, "ipv4_mapped", None) or getattr(one, "sixtofour", None)
     if mapped is not None:
         return mapped.is_global and not mapped.is_multicast
@@ -155,7 +167,8 @@ def is_public(address: str) -> bool:
 def name_document(url: str, content_type: str) -> str:
     """Name a document by the host and path of its URL, with an ending that fits its type."""
     parts = urlsplit(url)
-    path = PurePosixPath(unquote(parts.path).strip("/") or "index")
+    path = PurePosixPath(unquote(parts.path).strip("/"))
+    path = path if path.name else path / "index"
     if not path.suffix:
         kind = content_type.partition(";")[0].strip().lower()
         path = path.with_name(path.name + (mimetypes.guess_extension(kind) or ".html"))
