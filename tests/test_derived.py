@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ragstone import Engine
-from ragstone.derived import FILE_NAME, DerivedStore, build_key
+from ragstone.derived import FILE_NAME, DerivedStore, Value, build_key
 from ragstone.settings import load_settings
+
+from .patience import LONG_S
 
 
 @pytest.fixture
@@ -103,3 +108,53 @@ async def test_what_was_computed_from_a_document_is_deleted_with_it(tmp_path: Pa
         with sqlite3.connect(path) as other:
             assert other.execute("SELECT count(*) FROM derived").fetchone() == (0,)
         assert b"painted" not in path.read_bytes()
+
+
+def test_values_that_wait_to_be_written_are_deleted_too(store: DerivedStore) -> None:
+    started = threading.Event()
+
+    def compute() -> list[Value]:
+        started.set()
+        time.sleep(0.2)
+        return [(b"k", "d1", b"v")]
+
+    store.put_later(compute)
+    assert started.wait(LONG_S)
+    store.delete_owners(["d1"])
+    store.flush()
+    assert store.get_many([b"k"]) == {}
+
+
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM derived"])
+def test_what_a_busy_file_does_not_let_go_is_deleted_with_the_next(
+    store: DerivedStore,
+    tmp_path: Path,
+    lock: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("ragstone.derived._DELETE_TIMEOUT_S", 0.1)
+    store.put_many([(b"one", "d1", b"zebra"), (b"two", "d2", b"giraffe")])
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+        for statement in lock.split("; "):
+            other.execute(statement).fetchall()
+        store.delete_owners(["d1"])
+        other.execute("ROLLBACK")
+    assert "are deleted later" in caplog.text
+    store.delete_owners(["d3"])
+    assert store.get_many([b"one", b"two"]) == {b"two": b"giraffe"}
+    files = list(tmp_path.glob(f"{FILE_NAME}*"))
+    assert files
+    assert all(b"zebra" not in file.read_bytes() for file in files)
+
+
+def test_a_deletion_waits_for_a_short_writer(store: DerivedStore, tmp_path: Path) -> None:
+    store.put_many([(b"one", "d1", b"zebra")])
+    other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(1.0, other.execute, ["ROLLBACK"])
+    timer.start()
+    store.delete_owners(["d1"])
+    timer.join()
+    other.close()
+    assert store.get_many([b"one"]) == {}

@@ -14,7 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,6 +28,8 @@ T = TypeVar("T")
 FILE_NAME = "derived.db"
 # Another process may write; a reader computes the value itself rather than wait for long.
 _BUSY_TIMEOUT_S = 0.5
+# What was deleted must go: a deletion waits for the writer.
+_DELETE_TIMEOUT_S = 5.0
 _MAPPED_BYTES = 256_000_000
 _MAX_WAITING = 256
 _MAX_BOUND_VALUES = 500
@@ -52,6 +54,7 @@ class DerivedStore:
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="derived")
         self._waiting = 0
+        self._undeleted: set[str] = set()
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the values that are stored and whole."""
@@ -115,26 +118,35 @@ class DerivedStore:
         self.delete_owners([owner for owner in owners if owner not in known])
 
     def delete_owners(self, owners: Sequence[str]) -> None:
-        if self._connection is None and not self._path.exists():
+        """Delete the values of owners, also those that wait to be written. What a busy file does
+        not let go is deleted with the next ones."""
+        if not owners:
             return
-
-        def delete(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.executemany(
-                    "DELETE FROM derived WHERE owner = ?", [(owner,) for owner in owners]
-                )
-            # Overwritten pages also leave the write-ahead log.
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-        if owners:
-            self._use(delete)
+        self.flush()
+        with self._lock:
+            wanted, self._undeleted = self._undeleted | set(owners), set()
+        if not self._path.exists():
+            return
+        try:
+            # A connection of its own: readers do not wait as long as a deletion does.
+            with closing(self._connect(_DELETE_TIMEOUT_S)) as connection:
+                _delete(connection, wanted)
+        except sqlite3.OperationalError as error:  # locked, or the disk is full
+            log.warning("derived values of %d owners are deleted later: %s", len(wanted), error)
+            with self._lock:
+                self._undeleted |= wanted
+        except sqlite3.DatabaseError as error:
+            with self._lock:
+                self._replace(error)
 
     def flush(self) -> None:
         """Wait until everything that was put is written."""
-        done: Future[None] = self._writer.submit(lambda: None)
-        done.result()
+        with suppress(RuntimeError):  # the store was closed, and everything is written
+            done: Future[None] = self._writer.submit(lambda: None)
+            done.result()
 
     def close(self) -> None:
+        self.delete_owners(list(self._undeleted))
         self._writer.shutdown(wait=True)
         with self._lock:
             if self._connection is not None:
@@ -149,31 +161,32 @@ class DerivedStore:
             except sqlite3.OperationalError as error:  # locked, or the disk is full
                 log.debug("derived values cannot be used now: %s", error)
             except sqlite3.DatabaseError as error:
-                log.warning("the file %s is damaged and starts anew: %s", self._path.name, error)
-                self._replace()
+                self._replace(error)
             return None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            connection = sqlite3.connect(
-                self._path, timeout=_BUSY_TIMEOUT_S, check_same_thread=False
-            )
-            try:
-                for name, value in (
-                    ("journal_mode", "wal"),
-                    ("synchronous", "normal"),
-                    ("secure_delete", "on"),
-                    ("mmap_size", _MAPPED_BYTES),
-                ):
-                    connection.execute(f"PRAGMA {name}={value}")
-                connection.executescript(_SCHEMA)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
+            self._connection = self._connect(_BUSY_TIMEOUT_S)
         return self._connection
 
-    def _replace(self) -> None:
+    def _connect(self, timeout_s: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=timeout_s, check_same_thread=False)
+        try:
+            for name, value in (
+                ("journal_mode", "wal"),
+                ("synchronous", "normal"),
+                ("secure_delete", "on"),
+                ("mmap_size", _MAPPED_BYTES),
+            ):
+                connection.execute(f"PRAGMA {name}={value}")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _replace(self, error: sqlite3.DatabaseError) -> None:
+        log.warning("the file %s is damaged and starts anew: %s", self._path.name, error)
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -193,6 +206,17 @@ def remove_files(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
             path.with_name(path.name + suffix).unlink()
+
+
+def _delete(connection: sqlite3.Connection, owners: Iterable[str]) -> None:
+    with connection:
+        connection.executemany(
+            "DELETE FROM derived WHERE owner = ?", [(owner,) for owner in owners]
+        )
+    # Overwritten pages also leave the write-ahead log.
+    is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise sqlite3.OperationalError("another process still reads the write-ahead log")
 
 
 def _delete_oldest(connection: sqlite3.Connection) -> None:

@@ -128,7 +128,6 @@ def _name_owner(collection: str) -> str:
 
 def delete_shared_answers(derived: DerivedStore, collections: Iterable[str]) -> None:
     """Delete the answers that processes share: a deleted question may be in no file."""
-    derived.flush()
     derived.delete_owners([_name_owner(one) for one in collections])
 
 
