@@ -14,6 +14,8 @@ import pytest
 
 from ragstone import Engine
 from ragstone.derived import FILE_NAME, DerivedStore, Value, build_key
+from ragstone.errors import StoreBusyError
+from ragstone.ingest.uploads import Upload
 from ragstone.settings import load_settings
 
 from .patience import LONG_S
@@ -158,3 +160,68 @@ def test_a_deletion_waits_for_a_short_writer(store: DerivedStore, tmp_path: Path
     timer.join()
     other.close()
     assert store.get_many([b"one"]) == {}
+
+
+def _put_owners(store: DerivedStore, *owners: str) -> None:
+    store.put_many([(build_key(owner), owner, b"v") for owner in owners])
+
+
+def _list_owners(store: DerivedStore) -> set[str]:
+    with closing(sqlite3.connect(store._path)) as other:
+        return {owner for (owner,) in other.execute("SELECT owner FROM derived")}
+
+
+async def test_only_what_was_removed_takes_its_values_along(tmp_path: Path) -> None:
+    flags = {"data.directory": tmp_path / "data", "ingest.old_version_days": 0}
+    file = tmp_path / "gate.md"
+    async with Engine(load_settings(flags=flags, environ={}).settings) as engine:
+        store = engine._derived
+        file.write_text("The gate is green.")
+        (first,) = (await engine.ingest([file])).files
+        first_id = str(first.document_id)
+        _put_owners(store, first_id, "killed", "answers of default", "answers of other")
+        (tmp_path / "fence.md").write_text("The fence is white.")
+        await engine.ingest([tmp_path / "fence.md"])
+        assert _list_owners(store) == {
+            first_id, "killed", "answers of default", "answers of other",
+        }  # fmt: skip
+        file.write_text("The gate is blue.")
+        await engine.ingest([file])
+        assert _list_owners(store) == {"killed", "answers of other"}
+        engine.intake.resume_uploads()
+        assert _list_owners(store) == set()
+        (document, *_) = engine.documents()
+        _put_owners(store, document.id, "answers of other")
+        engine.intake.resume_uploads()
+        assert _list_owners(store) == {document.id, "answers of other"}
+        _put_owners(store, "answers of default")
+        await engine.delete_collection("default")
+        assert _list_owners(store) == {"answers of other"}
+
+
+async def test_an_upload_that_is_stored_does_not_fail_because_a_store_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ragstone.derived._DELETE_TIMEOUT_S", 0.1)
+
+    def write(colour: str) -> Upload:
+        path = tmp_path / f"{colour}.md"
+        path.write_text(f"The gate is {colour}.")
+        return Upload(path, "gate.md")
+
+    flags = {"data.directory": tmp_path / "data", "ingest.old_version_days": 0}
+    async with Engine(load_settings(flags=flags, environ={}).settings) as engine:
+        await engine.ingest_uploads([write("green")])
+        _put_owners(engine._derived, "answers of default")
+        with closing(sqlite3.connect(tmp_path / "data" / FILE_NAME)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await engine.ingest_uploads([write("blue")], upload_id="two")
+        assert "are deleted later" in caplog.text
+
+        def refuse(*, before: float) -> dict[str, str]:
+            raise StoreBusyError(f"busy since {before}")
+
+        monkeypatch.setattr(engine.records, "delete_expired_versions", refuse)
+        await engine.ingest_uploads([write("red")], upload_id="three")
+        found = [engine.records.upload(one)["status"] for one in ("two", "three")]
+        assert found == ["finished", "finished"]

@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS derived (
     checksum INTEGER NOT NULL, content BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS derived_by_owner ON derived (owner);
 """
+_ANSWERS_OF = "answers of "
 Value = tuple[bytes, str, bytes]
 """Key, owner, content."""
 
@@ -111,11 +112,14 @@ class DerivedStore:
         self._use(write)
 
     def delete_missing(self, catalog: Catalog) -> None:
-        """Delete the values of documents that are not in the catalog any more."""
+        """Delete the values of documents that are not in the catalog any more, as after a kill;
+        answers may rest on them and go too."""
         rows = self._use(lambda c: c.execute("SELECT DISTINCT owner FROM derived").fetchall())
-        owners = [owner for (owner,) in rows or ()]
-        known = catalog.document_fields(owners)
-        self.delete_owners([owner for owner in owners if owner not in known])
+        owners = {owner for (owner,) in rows or ()}
+        answers = {owner for owner in owners if owner.startswith(_ANSWERS_OF)}
+        missing = owners - answers - catalog.document_fields(owners - answers).keys()
+        if missing:
+            self.delete_owners([*missing, *answers])
 
     def delete_owners(self, owners: Sequence[str]) -> None:
         """Delete the values of owners, also those that wait to be written. What a busy file does
@@ -199,6 +203,11 @@ class DerivedStore:
             for name in ("page_count", "freelist_count", "page_size")
         )
         return int((pages - free) * size)
+
+
+def name_answers(collection: str) -> str:
+    """Return the owner of the answers from a collection; no document has this name."""
+    return _ANSWERS_OF + collection
 
 
 def remove_files(path: Path) -> None:

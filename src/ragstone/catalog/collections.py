@@ -72,13 +72,15 @@ class SqlCollections:
             values = {"name": name, "embedder": embedder, "created_at": time.time()}
             connection.execute(collections.insert().values(**values))
 
-    def delete(self, name: str) -> None:
-        """Delete a collection with its documents, uploads, sessions and queries."""
+    def delete(self, name: str) -> list[str]:
+        """Delete a collection with its documents, uploads, sessions and queries; return the ids of
+        the documents."""
         with self._catalog.write_transaction(f"collection:{name}") as connection:
             if not _exists(connection, name):
                 raise collection_not_found(name)
             hashes = select(files.c.sha256).where(files.c.collection == name)
-            unused = {*_delete_documents(connection, name), *connection.scalars(hashes)}
+            deleted = _delete_documents(connection, name)
+            unused = {*(row.sha256 for row in deleted), *connection.scalars(hashes)}
             with self._catalog.write_transaction():  # as all who mark files
                 for sha256 in unused:
                     mark_unused(connection, sha256)
@@ -94,6 +96,7 @@ class SqlCollections:
         # On its own: while the documents are deleted, no question shall wait for the journal.
         with self._catalog.write_transaction(journal.LOCK) as connection:
             journal.delete_orphans(connection)
+        return [row.id for row in deleted]
 
     def headings(self, name: str) -> list[tuple[str, ...]]:
         """List distinct heading paths of a collection, from its first chunks."""
@@ -153,11 +156,11 @@ def _count_documents(connection: Connection, name: str | None = None) -> dict[st
     }
 
 
-def _delete_documents(connection: Connection, name: str) -> set[str]:
-    """Delete every document and its versions, log the changes, and return the files' hashes."""
+def _delete_documents(connection: Connection, name: str) -> list[Any]:
+    """Delete every document and its versions, log the changes, and return the rows."""
     found = rows.log_removals(connection, documents.c.collection == name)
     for row in found:
         connection.execute(chunks.delete().where(chunks.c.document_id == row.id))
         connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
     connection.execute(documents.delete().where(documents.c.collection == name))
-    return {row.sha256 for row in found}
+    return found

@@ -212,15 +212,15 @@ class SqlIntakeRecords:
                 if is_member and len(self.sources_inside(row.collection, path)) == 1:
                     _delete_file(connection, row.collection, path)
 
-    def delete_expired_versions(self, *, before: float) -> None:
+    def delete_expired_versions(self, *, before: float) -> dict[str, str]:
+        columns = documents.c.id, documents.c.sha256, documents.c.collection
         with self._catalog.write_transaction() as connection:
-            old = connection.execute(
-                select(documents.c.id, documents.c.sha256).where(documents.c.retired_at < before)
-            ).all()
+            old = connection.execute(select(*columns).where(documents.c.retired_at < before)).all()
             for row in old:
                 connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
                 connection.execute(documents.delete().where(documents.c.id == row.id))
                 mark_unused(connection, row.sha256)
+        return {row.id: row.collection for row in old}
 
     def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
         with self._catalog.read_transaction() as connection:

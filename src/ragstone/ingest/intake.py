@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
-from ragstone.derived import DerivedStore
+from ragstone.derived import DerivedStore, name_answers
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
@@ -104,7 +104,13 @@ class Intake:
         self.originals = Originals(directory)
 
     def resume_uploads(self) -> None:
-        """Read the uploads whose process has ended before it had read them."""
+        """Read the uploads whose process has ended before it had read them, and delete what it
+        may have left of deleted documents."""
+        self._take_over_uploads()
+        if self._derived is not None:
+            self._derived.delete_missing(self._catalog)
+
+    def _take_over_uploads(self) -> None:
         for reader in self.originals.spool.clear_abandoned():
             name = self.originals.spool.name
             for upload in self.records.take_over_uploads(reader, name):
@@ -174,7 +180,7 @@ class Intake:
         """Return the progress of an upload; go on with it if its process was killed."""
         upload = self.records.upload(upload_id)
         if upload["status"] == "running":
-            self.resume_uploads()
+            self._take_over_uploads()
         # Known to the process that reads it; another one shows no stages.
         return {**upload, "stages": dict(self._stages.get(upload_id, {}))}
 
@@ -200,6 +206,7 @@ class Intake:
         with self._catalog.write_transaction(lock_of(document.collection)):
             self.records.delete_document_records(document_id)
             self._catalog.delete(document_id)
+        self._delete_derived({document_id}, {document.collection})
         self._delete_unused_files()
         refresh_index(self._index, document.collection)
         self._catalog.erase_deleted()
@@ -237,7 +244,7 @@ class Intake:
         self._queue.submit(lambda: self._delete_collection(name), collection=name).result()
 
     def _delete_collection(self, name: str) -> None:
-        self.collections.delete(name)
+        self._delete_derived(self.collections.delete(name), {name})
         self._delete_unused_files()
         # Rebuilt and not refreshed: a refreshed index keeps the terms of deleted documents.
         self._index.rebuild(name)
@@ -325,15 +332,27 @@ class Intake:
             report = ingestor.run(found)
         finally:
             self._stops.discard(stop)
-        oldest = time.time() - self._settings.old_version_days * 86_400
-        self.records.delete_expired_versions(before=oldest)
+        self._delete_expired_versions()
         self._delete_unused_files()
         return report
 
+    def _delete_expired_versions(self) -> None:
+        oldest = time.time() - self._settings.old_version_days * 86_400
+        try:
+            expired = self.records.delete_expired_versions(before=oldest)
+        except StoreBusyError as error:  # what was read is stored
+            log.warning("expired versions are deleted after the next run: %s", error)
+            return
+        if expired:
+            self._delete_derived(expired, set(expired.values()))
+
+    def _delete_derived(self, document_ids: Iterable[str], collections: Iterable[str]) -> None:
+        """Delete what was computed from documents, and the answers from their collections."""
+        if self._derived is not None:
+            self._derived.delete_owners([*document_ids, *map(name_answers, collections)])
+
     def _delete_unused_files(self) -> None:
         """Delete the files that nothing needs; while a backup copies them, leave it for later."""
-        if self._derived is not None:
-            self._derived.delete_missing(self._catalog)
         try:
             with self.originals.keep_all(timeout_s=_FILES_LOCK_S):
                 self.records.delete_unused_files(

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ragstone.catalog.journal import pack_evidence
-from ragstone.derived import DerivedStore, Value, build_key
+from ragstone.derived import DerivedStore, Value, build_key, name_answers
 from ragstone.errors import StoreError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import Evidence
@@ -121,14 +121,9 @@ def _list_fields(kind: str, one: Any) -> tuple[str, ...]:
     return _fields_of[kind]
 
 
-def _name_owner(collection: str) -> str:
-    # No document has this name: the next document that is deleted takes the answers along.
-    return f"answers of {collection}"
-
-
 def delete_shared_answers(derived: DerivedStore, collections: Iterable[str]) -> None:
     """Delete the answers that processes share: a deleted question may be in no file."""
-    derived.delete_owners([_name_owner(one) for one in collections])
+    derived.delete_owners([name_answers(one) for one in collections])
 
 
 class SharedAnswers:
@@ -154,7 +149,7 @@ class SharedAnswers:
     def put(self, key: Key, version: int, answer: Answer) -> None:
         def pack() -> list[Value]:
             packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-            owner = _name_owner(answer.collection)
+            owner = name_answers(answer.collection)
             return [(self._build_name(key, version), owner, self._sign(packed) + packed)]
 
         self._derived.put_later(pack)
