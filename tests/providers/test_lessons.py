@@ -71,7 +71,7 @@ def write_file(file: Path, entry: dict[str, Any]) -> Lessons:
     [
         {"temperature": [False, 0]},  # years old
         {"context_window": [512, time.time() - 2 * 3600]},  # a window counts for an hour
-        {"temperature": [False, time.time() + 1000]},  # from the future
+        {"temperature": [False, time.time() + 1e9]},  # from the future
         {"token_field": ["messages", time.time()]},  # would spoil every request
         {"context_window": [True, time.time()]},
         {"reasoning_fields": [["x"], time.time()]},
