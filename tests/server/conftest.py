@@ -6,7 +6,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import httpx
@@ -85,22 +86,29 @@ def model(model_server: StandIn) -> StandIn:
     return model_server
 
 
+def serve_with_model(
+    folder: Path, model: StandIn, *, collections: Sequence[str] = ("default",), **flags: object
+) -> Iterator[str]:
+    """Serve one document; the model writes the answers, and nothing else is asked of it."""
+    settings = settings_in(
+        folder / "data",
+        **{"provider.name": "openai", "provider.base_url": f"{model.url}/v1",
+           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
+           "check.max_iterations": 0} | flags,
+    )  # fmt: skip
+    (folder / "gate.txt").write_text(DOCUMENTS["gate.txt"])
+    engine = Engine(settings, embedder=HashEmbedder())
+    for collection in collections:
+        asyncio.run(engine.ingest([folder / "gate.txt"], collection=collection))
+    yield from serve(engine)
+
+
 @pytest.fixture(scope="session")
 def written_address(
     tmp_path_factory: pytest.TempPathFactory, model_server: StandIn
 ) -> Iterator[str]:
     """A server whose answers are written by the model."""
-    folder = tmp_path_factory.mktemp("written")
-    settings = settings_in(
-        folder / "data",
-        **{"provider.name": "openai", "provider.base_url": f"{model_server.url}/v1",
-           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
-           "check.max_iterations": 0},
-    )  # fmt: skip
-    (folder / "gate.txt").write_text(DOCUMENTS["gate.txt"])
-    engine = Engine(settings, embedder=HashEmbedder())
-    asyncio.run(engine.ingest([folder / "gate.txt"]))
-    yield from serve(engine)
+    yield from serve_with_model(tmp_path_factory.mktemp("written"), model_server)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ragstone.engine import Engine
-from ragstone.testing import HashEmbedder
-
-from ..conftest import settings_in
 from ..patience import LONG_S
 from ..providers.stand_in import StandIn
-from .conftest import DOCUMENTS, serve
+from .conftest import serve_with_model
 from .test_rag_enabled import ENDPOINTS, ask_mcp
 
 
@@ -25,18 +20,8 @@ from .test_rag_enabled import ENDPOINTS, ask_mcp
 def cache(
     request: pytest.FixtureRequest, tmp_path: Path, model: StandIn
 ) -> Iterator[tuple[bool, httpx.Client]]:
-    settings = settings_in(
-        tmp_path / "data",
-        **{"provider.name": "openai", "provider.base_url": f"{model.url}/v1",
-           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
-           "check.max_iterations": 0, "data.answer_cache": 100,
-           "data.cache_model_answers": request.param == "on"},
-    )  # fmt: skip
-    (tmp_path / "gate.txt").write_text(DOCUMENTS["gate.txt"])
-    engine = Engine(settings, embedder=HashEmbedder())
-    for collection in ("default", "chat_7"):
-        asyncio.run(engine.ingest([tmp_path / "gate.txt"], collection=collection))
-    for address in serve(engine):
+    flags = {"data.answer_cache": 100, "data.cache_model_answers": request.param == "on"}
+    for address in serve_with_model(tmp_path, model, collections=("default", "chat_7"), **flags):
         with httpx.Client(base_url=address, timeout=LONG_S) as client:
             yield request.param == "on", client
 

@@ -3,7 +3,6 @@ replaces another one, and never gets a marker that points nowhere."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ragstone.engine import Engine
 from ragstone.server.events import REPLACED_NOTICE
-from ragstone.testing import HashEmbedder
 
-from ..conftest import settings_in
 from ..patience import LONG_S
 from ..providers.stand_in import StandIn
-from .conftest import DOCUMENTS, serve
+from .conftest import DOCUMENTS, serve_with_model
 from .events import events
 
 ASKED = "Is the gate green?"
@@ -121,16 +117,7 @@ def rewriting_address(
 ) -> Iterator[str]:
     """A server that writes an answer again when nothing supports it."""
     folder = tmp_path_factory.mktemp("rewriting")
-    settings = settings_in(
-        folder / "data",
-        **{"provider.name": "openai", "provider.base_url": f"{model_server.url}/v1",
-           "provider.max_retries": 0, "provider.probe": False, "understand.intent_enabled": False,
-           "check.max_iterations": 2},
-    )  # fmt: skip
-    (folder / "gate.txt").write_text(DOCUMENTS["gate.txt"])
-    engine = Engine(settings, embedder=HashEmbedder())
-    asyncio.run(engine.ingest([folder / "gate.txt"]))
-    yield from serve(engine)
+    yield from serve_with_model(folder, model_server, **{"check.max_iterations": 2})
 
 
 @pytest.mark.parametrize("path", STREAMS)

@@ -120,7 +120,7 @@ def delete_unpublished(folder: Path, published: Manifest) -> None:
 
 
 def read_stamp(folder: Path) -> tuple[int, int] | None:
-    """Return a value that changes with the manifest; None if there is no manifest."""
+    """Return a value that changes with the manifest; None without one."""
     try:
         status = (folder / _MANIFEST_FILE).stat()
     except OSError:

@@ -22,8 +22,7 @@ from ragstone.index.chunk_store import MissingCollectionError, NewChunk
 from ragstone.index.pinecone_client import PineconeClient
 from ragstone.index.remote import RemoteIndex
 from ragstone.index.sparse import StoredTerms, weigh_terms
-from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, ScoredKey, Vectors
+from ragstone.protocols import ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
 Json: TypeAlias = dict[str, Any]
@@ -314,17 +313,7 @@ def _convert(field: str, value: Any) -> str | float:
 class PineconeIndex(RemoteIndex):
     """Implement `Index` on Pinecone."""
 
-    def __init__(
-        self, catalog: Catalog, settings: IndexSettings, *, dimension: int, embedder: str = ""
-    ) -> None:
-        store = NamespaceStore(settings, dimension=dimension, embedder=embedder)
-        super().__init__(catalog, store, dimension=dimension, embedder=embedder)
+    store_class = NamespaceStore
 
 
-def build(context: IndexContext) -> PineconeIndex:
-    return PineconeIndex(
-        context.catalog,
-        context.settings.index,
-        dimension=context.embedder.dimension,
-        embedder=context.embedder.name,
-    )
+build = PineconeIndex.build

@@ -25,8 +25,7 @@ from ragstone.index.qdrant_points import (
 )
 from ragstone.index.remote import RemoteIndex
 from ragstone.index.sparse import StoredTerms, weigh_terms
-from ragstone.plugins import IndexContext
-from ragstone.protocols import Catalog, ScoredKey, Vectors
+from ragstone.protocols import ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
 # Part of the name in Qdrant: another layout of the points is another collection.
@@ -249,17 +248,7 @@ def _marker_id(tenant: str) -> str:
 class QdrantIndex(RemoteIndex):
     """Implement `Index` on Qdrant."""
 
-    def __init__(
-        self, catalog: Catalog, settings: IndexSettings, *, dimension: int, embedder: str = ""
-    ) -> None:
-        store = PointStore(settings, dimension=dimension, embedder=embedder)
-        super().__init__(catalog, store, dimension=dimension, embedder=embedder)
+    store_class = PointStore
 
 
-def build(context: IndexContext) -> QdrantIndex:
-    return QdrantIndex(
-        context.catalog,
-        context.settings.index,
-        dimension=context.embedder.dimension,
-        embedder=context.embedder.name,
-    )
+build = QdrantIndex.build

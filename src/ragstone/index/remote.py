@@ -16,9 +16,10 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -34,7 +35,9 @@ from ragstone.index.chunk_store import ChunkStore, MissingCollectionError, NewCh
 from ragstone.index.keyword import idf
 from ragstone.index.progress import IndexProgress, ProgressStore
 from ragstone.index.sparse import hash_term, score_terms
+from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
+from ragstone.settings import IndexSettings
 
 _BATCH_POINTS = 256
 _BATCH_CHANGES = 200
@@ -51,23 +54,34 @@ _LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
 
 
 class RemoteIndex:
-    """Implement `Index` on a server."""
+    """Implement `Index` on a server; a subclass names the class of its store."""
 
     waits = True
+    store_class: ClassVar[Callable[..., ChunkStore]]
 
     def __init__(
-        self, catalog: Catalog, store: ChunkStore, *, dimension: int, embedder: str = ""
+        self, catalog: Catalog, settings: IndexSettings, *, dimension: int, embedder: str = ""
     ) -> None:
         self._catalog = catalog
         self._dimension = dimension
         self._embedder = embedder
-        self._points = store
+        self._points = self.store_class(settings, dimension=dimension, embedder=embedder)
         self._progress = ProgressStore(catalog, self._points.name)
         self._holder = uuid.uuid4().hex
         self._checked_at: dict[str, float] = {}
         self._known: dict[str, IndexProgress] = {}
         self._languages: dict[str, tuple[IndexProgress, tuple[str, ...]]] = {}
         self._refresh_lock = threading.Lock()
+
+    @classmethod
+    def build(cls, context: IndexContext) -> Self:
+        embedder = context.embedder
+        return cls(
+            context.catalog,
+            context.settings.index,
+            dimension=embedder.dimension,
+            embedder=embedder.name,
+        )
 
     def refresh(self, collection: str) -> None:
         """Apply all changes; wait for another process that is doing so."""

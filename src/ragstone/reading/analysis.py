@@ -39,7 +39,8 @@ _MODULES = (
 _ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
 WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
 _POINTS_BACK = re.compile(
-    r"^(?:\d+(?:\.\d+)*\.? )?(?:it|its|this|that|these|those|they|their|he|his|she|her|such|the latter|after that|"  # noqa: E501
+    r"^(?:\d+(?:\.\d+)*\.? )?(?:it|its|this|that|these|those|they|their|he|his|she|her|such|"
+    r"the latter|after that|"
     r"otherwise|however|but|so|then|there|for each|es|er|sie|dies\w*|danach)\b",
     re.IGNORECASE,
 )
