@@ -18,8 +18,10 @@ RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 # Ragstone and its peers together: large, and never what the tests run in.
 BENCH := .venv-bench
-# The longest files first (tests/conftest.py orders them), and each file on one worker.
-PYTEST := -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Many tests wait for a time-out or a second process, so one worker more than there are cores. The
+# longest files come first (tests/conftest.py orders them), and each file stays on one worker.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Keep what was compiled: the tests start several hundred processes, which would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -386,11 +386,15 @@ class Engine(EngineParts):
             if name in opened:
                 opened[name].close()
 
+    async def finish_history(self) -> None:
+        """Wait until the answers given so far are in the history: a busy disk may be behind."""
+        if "_journal" in self.__dict__:
+            await self._journal.finish()
+
     async def close_connections(self) -> None:
         """Close the connections of provider, moderator and retriever in the running loop."""
         opened = self.__dict__
-        if "_journal" in opened:
-            await opened["_journal"].finish()
+        await self.finish_history()
         retriever = opened["pipeline"].retriever if "pipeline" in opened else None
         own = opened.get("provider"), opened.get("moderator")
         for part in (*own, *self._chosen_providers, retriever):

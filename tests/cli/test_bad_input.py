@@ -11,6 +11,8 @@ import pytest
 
 from .run import assert_refused, call, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("question", "said"),

@@ -17,6 +17,8 @@ import ragstone
 from ..patience import LONG_S
 from .run import call, command, environment, run
 
+pytestmark = pytest.mark.slow
+
 GROUPS = {
     "documents": ["list", "show", "delete"],
     "sessions": ["list", "show", "delete"],

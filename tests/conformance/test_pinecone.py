@@ -32,6 +32,8 @@ from ..conftest import settings_in
 from .pinecone_stand_in import Pinecone, running_pinecone
 from .test_indexes import embedded, fill, overlap
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["The wind is strong on the ridge.", "The rent is due in July.", "A gate in the wind."]
 
 

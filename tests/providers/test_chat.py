@@ -22,6 +22,8 @@ from ..conftest import settings_in
 from ..patience import LONG_S, until
 from .stand_in import StandIn, served
 
+pytestmark = pytest.mark.slow
+
 PROVIDERS = ["openai", "anthropic", "google", "ollama"]
 PROMPT = Prompt("?", (), (Message("system", "Be brief."), Message("user", "What colour?")))
 

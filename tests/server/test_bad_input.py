@@ -13,6 +13,8 @@ import pytest
 from ..patience import wait_until
 from .test_query import problem
 
+pytestmark = pytest.mark.slow
+
 BODIES = {
     "/v1/query": {"query": "Is it so?"},
     "/v1/check-grounding": {"answer": "It is so.", "facts": ["It is so."]},

@@ -21,6 +21,8 @@ from .conftest import serve
 from .test_auth import House
 from .test_query import problem
 
+pytestmark = pytest.mark.slow
+
 GATE = "The gate is green. It was painted in 2020."
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.journal import Entry, JournalWriter
 from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
@@ -64,6 +65,21 @@ def test_a_query_can_be_forgotten(house: httpx.Client) -> None:
     assert house.delete(f"/v1/queries/{query_id}").status_code == 204
     problem(house.get(f"/v1/queries/{query_id}"), 404)
     problem(house.delete(f"/v1/queries/{query_id}"), 404)
+
+
+def test_a_query_can_be_forgotten_before_the_disk_has_it(
+    house: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = JournalWriter._commit
+
+    def commit_late(writer: JournalWriter, entries: list[Entry]) -> None:
+        time.sleep(1)
+        commit(writer, entries)
+
+    monkeypatch.setattr(JournalWriter, "_commit", commit_late)
+    query_id = ask(house, "The notice period is?")
+    assert house.delete(f"/v1/queries/{query_id}").status_code == 204
+    problem(house.get(f"/v1/queries/{query_id}"), 404)
 
 
 def test_what_was_asked_in_a_session_is_forgotten_together(house: httpx.Client) -> None:

@@ -17,6 +17,8 @@ from ..patience import LONG_S
 from .conftest import serve
 from .test_query import problem
 
+pytestmark = pytest.mark.slow
+
 REPORT = "The revenue in 2022 was 4 million euros.\n\nThe revenue in 2023 was 5 million euros.\n"
 
 

@@ -57,6 +57,12 @@ async def hold_answer_slot(request: Request) -> AsyncIterator[None]:
         yield
 
 
+async def wait_for_history(request: Request) -> None:
+    """Let a route read and delete the answers that this process has given, to the last one."""
+    engine: Engine = request.app.state.engine
+    await engine.finish_history()
+
+
 CallerDep = Annotated[Caller, Depends(caller_of)]
 EngineDep = Annotated[Engine, Depends(engine_of)]
 

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.catalog.consent import describe_storage
@@ -15,12 +15,12 @@ from ragstone.catalog.feedback import MAX_COMMENT_CHARS, Feedback
 from ragstone.engine import Engine
 from ragstone.observe.metrics import FEEDBACK, RATING
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep, find_query
+from ragstone.server.deps import CallerDep, EngineDep, find_query, wait_for_history
 from ragstone.server.openapi import NOT_FOUND, PAGED, TOTAL_HEADER
 from ragstone.server.routes.history import limit_to_caller
 from ragstone.threads import run_in_thread
 
-router = APIRouter(prefix="/v1", tags=["feedback"])
+router = APIRouter(prefix="/v1", tags=["feedback"], dependencies=[Depends(wait_for_history)])
 
 
 class FeedbackRequest(BaseModel):

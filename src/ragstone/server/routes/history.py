@@ -7,17 +7,17 @@ import dataclasses
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from ragstone.engine import Engine
 from ragstone.filters import HistoryFilter
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep, find_query
+from ragstone.server.deps import CallerDep, EngineDep, find_query, wait_for_history
 from ragstone.server.openapi import NOT_FOUND, PAGED, TOTAL_HEADER
 from ragstone.threads import run_in_thread
 
-router = APIRouter(prefix="/v1", tags=["history"])
+router = APIRouter(prefix="/v1", tags=["history"], dependencies=[Depends(wait_for_history)])
 
 _DAY_S = 86_400
 

@@ -6,19 +6,21 @@ import dataclasses
 import re
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.catalog.sessions import format_as_markdown, session_not_found
 from ragstone.engine import Engine
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.deps import CallerDep, EngineDep, wait_for_history
 from ragstone.server.openapi import PAGED, TOTAL_HEADER, Replies
 from ragstone.server.schemas import Problem, Text
 from ragstone.threads import run_in_thread
 from ragstone.types import Session
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(
+    prefix="/v1/sessions", tags=["sessions"], dependencies=[Depends(wait_for_history)]
+)
 
 _NOT_FOUND: Replies = {404: {"model": Problem, "description": "The caller has no such session."}}
 

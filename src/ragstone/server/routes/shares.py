@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
 
 from ragstone.catalog.keys import KeyRing
 from ragstone.catalog.shares import SqlShares, share_not_found
 from ragstone.engine import Engine
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep, base_url_of, find_query
+from ragstone.server.deps import CallerDep, EngineDep, base_url_of, find_query, wait_for_history
 from ragstone.server.openapi import NOT_FOUND
 from ragstone.server.schemas import CitationReply, ClaimReply
 from ragstone.threads import run_in_thread
 
-router = APIRouter(prefix="/v1", tags=["history"])
+router = APIRouter(prefix="/v1", tags=["history"], dependencies=[Depends(wait_for_history)])
 
 
 class ShareReply(BaseModel):
