@@ -106,7 +106,10 @@ def main() -> None:
     begin = (
         load_int8(start, settings["layers"]) if start else cut_layers(teacher, settings["layers"])
     )
+    if settings["keep_words"]:  # both networks share one table of words
+        begin.words = teacher.words
     student = cast(begin, device).train()
+    student.words.weight.requires_grad_(not settings["keep_words"])
     teacher = cast(teacher, device).eval()
     compile_layers(student, settings["compile"])
     compile_layers(teacher, settings["compile"])

@@ -34,7 +34,7 @@ SETS = (
     "cacm",
     "scifact",
 )
-DENSE, DEPTH, FIRST = 0.65, 100, 20
+DENSE, DEPTH, FIRST = 0.75, 100, 20
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 

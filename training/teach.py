@@ -162,6 +162,7 @@ def main() -> None:
         return
     begin = load_int8(arguments.start, 12) if arguments.start else load_base(arguments.base)
     model = cast(begin, device)
+    model.words.weight.requires_grad_(not settings["keep_words"])
     compile_layers(model, settings["compile"])
     model.train()
     model.dropout = settings["dropout"]

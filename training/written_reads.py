@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import Any
 
 import bm25s
 import Stemmer
 
-from training.pack import UNLABELLED
+from training.pack import NO_SPAN, UNLABELLED
 from training.rows import plain, squeeze
 from training.written import FOLDER, read_written
 
@@ -47,6 +48,12 @@ def split_near(
     return wrong, open_
 
 
+def find_places(answer: str, passage: str) -> list[tuple[int, int]]:
+    """Find the answer as whole words."""
+    pattern = rf"(?<![\w.,])(?<!\w[-']){re.escape(answer)}(?![\w]|[.,-]\w)"
+    return [found.span() for found in re.finditer(pattern, passage)]
+
+
 def add_written_reads(rows: Any, repeats: int) -> None:
     """Add every question `repeats` times: as typed, among other passages, near ones, Markdown."""
     from training.reader import Question
@@ -68,10 +75,13 @@ def add_written_reads(rows: Any, repeats: int) -> None:
                 if turn == 0:
                     add_open(rows, question.text, [*near, *other][:8])
                 continue
-            at = passage.find(squeeze(answer))
-            if at < 0:
+            places = find_places(squeeze(answer), passage)
+            if not places:
                 continue
-            span = (at, at + len(squeeze(answer)))
+            if len(places) > 1:  # which row of a table is meant is not written down
+                rows.add(text, passage, None, "written, answered somewhere", none=NO_SPAN)
+                continue
+            span = places[0]
             rows.add(text, passage, span, "written, answered")
             question.answers = {plain(answer)}
             if turn % 2 and near:
