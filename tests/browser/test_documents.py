@@ -90,7 +90,7 @@ def test_a_file_that_fails_says_why_and_does_not_fail_the_others(page: Page) -> 
     expect(bad).to_contain_text("The PDF is damaged and cannot be opened.")
     expect(bad).to_contain_text("Save it again")
     expect(row(page, "broken.pdf")).to_contain_text("Could not be read: The PDF is damaged")
-    expect(page.locator(".count")).to_contain_text("1 document, 1 could not be read")
+    expect(page.locator(".count")).to_contain_text("1 document in “mixed”, 1 could not be read")
 
 
 def test_a_changed_file_is_a_new_version_and_the_old_one_stays_readable(page: Page) -> None:

@@ -37,7 +37,7 @@ def test_the_page_asks_for_the_key_and_works_with_it(
 ) -> None:
     banner = page.get_by_role("alert").filter(has_text="This server requires a key.")
     expect(banner).to_be_visible()
-    banner.get_by_role("link", name="Settings").click()
+    banner.get_by_role("link", name="Enter a key").click()
     page.get_by_label("Kept in this tab only").fill(key)
     page.get_by_role("button", name="Use").click()
     expect(banner).to_be_hidden()

@@ -118,7 +118,7 @@ function findPieces(runs, edges, markers) {
 
 function claimNode(claim, ends) {
   const verdict = verdictOf(claim.verdict);
-  const says = [verdict.label, ...claim.reasons, claim.repaired ? "The citation was corrected." : ""].filter(Boolean).join(". ");
+  const says = [verdict.label, ...claim.reasons, claim.repaired ? t("The citation was corrected.") : ""].filter(Boolean).join(". ");
   const kinds = ["claim", `claim-${claim.verdict}`, claim.isOnlyHere ? "only-here" : ""].join(" ");
   if (!ends) return el("span", { class: kinds, "data-verdict": claim.verdict });
   const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
@@ -130,7 +130,7 @@ export function chip(citation, open) {
   return el("button", {
     type: "button",
     class: `chip chip-${citation.verdict ?? "open"}`,
-    "aria-label": `Source ${citation.number}: ${citation.document_name}${pageOf(citation)}${citation.verdict ? `, ${verdict.label.toLowerCase()}` : ""}`,
+    "aria-label": t("Source {}: {}", citation.number, [`${citation.document_name}${pageOf(citation)}`, citation.verdict && verdict.label.toLowerCase()].filter(Boolean).join(", ")),
     onclick: (event) => open(citation, event.currentTarget),
   }, String(citation.number));
 }
@@ -142,14 +142,14 @@ export function renderAppraisal(answer) {
   return el("div", { class: "appraisal" },
     el("p", { class: `confidence confidence-${sure.level}` },
       el("span", { class: "meter", "aria-hidden": "true" }, meterFill(answer, sure)),
-      el("span", {}, el("strong", {}, `${sure.label}.`), ` ${sure.text}`)),
-    answer.status === "answered" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": "Verdicts" },
+      el("span", {}, el("strong", {}, t("{}.", sure.label)), ` ${sure.text}`)),
+    answer.status === "answered" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": t("Verdicts") },
       claimsSummary(answer.claims).map((one) => el("li", { class: `verdict verdict-${one.name}` },
-        el("span", { class: "mark", "aria-hidden": "true" }, one.mark), `${one.count} ${one.label.toLowerCase()}`))),
+        el("span", { class: "mark", "aria-hidden": "true" }, one.mark), t("{} {}", one.count, one.label.toLowerCase())))),
     problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shorten(claim.text, 90)), ` ${reason}`))),
     answer.claims.some((claim) => claim.verdict === "suspicious") && el("div", { class: "notice warn", role: "alert" },
-      el("p", {}, "A document holds text that reads like an instruction to a model. The marked sentences rest on it: do not rely on them.")),
-    answer.degraded.length > 0 && el("div", { class: "notice warn degraded" }, answer.degraded.map((name) => el("p", {}, degraded(name)))));
+      el("p", {}, t("A document holds text that reads like an instruction to a model. The marked sentences rest on it: do not rely on them."))),
+    answer.degraded.length > 0 && el("div", { class: "notice warn degraded" }, answer.degraded.map((name) => el("p", {}, el("strong", {}, t("Went on without a part.")), " ", degraded(name)))));
 }
 
 function meterFill(answer, sure) {
@@ -169,5 +169,5 @@ export function formatAsText(question, answer) {
   const numbers = new Map(cited.map((one) => [String(one.rank), one.number]));
   const text = answer.answer.replace(MARKER, (marker, rank) => (numbers.has(rank) ? `[${numbers.get(rank)}]` : marker));
   const lines = cited.toSorted((a, b) => a.number - b.number).map((one) => `[${one.number}] ${one.document_name}${pageOf(one)}: “${(one.snippet ?? "").replace(/\s+/g, " ")}”`);
-  return [question, "", text, ...(lines.length ? ["", "Sources", ...new Set(lines)] : [])].join("\n");
+  return [question, "", text, ...(lines.length ? ["", t("Sources"), ...new Set(lines)] : [])].join("\n");
 }

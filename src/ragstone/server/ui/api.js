@@ -1,6 +1,8 @@
 // Call the server: JSON, server-sent events over fetch (EventSource cannot send the key), errors as
 // sentences. The key is kept in the session storage of this tab only.
 
+import { language, t } from "./text.js";
+
 const KEY = "ragstone.key";
 
 export class Problem extends Error {
@@ -18,8 +20,9 @@ export const key = {
   remove: () => sessionStorage.removeItem(KEY),
 };
 
+/** Errors come in the language of the page. */
 export function headers(more = {}) {
-  return key.get() ? { Authorization: `Bearer ${key.get()}`, ...more } : more;
+  return { "Accept-Language": language, ...(key.get() ? { Authorization: `Bearer ${key.get()}` } : {}), ...more };
 }
 
 export async function problemOf(status, text, requestId = "") {
@@ -27,7 +30,7 @@ export async function problemOf(status, text, requestId = "") {
     const said = JSON.parse(text);
     return new Problem(said.detail || said.title, { hint: said.hint ?? "", status, requestId: said.request_id ?? requestId });
   } catch {
-    return new Problem(`The server answered with status ${status}.`, { status, requestId });
+    return new Problem(t("The server answered with status {}.", status), { status, requestId });
   }
 }
 
@@ -35,7 +38,7 @@ export function wantKey(problem) {
   document.dispatchEvent(new CustomEvent("ragstone:key-wanted", { detail: problem }));
 }
 
-const GONE = () => new Problem("The server cannot be reached.", { hint: "Check that it is running, then try again. Your question is still here." });
+const GONE = () => new Problem(t("The server cannot be reached."), { hint: t("Check that it is running, then try again. Your question is still here.") });
 
 async function send(method, path, { body, accept, signal, keepalive } = {}) {
   let reply;
@@ -115,7 +118,7 @@ export async function* events(method, path, options = {}) {
   } finally {
     reader.cancel().catch(() => {});
   }
-  if (!ended) throw new Problem("The connection to the server was lost before the answer was complete.", { hint: "The part that arrived is shown, unchecked. Try again when the server is back." });
+  if (!ended) throw new Problem(t("The connection to the server was lost before the answer was complete."), { hint: t("The part that arrived is shown, unchecked. Try again when the server is back.") });
 }
 
 function parse(block) {

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
 import { closeSource, openSource } from "./open.js";
+import { loadTexts, t } from "./text.js";
 
 const AREAS = {
   ask: () => import("./ask.js"),
@@ -119,14 +120,14 @@ async function showPlace([id, start, end]) {
   try {
     place.document_name = (await api.get(`/v1/documents/${encodeURIComponent(id)}/text`, { start: 0, end: 0 })).document_name;
   } catch {
-    place.document_name = "Source"; // the viewer shows the error
+    place.document_name = t("Source"); // the viewer shows the error
   }
   await openSource(place);
 }
 
 function showKeyBanner(event) {
   replace(banner, el("div", { class: "notice warn" },
-    el("p", {}, el("strong", {}, event.detail.message), " Enter a key under ", el("a", { href: "#/settings" }, "Settings"), "; it stays in this tab.")));
+    el("p", {}, el("strong", {}, event.detail.message), " ", t("It stays in this tab."), " ", el("a", { href: "#/settings" }, t("Enter a key")))));
 }
 
 /** Say why the model that writes does not answer; the rest of the page works without it. */
@@ -140,7 +141,7 @@ export async function showModelState() {
   const old = document.getElementById("model-banner");
   if (state?.state !== "failing") { old?.remove(); return; }
   const note = el("div", { id: "model-banner", class: "notice warn" },
-    el("p", {}, el("strong", {}, `The model ${state.model || "that writes answers"} does not answer. `), `${state.message} ${state.hint} Until then answers quote the documents. `, el("a", { href: "#/settings" }, "Test it again")));
+    el("p", {}, el("strong", {}, state.model ? t("The model {} does not answer.", state.model) : t("The model that writes answers does not answer.")), ` ${state.message} ${state.hint} `, t("Until then answers quote the documents."), " ", el("a", { href: "#/settings" }, t("Test it again"))));
   if (old) old.replaceWith(note);
   else banner.append(note);
 }
@@ -156,6 +157,8 @@ document.addEventListener("ragstone:key", async () => { replace(banner); await r
 picker.addEventListener("change", saveCollection);
 window.addEventListener("hashchange", route);
 document.addEventListener("ragstone:model", showModelState);
-refreshCollections().then(saveCollection);
-route();
-showModelState();
+loadTexts().then(() => {
+  refreshCollections().then(saveCollection);
+  route();
+  showModelState();
+});

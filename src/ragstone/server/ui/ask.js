@@ -3,12 +3,13 @@
 import * as api from "./api.js";
 import { describeChanges, findChanges, renderAnswer, renderChanges, renderDraft } from "./answer.js";
 import { createConversations, toggleConversations } from "./conversations.js";
-import { announce, el, failure, plural, replace, toast } from "./dom.js";
+import { announce, el, failure, replace, toast } from "./dom.js";
 import { createModelChoice } from "./model.js";
 import { createRating, storage } from "./rate.js";
 import { createScope } from "./scope.js";
 import { createStart } from "./start.js";
 import { attachSuggestions } from "./suggest.js";
+import { plural, t } from "./text.js";
 import { announceAnswer, answerOfEntry, copyAnswer, linkedChip, renderTurn } from "./turn.js";
 
 const newId = () => crypto.randomUUID?.() ?? String(Math.random()).slice(2);
@@ -18,17 +19,17 @@ export function create(shared) {
   const start = el("div", { class: "start" });
   const consent = el("div", { class: "consent" });
   const scroller = el("div", { class: "scroller" }, consent, start, turns);
-  const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: "Ask a question about your documents", maxlength: "32000", enterkeyhint: "send" });
-  const send = el("button", { type: "submit", class: "primary" }, "Ask");
+  const input = el("input", { id: "question", type: "text", autocomplete: "off", placeholder: t("Ask a question about your documents"), maxlength: "32000", enterkeyhint: "send" });
+  const send = el("button", { type: "submit", class: "primary" }, t("Ask"));
   const scope = createScope(shared, () => input.focus());
   const model = createModelChoice();
-  const fresh = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => restart() }, "New conversation");
-  const past = el("button", { type: "button", class: "quiet only-phone", "aria-controls": "conversations", "aria-expanded": "false", onclick: () => toggleConversations(past) }, "Conversations");
+  const fresh = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => restart() }, t("New conversation"));
+  const past = el("button", { type: "button", class: "quiet only-phone", "aria-controls": "conversations", "aria-expanded": "false", onclick: () => toggleConversations(past) }, t("Conversations"));
   const form = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); ask(input.value); } },
-    el("label", { for: "question", class: "unseen" }, "Your question"),
+    el("label", { for: "question", class: "unseen" }, t("Your question")),
     el("div", { class: "field" }, el("div", { class: "row options" }, scope.row, model.row), input), send);
   const root = el("section", { class: "area ask" },
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Ask"), el("div", { class: "row" }, past, fresh)),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, t("Ask")), el("div", { class: "row" }, past, fresh)),
     scroller, form);
   let session = newId();
   let collection = "";
@@ -87,7 +88,7 @@ export function create(shared) {
     running?.abort();
     session = id;
     replace(turns);
-    replace(start, el("p", { class: "muted", role: "status" }, "Opening the conversation…"));
+    replace(start, el("p", { class: "muted", role: "status" }, t("Opening the conversation…")));
     let found;
     let entries;
     let rated;
@@ -96,7 +97,7 @@ export function create(shared) {
     } catch (error) {
       if (session !== id) return;
       if (error.status !== 404) { replace(start, failure(error, () => { session = ""; openSession(id); })); return; }
-      toast("This conversation does not exist any more.");
+      toast(t("This conversation does not exist any more."));
       restart();
       return;
     }
@@ -113,7 +114,7 @@ export function create(shared) {
     }
     conversations.mark();
     turns.lastElementChild?.scrollIntoView({ block: "start" });
-    announce(`The conversation “${found.title}” is open.`);
+    announce(t("The conversation “{}” is open.", found.title));
   }
 
   function ask(question) {
@@ -131,10 +132,10 @@ export function create(shared) {
   async function answerIn(card, question, asTyped = false) {
     const control = new AbortController();
     running = control;
-    const status = el("p", { class: "progress", role: "status" }, "Searching…");
+    const status = el("p", { class: "progress", role: "status" }, t("Searching…"));
     const text = el("div", { class: "answer markdown unverified" });
     const below = el("div", {});
-    const stop = el("button", { type: "button", class: "quiet", onclick: () => control.abort() }, "Stop");
+    const stop = el("button", { type: "button", class: "quiet", onclick: () => control.abort() }, t("Stop"));
     const actions = el("div", { class: "row actions" }, stop);
     card.setAttribute("aria-busy", "true");
     replace(card, el("h2", {}, question), status, text, below, actions);
@@ -159,7 +160,7 @@ export function create(shared) {
       for await (const event of api.events("POST", "/v1/query", { body, signal: control.signal })) {
         if (event.type === "sources") {
           sources = event.sources;
-          status.textContent = sources.length ? `Reading ${plural(sources.length, "passage")}…` : "Writing…";
+          status.textContent = sources.length ? t("Reading {}…", plural(sources.length, "passage")) : t("Writing…");
         } else if (event.type === "token") {
           written += event.content;
           draw();
@@ -182,23 +183,23 @@ export function create(shared) {
           conversations.load();
           if (event.degraded.includes("extractive_answer")) document.dispatchEvent(new CustomEvent("ragstone:model"));
         } else if (event.type === "error") {
-          throw new api.Problem(event.detail ?? event.message ?? "The answer could not be written.", { hint: event.hint ?? "" });
+          throw new api.Problem(event.detail ?? event.message ?? t("The answer could not be written."), { hint: event.hint ?? "" });
         }
       }
     } catch (error) {
       card.setAttribute("aria-busy", "false");
       const stopped = error.name === "AbortError";
-      replace(status, stopped ? "Stopped. The text so far is not checked." : written ? "Incomplete: not checked." : "");
+      replace(status, stopped ? t("Stopped. The text so far is not checked.") : written ? t("Incomplete: not checked.") : "");
       if (!stopped) replace(below, failure(error));
       replace(actions, retryButton(card, question));
-      announce(stopped ? "Stopped." : error.message);
+      announce(stopped ? t("Stopped.") : error.message);
     } finally {
       if (running === control) running = null;
     }
   }
 
   function retryButton(card, question) {
-    return el("button", { type: "button", class: "quiet", onclick: () => answerIn(card, question) }, "Retry");
+    return el("button", { type: "button", class: "quiet", onclick: () => answerIn(card, question) }, t("Retry"));
   }
 
   function finish(card, question, answer, given) {
@@ -210,24 +211,24 @@ export function create(shared) {
       rating: answer.query_id && createRating(answer.query_id, given),
       searchTyped: () => answerIn(card, question, true),
       actions: [
-        el("button", { type: "button", class: "quiet", onclick: () => copyAnswer(question, answer) }, "Copy with citations"),
+        el("button", { type: "button", class: "quiet", onclick: () => copyAnswer(question, answer) }, t("Copy with citations")),
         retryButton(card, question),
-        answer.query_id && el("button", { type: "button", class: "quiet stored-only", onclick: share }, "Share"),
-        el("a", { class: "button quiet stored-only", href: `#/why/${answer.query_id}` }, "Why this answer?"),
-        el("button", { type: "button", class: "quiet", onclick: () => followUp() }, "Follow up"),
+        answer.query_id && el("button", { type: "button", class: "quiet stored-only", onclick: share }, t("Share")),
+        el("a", { class: "button quiet stored-only", href: `#/why/${answer.query_id}` }, t("Why this answer?")),
+        el("button", { type: "button", class: "quiet", onclick: () => followUp() }, t("Follow up")),
       ],
     });
   }
 
   function followUp() {
     input.value = "";
-    input.placeholder = "Ask a follow-up, for example: and in 2023?";
+    input.placeholder = t("Ask a follow-up, for example: and in 2023?");
     input.focus();
   }
 
   return {
     root,
-    title: "Ask",
+    title: t("Ask"),
     enter: async ([first], name) => {
       if (name === "chat" && first) await openSession(first);
       else if (first) { history.replaceState(null, "", "#/ask"); ask(first); }

@@ -1,13 +1,14 @@
 // Rename, export and delete a conversation; loaded with the first of these.
 
 import * as api from "./api.js";
-import { confirmFirst, el, plural, saveFile, toast } from "./dom.js";
+import { confirmFirst, el, saveFile, toast } from "./dom.js";
+import { plural, t } from "./text.js";
 
 const pathOf = (one) => `/v1/sessions/${encodeURIComponent(one.session_id)}`;
 
 /** Put a field in the place of the link; `then` draws the list again. */
 export function renameConversation(one, link, then) {
-  const field = el("input", { type: "text", value: one.title, "aria-label": "Title of the conversation", maxlength: "80" });
+  const field = el("input", { type: "text", value: one.title, "aria-label": t("Title of the conversation"), maxlength: "80" });
   const done = async (save) => {
     field.replaceWith(link);
     const title = field.value.trim();
@@ -39,7 +40,7 @@ export async function exportConversation(one) {
 
 /** Ask first; `then` gets true when it is deleted. */
 export async function deleteConversation(one, then) {
-  if (!await confirmFirst("Delete this conversation?", `“${one.title}” is deleted with ${plural(one.turn_count, "question")} and their answers.`, "Delete")) return;
+  if (!await confirmFirst(t("Delete this conversation?"), t("“{}” is deleted with {} and their answers.", one.title, plural(one.turn_count, "question")), t("Delete"))) return;
   let isDeleted = false;
   try {
     await api.remove(pathOf(one));

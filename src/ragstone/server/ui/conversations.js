@@ -2,7 +2,8 @@
 // so that another device goes on where this one stopped.
 
 import * as api from "./api.js";
-import { el, failure, plural, replace, when } from "./dom.js";
+import { el, failure, replace } from "./dom.js";
+import { plural, t, when } from "./text.js";
 
 const PAGE = 40;
 const actions = () => import("./conversation-actions.js");
@@ -21,16 +22,16 @@ export function toggleConversations(opener) {
 /** Build the list. `current()` is the open session; `leave()` starts a new one. */
 export function createConversations({ current, leave }) {
   const list = el("ul", { class: "conversation-list" });
-  const more = el("button", { type: "button", class: "link", hidden: true, onclick: () => load(list.childElementCount) }, "Show more");
-  const find = el("input", { id: "find-conversation", type: "search", placeholder: "Search", oninput: () => { clearTimeout(waiting); waiting = setTimeout(load, 200); } });
+  const more = el("button", { type: "button", class: "link", hidden: true, onclick: () => load(list.childElementCount) }, t("Show more"));
+  const find = el("input", { id: "find-conversation", type: "search", placeholder: t("Search"), oninput: () => { clearTimeout(waiting); waiting = setTimeout(load, 200); } });
   const note = el("p", { class: "small muted", role: "status" });
   const opened = new Set(); // the rows whose actions are shown: they stay so when the list is drawn again
   let waiting = 0;
   let latest = 0;
   replace(panel,
-    el("div", { class: "row" }, el("h2", {}, "Conversations"),
-      el("button", { type: "button", class: "icon push close-conversations", "aria-label": "Close the conversations", onclick: closeConversations }, "×")),
-    el("label", { for: "find-conversation", class: "unseen" }, "Search conversations"), find, note, list, more);
+    el("div", { class: "row" }, el("h2", {}, t("Conversations")),
+      el("button", { type: "button", class: "icon push close-conversations", "aria-label": t("Close the conversations"), onclick: closeConversations }, "×")),
+    el("label", { for: "find-conversation", class: "unseen" }, t("Search conversations")), find, note, list, more);
   panel.hidden = false;
 
   async function load(skip = 0) {
@@ -51,7 +52,7 @@ export function createConversations({ current, leave }) {
     if (skip) list.append(...rows);
     else replace(list, rows);
     if (focused) list.querySelectorAll(`[data-session="${CSS.escape(focused.session)}"] :is(a, button)`)[focused.index]?.focus();
-    note.textContent = text ? `${found.length > PAGE ? `More than ${PAGE} conversations` : plural(found.length, "conversation")} with “${text}”` : found.length ? "" : "Your conversations appear here.";
+    note.textContent = text ? t("{} with “{}”", found.length > PAGE ? t("More than {} conversations", PAGE) : plural(found.length, "conversation"), text) : found.length ? "" : t("Your conversations appear here.");
     mark();
   }
 
@@ -67,12 +68,12 @@ export function createConversations({ current, leave }) {
   };
 
   function row(one) {
-    const link = el("a", { href: `#/chat/${encodeURIComponent(one.session_id)}`, title: `${one.title}\n${plural(one.turn_count, "question")}, ${when(one.updated_at)}`, onclick: closeConversations }, one.title || "Without a title");
+    const link = el("a", { href: `#/chat/${encodeURIComponent(one.session_id)}`, title: `${one.title}\n${plural(one.turn_count, "question")}, ${when(one.updated_at)}`, onclick: closeConversations }, one.title || t("Without a title"));
     const tools = el("div", { class: "row tools", hidden: !opened.has(one.session_id) },
-      el("button", { type: "button", class: "link", onclick: async () => (await actions()).renameConversation(one, link, after(one)) }, "Rename"),
-      el("button", { type: "button", class: "link", onclick: async () => (await actions()).exportConversation(one) }, "Export"),
-      el("button", { type: "button", class: "link bad", onclick: async () => (await actions()).deleteConversation(one, async (isDeleted) => { if (isDeleted && current() === one.session_id) leave(); await load(); }) }, "Delete"));
-    const menu = el("button", { type: "button", class: "icon", "aria-label": `Actions for ${one.title}`, "aria-expanded": String(!tools.hidden), onclick: () => {
+      el("button", { type: "button", class: "link", onclick: async () => (await actions()).renameConversation(one, link, after(one)) }, t("Rename")),
+      el("button", { type: "button", class: "link", onclick: async () => (await actions()).exportConversation(one) }, t("Export")),
+      el("button", { type: "button", class: "link bad", onclick: async () => (await actions()).deleteConversation(one, async (isDeleted) => { if (isDeleted && current() === one.session_id) leave(); await load(); }) }, t("Delete")));
+    const menu = el("button", { type: "button", class: "icon", "aria-label": t("Actions for {}", one.title), "aria-expanded": String(!tools.hidden), onclick: () => {
       tools.hidden = !tools.hidden;
       if (tools.hidden) opened.delete(one.session_id);
       else opened.add(one.session_id);

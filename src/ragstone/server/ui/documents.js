@@ -1,36 +1,37 @@
 // Documents: list, add and delete documents, with their versions and tags.
 
 import * as api from "./api.js";
-import { announce, baseName, confirmFirst, el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
+import { announce, baseName, confirmFirst, el, empty, failure, pathName, replace, toast } from "./dom.js";
 import { kindOf } from "./kinds.js";
 import { openSource } from "./open.js";
+import { number, plural, t, when } from "./text.js";
 import { upload } from "./upload.js";
 
 const BATCH = 1000;
 const ROWS = 200;
 export function create(shared) {
   const list = el("div", {});
-  const queue = el("ul", { class: "queue", "aria-label": "Uploads" });
+  const queue = el("ul", { class: "queue", "aria-label": t("Uploads") });
   const files = el("input", { id: "files", type: "file", multiple: true, class: "unseen", onchange: () => { send([...files.files]); files.value = ""; } });
   const tags = el("input", { id: "tags", type: "text", placeholder: "contract, 2026", autocomplete: "off" });
   const target = el("input", { id: "target", type: "text", list: "collections", autocomplete: "off", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}" });
   const password = el("input", { id: "password", type: "password", autocomplete: "off" });
   const known = el("datalist", { id: "collections" });
-  const find = el("input", { id: "find", type: "search", placeholder: "Find by name or tag", oninput: () => draw() });
-  const tagBar = el("div", { class: "row tags", role: "group", "aria-label": "Filter by tag" });
+  const find = el("input", { id: "find", type: "search", placeholder: t("Find by name or tag"), oninput: () => draw() });
+  const tagBar = el("div", { class: "row tags", role: "group", "aria-label": t("Filter by tag") });
   const zone = el("div", { class: "drop" },
-    el("p", {}, el("strong", {}, "Drop files here"), " or ", el("label", { for: "files", class: "button primary" }, "choose files"), files),
-    el("p", { class: "muted" }, "Office files, PDF, HTML, mail, Markdown, text, tables, code, and archives of these."),
+    el("p", {}, el("strong", {}, t("Drop files here")), " ", t("or"), " ", el("label", { for: "files", class: "button primary" }, t("choose files")), files),
+    el("p", { class: "muted" }, t("Office files, PDF, HTML, mail, Markdown, text, tables, code, and archives of these.")),
     el("div", { class: "row middle" },
-      el("div", { class: "stack" }, el("label", { for: "target" }, "Into collection"), target, known),
-      el("div", { class: "stack" }, el("label", { for: "tags" }, "Tags, separated by commas"), tags),
-      el("div", { class: "stack" }, el("label", { for: "password" }, "Password, for protected files"), password)),
+      el("div", { class: "stack" }, el("label", { for: "target" }, t("Into collection")), target, known),
+      el("div", { class: "stack" }, el("label", { for: "tags" }, t("Tags, separated by commas")), tags),
+      el("div", { class: "stack" }, el("label", { for: "password" }, t("Password, for protected files")), password)),
     importForm());
-  const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => deleteCollection() }, "Delete collection");
+  const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => deleteCollection() }, t("Delete collection"));
   const root = el("section", { class: "area documents" },
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Documents"), el("span", { class: "muted count", role: "status" }), dropAll),
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, t("Documents")), el("span", { class: "muted count", role: "status" }), dropAll),
     zone, queue,
-    el("div", { class: "row bar" }, el("label", { for: "find", class: "unseen" }, "Find documents"), find, tagBar),
+    el("div", { class: "row bar" }, el("label", { for: "find", class: "unseen" }, t("Find documents")), find, tagBar),
     list);
   let held = [];
   let chosenTag = "";
@@ -51,25 +52,25 @@ export function create(shared) {
   /** Offer to read a document from a URL, where the server allows some hosts. */
   function importForm() {
     const says = el("p", { class: "muted small", role: "status" });
-    const url = el("input", { id: "import-url", type: "url", required: true, autocomplete: "off", placeholder: "Address of the page or file" });
-    const go = el("button", { type: "submit", class: "quiet" }, "Import");
+    const url = el("input", { id: "import-url", type: "url", required: true, autocomplete: "off", placeholder: t("Address of the page or file") });
+    const go = el("button", { type: "submit", class: "quiet" }, t("Import"));
     const submit = async (event) => {
       event.preventDefault();
       go.disabled = true;
-      replace(says, "Reading the URL…");
+      replace(says, t("Reading the URL…"));
       try {
         const done = await api.post("/v1/imports", { url: url.value.trim(), collection: target.value.trim() || shared.collection, tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean) });
         const [one] = done.documents;
         const [bad] = done.failed;
-        replace(says, one ? `Added: ${one.name}, ${plural(one.chunk_count, "passage")}.` : `${bad.error} ${bad.hint}`);
+        replace(says, one ? t("Added: {}, {}.", one.name, plural(one.chunk_count, "passage")) : `${bad.error} ${bad.hint}`);
         if (one) { url.value = ""; await shared.refreshCollections(); await load(); }
       } catch (error) {
         replace(says, el("strong", {}, error.message), ` ${error.hint ?? ""}`);
       }
       go.disabled = false;
     };
-    const form = el("form", { class: "import", hidden: true, onsubmit: submit }, el("label", { for: "import-url" }, "Or read a document from a URL"), el("div", { class: "row middle" }, url, go), says);
-    api.get("/v1/imports").then(({ hosts }) => { form.hidden = !hosts.length; replace(says, `Allowed: ${hosts.join(", ")}`); }).catch(() => {});
+    const form = el("form", { class: "import", hidden: true, onsubmit: submit }, el("label", { for: "import-url" }, t("Or read a document from a URL")), el("div", { class: "row middle" }, url, go), says);
+    api.get("/v1/imports").then(({ hosts }) => { form.hidden = !hosts.length; replace(says, t("Allowed: {}", hosts.join(", "))); }).catch(() => {});
     return form;
   }
 
@@ -103,21 +104,21 @@ export function create(shared) {
     const fit = here.filter((one) => (!chosenTag || one.metadata.tags?.includes(chosenTag))
       && (!wanted || [one.name, ...(one.metadata.tags ?? [])].some((text) => text.toLowerCase().includes(wanted))));
     const failed = here.filter((one) => one.status === "failed").length;
-    root.querySelector(".count").textContent = `${plural(here.length - failed, "document")}${failed ? `, ${failed} could not be read` : ""} in “${shared.collection}”`;
+    root.querySelector(".count").textContent = [t("{} in “{}”", plural(here.length - failed, "document"), shared.collection), failed && t("{} could not be read", failed)].filter(Boolean).join(", ");
     find.parentElement.hidden = dropAll.hidden = here.length === 0;
     if (!here.length) {
-      replace(list, empty("No documents yet", "Drop files above, or try the sample documents of a small, invented observatory: contracts, manuals, minutes.",
-        el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Add the sample documents")));
+      replace(list, empty(t("No documents yet"), t("Drop files above, or try the sample documents of a small, invented observatory: contracts, manuals, minutes."),
+        el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, t("Add the sample documents"))));
       return;
     }
-    replace(list, fit.length ? table(fit.slice(0, shown), !wanted && !chosenTag) : el("p", { class: "muted" }, "No document matches."),
-      fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, `Show more of ${fit.length.toLocaleString()}`));
+    replace(list, fit.length ? table(fit.slice(0, shown), !wanted && !chosenTag) : el("p", { class: "muted" }, t("No document matches.")),
+      fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, t("Show more of {}", number(fit.length))));
   }
 
   function table(documents, isWhole) {
     const rows = isWhole && documents.some((one) => one.name.includes("/")) ? tree(documents) : documents.map((one) => row(one, pathName(one.name), 0));
-    return el("div", { class: "scroll", role: "region", "aria-label": "Documents", tabindex: "0" }, el("table", { class: "documents-table" },
-      el("thead", {}, el("tr", {}, ["Name", "Kind", "Passages", "Tags", "Added", ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, "Actions"))))),
+    return el("div", { class: "scroll", role: "region", "aria-label": t("Documents"), tabindex: "0" }, el("table", { class: "documents-table" },
+      el("thead", {}, el("tr", {}, [t("Name"), t("Kind"), t("Passages"), t("Tags"), t("Added"), ""].map((name) => el("th", { scope: "col" }, name || el("span", { class: "unseen" }, t("Actions")))))),
       el("tbody", {}, rows)));
   }
 
@@ -157,47 +158,47 @@ export function create(shared) {
   function row(one, label, depth) {
     const place = { document_id: one.id, document_name: one.name, start: 0, end: 0 };
     const under = el("tr", { class: "under", hidden: true }, el("td", { colspan: "6" }));
-    const versions = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => toggleVersions(one, versions, under) }, "Versions");
+    const versions = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => toggleVersions(one, versions, under) }, t("Versions"));
     const failed = one.status === "failed";
     if (unfolded.has(one.name)) toggleVersions(one, versions, under);
-    const tagCell = el("td", { "data-label": "Tags" });
+    const tagCell = el("td", { "data-label": t("Tags") });
     const edit = () => editTags(one, tagCell);
-    replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": `Edit tags of ${one.name}`, onclick: edit }, "Edit tags"));
+    replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": t("Edit tags of {}", one.name), onclick: edit }, t("Edit tags")));
     return [el("tr", { class: failed ? "failed" : "" },
       indented(el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, label)
           : el("button", { type: "button", class: "link name", "aria-label": one.name, onclick: (event) => openSource(place, event.currentTarget) }, el("span", {}, label)),
-        failed && el("p", { class: "reason" }, `Could not be read: ${one.error}${one.hint ? ` ${one.hint}` : ""}`)), depth),
-      el("td", { "data-label": "Kind" }, kindOf(one.media_type, one.name)),
-      el("td", { class: "number", "data-label": "Passages" }, failed ? "–" : one.chunk_count.toLocaleString()),
+        failed && el("p", { class: "reason" }, `${t("Could not be read:")} ${one.error} ${one.hint ?? ""}`)), depth),
+      el("td", { "data-label": t("Kind") }, kindOf(one.media_type, one.name)),
+      el("td", { class: "number", "data-label": t("Passages") }, failed ? "–" : number(one.chunk_count)),
       tagCell,
-      el("td", { class: "muted date", "data-label": "Added" }, when(one.created_at)),
+      el("td", { class: "muted date", "data-label": t("Added") }, when(one.created_at)),
       el("td", {}, el("div", { class: "row end" },
-        !failed && el("button", { type: "button", class: "link", "aria-label": `Ask only ${one.name}`, onclick: () => document.dispatchEvent(new CustomEvent("ragstone:only", { detail: one.name })) }, "Ask"),
-        versions, el("button", { type: "button", class: "link bad", "aria-label": `Delete ${one.name}`, onclick: () => deleteDocument(one) }, "Delete")))), under];
+        !failed && el("button", { type: "button", class: "link", "aria-label": t("Ask only {}", one.name), onclick: () => document.dispatchEvent(new CustomEvent("ragstone:only", { detail: one.name })) }, t("Ask")),
+        versions, el("button", { type: "button", class: "link bad", "aria-label": t("Delete {}", one.name), onclick: () => deleteDocument(one) }, t("Delete"))))), under];
   }
 
   function editTags(one, cell) {
-    const field = el("input", { type: "text", value: (one.metadata.tags ?? []).join(", "), "aria-label": `Tags of ${one.name}, separated by commas`, class: "tag-field" });
+    const field = el("input", { type: "text", value: (one.metadata.tags ?? []).join(", "), "aria-label": t("Tags of {}, separated by commas", one.name), class: "tag-field" });
     const done = async (save) => {
       const wanted = field.value.split(",").map((tag) => tag.trim()).filter(Boolean);
       if (save) {
         field.disabled = true;
         try {
           one.metadata = (await api.patch(`/v1/documents/${one.id}`, { tags: wanted })).metadata;
-          announce(`The tags of ${one.name} are ${wanted.join(", ") || "removed"}.`);
+          announce(wanted.length ? t("The tags of {} are {}.", one.name, wanted.join(", ")) : t("The tags of {} are removed.", one.name));
         } catch (error) {
-          toast(`The tags could not be changed: ${error.message}`, { kind: "bad" });
+          toast(t("The tags could not be changed: {}", error.message), { kind: "bad" });
         }
       }
       draw();
-      list.querySelector(`[aria-label="${CSS.escape(`Edit tags of ${one.name}`)}"]`)?.focus();
+      list.querySelector(`[aria-label="${CSS.escape(t("Edit tags of {}", one.name))}"]`)?.focus();
     };
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") done(true);
       if (event.key === "Escape") done(false);
     });
-    replace(cell, el("div", { class: "row" }, field, el("button", { type: "button", class: "link", onclick: () => done(true) }, "Save"), el("button", { type: "button", class: "link", onclick: () => done(false) }, "Cancel")));
+    replace(cell, el("div", { class: "row" }, field, el("button", { type: "button", class: "link", onclick: () => done(true) }, t("Save")), el("button", { type: "button", class: "link", onclick: () => done(false) }, t("Cancel"))));
     field.focus();
   }
 
@@ -212,27 +213,27 @@ export function create(shared) {
       const found = await api.get(`/v1/documents/${one.id}/versions`);
       replace(under.firstChild, el("ul", { class: "versions" }, found.map((version, index) => el("li", {},
         el("button", { type: "button", class: "link", onclick: (event) => openSource({ document_id: version.id, document_name: version.name, start: 0, end: 0 }, event.currentTarget) },
-          `Version ${found.length - index}`),
+          t("Version {}", found.length - index)),
         ` ${when(version.created_at)}, ${version.sha256.slice(0, 10)} `,
-        version.retired_at ? el("span", { class: "muted" }, `replaced ${when(version.retired_at)}; readable until it expires`) : el("span", { class: "verdict verdict-supported" }, "current")))));
+        version.retired_at ? el("span", { class: "muted" }, t("replaced {}; readable until it expires", when(version.retired_at))) : el("span", { class: "verdict verdict-supported" }, t("current"))))));
     } catch (error) {
       replace(under.firstChild, failure(error));
     }
   }
 
   async function deleteDocument(one) {
-    if (!await confirmFirst("Delete this document?", `“${one.name}” and everything made from it is deleted: its text, its passages and the file itself.`, "Delete")) return;
+    if (!await confirmFirst(t("Delete this document?"), t("“{}” and everything made from it is deleted: its text, its passages and the file itself.", one.name), t("Delete"))) return;
     leaving.set(one.id, one);
     draw();
-    announce(`${one.name} is deleted.`);
-    const back = await toast(`“${baseName(one.name)}” is deleted.`, { action: "Undo", seconds: 6 });
+    announce(t("{} is deleted.", one.name));
+    const back = await toast(t("“{}” is deleted.", baseName(one.name)), { action: t("Undo"), seconds: 6 });
     if (!leaving.delete(one.id)) return;
     if (!back) {
       try {
         await api.remove(`/v1/documents/${one.id}`);
         held = held.filter((other) => other.id !== one.id);
       } catch (error) {
-        toast(`“${baseName(one.name)}” could not be deleted: ${error.message}`, { kind: "bad" });
+        toast(t("“{}” could not be deleted: {}", baseName(one.name), error.message), { kind: "bad" });
       }
     }
     draw();
@@ -240,13 +241,13 @@ export function create(shared) {
 
   async function deleteCollection() {
     const name = shared.collection;
-    if (!await confirmFirst("Delete the whole collection?", `“${name}” is deleted with ${plural(held.length, "document")}, its conversations and its history. This cannot be undone.`, "Delete everything")) return;
+    if (!await confirmFirst(t("Delete the whole collection?"), t("“{}” is deleted with {}, its conversations and its history. This cannot be undone.", name, plural(held.length, "document")), t("Delete everything"))) return;
     try {
       await api.remove(`/v1/collections/${encodeURIComponent(name)}`);
-      toast(`The collection “${name}” is deleted.`);
+      toast(t("The collection “{}” is deleted.", name));
       shared.collection = shared.collections.find((other) => other !== name) ?? "default";
     } catch (error) {
-      toast(`The collection could not be deleted: ${error.message}`, { kind: "bad" });
+      toast(t("The collection could not be deleted: {}", error.message), { kind: "bad" });
     }
     await shared.refreshCollections();
     await load();
@@ -254,10 +255,10 @@ export function create(shared) {
 
   async function samples(button) {
     button.disabled = true;
-    button.textContent = "Reading the samples…";
+    button.textContent = t("Reading the samples…");
     try {
       const added = await api.post("/v1/samples", { collection: shared.collection });
-      announce(`${plural(added.documents, "sample document")} added.`);
+      announce(t("{} added.", plural(added.documents, "sample document")));
       await shared.refreshCollections();
     } catch (error) {
       toast(error.message, { kind: "bad" });
@@ -268,14 +269,14 @@ export function create(shared) {
   async function send(chosen) {
     if (!chosen.length) return;
     const collection = target.value.trim() || shared.collection;
-    if (!target.checkValidity()) { toast("Invalid collection name. Use letters, digits, dots, dashes and underscores.", { kind: "bad" }); target.focus(); return; }
+    if (!target.checkValidity()) { toast(t("Invalid collection name. Use letters, digits, dots, dashes and underscores."), { kind: "bad" }); target.focus(); return; }
     await upload(chosen, { collection, tags: tags.value, password: password.value }, queue);
     await shared.refreshCollections();
     shared.collection = collection;
     await load();
   }
 
-  return { root, title: "Documents", enter: load };
+  return { root, title: t("Documents"), enter: load };
 }
 
 /** Put the files of a folder before its folders, as file managers do. */

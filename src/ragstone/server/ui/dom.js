@@ -1,5 +1,7 @@
 // Build the page from nodes. Text is only ever set as text: nothing here parses markup.
 
+import { t } from "./text.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** el("button", {class: "quiet", type: "button", onclick: f}, "Stop", otherNode) */
@@ -53,7 +55,7 @@ export function toast(text, { action = "", seconds = 6, kind = "" } = {}) {
   return new Promise((resolve) => {
     const done = (taken) => { clearTimeout(timer); node.remove(); resolve(taken); };
     const button = action && el("button", { class: "link", type: "button", onclick: () => done(true) }, action);
-    const close = el("button", { class: "icon", type: "button", "aria-label": "Close notice", onclick: () => done(false) }, "×");
+    const close = el("button", { class: "icon", type: "button", "aria-label": t("Close notice"), onclick: () => done(false) }, "×");
     const node = el("div", { class: `toast ${kind}`, role: kind === "bad" ? "alert" : "status" }, el("span", {}, text), button, close);
     const timer = setTimeout(() => done(false), seconds * 1000);
     document.getElementById("toasts").append(node);
@@ -67,7 +69,7 @@ export function confirmFirst(title, text, action) {
       el("h2", { id: "dialog-title" }, title),
       el("p", {}, text),
       el("div", { class: "row end" },
-        el("button", { type: "button", class: "quiet", onclick: () => answer(false) }, "Cancel"),
+        el("button", { type: "button", class: "quiet", onclick: () => answer(false) }, t("Cancel")),
         el("button", { type: "button", class: "bad", onclick: () => answer(true) }, action)));
     dialog.addEventListener("cancel", (event) => { event.preventDefault(); answer(false); });
     document.body.append(dialog);
@@ -77,18 +79,14 @@ export function confirmFirst(title, text, action) {
 
 export function failure(error, again) {
   return el("div", { class: "notice bad", role: "alert" },
-    el("p", {}, el("strong", {}, error.message || "Something went wrong."), error.hint ? ` ${error.hint}` : ""),
-    again && el("button", { type: "button", class: "quiet", onclick: again }, "Try again"));
+    el("p", {}, el("strong", {}, error.message || t("Something went wrong.")), error.hint ? ` ${error.hint}` : ""),
+    again && el("button", { type: "button", class: "quiet", onclick: again }, t("Try again")));
 }
 
 export function empty(title, text, ...actions) {
   return el("div", { class: "empty" }, el("h2", {}, title), el("p", {}, text), el("div", { class: "row middle" }, ...actions));
 }
 
-export const ms = (value) => value >= 1000 ? `${(value / 1000).toFixed(2)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
-export const percent = (value) => `${Math.round(value * 100)} %`;
-export const when = (seconds) => new Date(seconds * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...(new Date(seconds * 1000).getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" }) });
-export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`;
 export const baseName = (name) => name.split("/").pop();
 
 /** Name a document with its folders: many files are called `_index.md`. */
@@ -98,7 +96,7 @@ export function pathName(name) {
   return el("span", { class: "path" }, folder && el("span", { class: "folder" }, folder), base);
 }
 
-export const pageOf = (place) => (place.page ? `, page ${place.page}` : "");
+export const pageOf = (place) => (place.page ? t(", page {}", place.page) : "");
 
 /** Copy by a selection: without HTTPS a browser has no clipboard for scripts. */
 function copyBySelection(text) {
@@ -113,7 +111,7 @@ function copyBySelection(text) {
 
 export async function copyText(text, says) {
   const done = await navigator.clipboard?.writeText(text).then(() => true, () => false) ?? copyBySelection(text);
-  toast(done ? says : "The browser did not allow copying.", { kind: done ? "" : "bad" });
+  toast(done ? says : t("The browser did not allow copying."), { kind: done ? "" : "bad" });
 }
 
 /** Offer bytes as a file; a link alone could not send the key. */

@@ -1,13 +1,15 @@
 // Name the kind of a document as people do, whatever its media type is called.
 
+import { t } from "./text.js";
+
 const BY_TYPE = {
-  "application/pdf": "PDF", "text/markdown": "Markdown", "text/plain": "Text", "text/html": "Web page", "text/csv": "Table", "text/tab-separated-values": "Table",
-  "message/rfc822": "Mail", "application/vnd.ms-outlook": "Mail", "application/json": "JSON", "application/xml": "XML", "text/xml": "XML", "application/rtf": "Rich text", "text/rtf": "Rich text",
-  "application/epub+zip": "Book", "application/msword": "Word", "application/vnd.ms-excel": "Excel", "application/vnd.ms-powerpoint": "PowerPoint",
+  "application/pdf": "PDF", "text/markdown": "Markdown", "text/plain": t("Text"), "text/html": t("Web page"), "text/csv": t("Table"), "text/tab-separated-values": t("Table"),
+  "message/rfc822": t("Mail"), "application/vnd.ms-outlook": t("Mail"), "application/json": "JSON", "application/xml": "XML", "text/xml": "XML", "application/rtf": t("Rich text"), "text/rtf": t("Rich text"),
+  "application/epub+zip": t("Book"), "application/msword": "Word", "application/vnd.ms-excel": "Excel", "application/vnd.ms-powerpoint": "PowerPoint",
 };
 const BY_PART = [
-  ["wordprocessingml", "Word"], ["spreadsheetml", "Excel"], ["presentationml", "PowerPoint"], ["opendocument.text", "OpenDocument text"], ["opendocument.spreadsheet", "OpenDocument table"],
-  ["opendocument.presentation", "OpenDocument slides"], ["image/", "Image"], ["python", "Python"], ["javascript", "JavaScript"], ["yaml", "YAML"], ["toml", "TOML"],
+  ["wordprocessingml", "Word"], ["spreadsheetml", "Excel"], ["presentationml", "PowerPoint"], ["opendocument.text", t("OpenDocument text")], ["opendocument.spreadsheet", t("OpenDocument table")],
+  ["opendocument.presentation", t("OpenDocument slides")], ["image/", t("Image")], ["python", "Python"], ["javascript", "JavaScript"], ["yaml", "YAML"], ["toml", "TOML"],
 ];
 
 export function kindOf(mediaType, name) {
@@ -15,5 +17,5 @@ export function kindOf(mediaType, name) {
   const found = BY_PART.find(([part]) => mediaType.includes(part));
   if (found) return found[1];
   const ending = /\.([A-Za-z0-9]{1,8})$/.exec(name)?.[1];
-  return ending ? `${ending.toUpperCase()} file` : "File";
+  return ending ? t("{} file", ending.toUpperCase()) : t("File");
 }

@@ -3,6 +3,7 @@
 // Every run of text knows its place in the source, so that claims and citations can be marked.
 
 import { copyText, el } from "./dom.js";
+import { t } from "./text.js";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$/;
@@ -82,7 +83,7 @@ function renderFence(lines, index, { inline }) {
   const runs = inner.map((line, place) => ({ text: place + 1 < inner.length ? `${line.text}\n` : line.text, start: line.at, styles: [] }));
   const code = inner.map((line) => line.text).join("\n");
   return [el("div", { class: "code" },
-    el("div", { class: "code-head" }, el("span", {}, language || "code"), el("button", { type: "button", class: "link", onclick: () => copyText(code, "The code is copied.") }, "Copy code")),
+    el("div", { class: "code-head" }, el("span", {}, language || t("code")), el("button", { type: "button", class: "link", onclick: () => copyText(code, t("The code is copied.")) }, t("Copy code"))),
     el("pre", { tabindex: "0" }, el("code", {}, inline(runs)))), next + 1];
 }
 
@@ -127,7 +128,7 @@ function renderTable(lines, index, options) {
   const hasHead = rows.length > 1 && DIVIDER.test(rows[1].text);
   const cells = (row, tag) => splitRow(row).map((cell) => el(tag, tag === "th" ? { scope: "col" } : {}, options.inline(inlineRuns([cell], options))));
   const body = rows.slice(hasHead ? 2 : 0).filter((row) => !DIVIDER.test(row.text));
-  return [el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Table" }, el("table", {},
+  return [el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": t("Table") }, el("table", {},
     hasHead && el("thead", {}, el("tr", {}, cells(rows[0], "th"))),
     el("tbody", {}, body.map((row) => el("tr", {}, cells(row, "td")))))), next];
 }

@@ -1,8 +1,8 @@
 // Say why a document was not used for an answer: how far it came, and what dropped it.
 
 import * as api from "./api.js";
-import { el, plural, replace } from "./dom.js";
-import { t } from "./text.js";
+import { el, replace } from "./dom.js";
+import { plural, t } from "./text.js";
 
 /** Build a chooser of documents with the verdict below it. `chosen(id, about)` hears of each choice. */
 export function createMissing({ queryId, collection, citations = [] }, chosen = () => {}) {

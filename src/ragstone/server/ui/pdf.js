@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
+import { t } from "./text.js";
 
 const VENDOR = "/ui/vendor/pdfjs";
 const opened = new Map();
@@ -50,7 +51,7 @@ export async function renderPage(id, number, view, lines, snippet) {
   const density = Math.min(3, window.devicePixelRatio || 1);
   const canvas = el("canvas", {
     width: Math.floor(viewport.width * density), height: Math.floor(viewport.height * density),
-    role: "img", "aria-label": `Page ${number}${snippet ? `. Marked: ${snippet}` : ""}`,
+    role: "img", "aria-label": snippet ? t("Page {}. Marked: {}", number, snippet) : t("Page {}", number),
   });
   canvas.style.width = `${viewport.width}px`;
   canvas.style.height = `${viewport.height}px`;

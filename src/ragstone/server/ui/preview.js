@@ -1,6 +1,7 @@
 // Show the snippet of a citation on hover, on focus, or on a first tap (a second one opens it).
 
 import { el, pageOf, pathName, replace } from "./dom.js";
+import { t } from "./text.js";
 import { verdictOf } from "./words.js";
 
 const card = el("div", { id: "preview", class: "preview", role: "tooltip", hidden: true });
@@ -22,7 +23,7 @@ function show(node, citation, byTap = false) {
     el("p", { class: "preview-name" }, pathName(citation.document_name), pageOf(citation)),
     el("p", { class: "preview-text" }, (citation.snippet ?? "").replace(/\s+/g, " ").slice(0, 480)),
     verdict && el("p", { class: `preview-verdict verdict-${citation.verdict}` }, `${verdict.mark} ${verdict.label}. ${verdict.text}`),
-    byTap && el("button", { type: "button", class: "quiet", onclick: () => node.click() }, "Open the source"));
+    byTap && el("button", { type: "button", class: "quiet", onclick: () => node.click() }, t("Open the source")));
   card.setAttribute("role", byTap ? "group" : "tooltip");
   card.hidden = false;
   owner = node;

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { Points, announce, baseName, el, failure, replace, saveFile } from "./dom.js";
 import { cutRuns, renderMarkdown, wrapStyles } from "./markdown.js";
+import { t } from "./text.js";
 import { verdictOf } from "./words.js";
 
 const AROUND = 2500;
@@ -24,14 +25,14 @@ export function closeSource() {
 export async function openSource(place, opener, { view = "" } = {}) {
   const mine = ++latest;
   if (opener) returnTo = opener;
-  const body = el("div", { class: "source-body", tabindex: "0", "aria-label": "The source" }, el("p", { class: "waiting" }, "Opening…"));
+  const body = el("div", { class: "source-body", tabindex: "0", "aria-label": t("The source") }, el("p", { class: "waiting" }, t("Opening…")));
   const tabs = el("div", { class: "row tabs" });
   const title = el("h2", { id: "source-title", tabindex: "-1" }, place.number ? `${place.number} · ` : "", baseName(place.document_name));
   replace(panel,
     el("div", { class: "source-head" },
       el("div", {}, title,
-        el("p", { class: "muted" }, [place.document_name, place.page ? `page ${place.page}` : "", place.verdict ? verdictOf(place.verdict).label.toLowerCase() : ""].filter(Boolean).join(" · "))),
-      el("button", { type: "button", class: "icon", "aria-label": "Close the source", onclick: closeSource }, "×")),
+        el("p", { class: "muted" }, [place.document_name, place.page ? t("page {}", place.page) : "", place.verdict ? verdictOf(place.verdict).label.toLowerCase() : ""].filter(Boolean).join(" · "))),
+      el("button", { type: "button", class: "icon", "aria-label": t("Close the source"), onclick: closeSource }, "×")),
     tabs, body);
   panel.hidden = false;
   document.body.classList.add("with-source");
@@ -46,19 +47,19 @@ export async function openSource(place, opener, { view = "" } = {}) {
     const isPlain = isLiteral(passage.media_type);
     const literal = isPlain || view === "text";
     replace(tabs,
-      isPdf && tab("Page", asPage, () => go("page")),
-      !isPlain && tab("Formatted", !literal, () => go("")),
-      tab("Text", !asPage && literal, () => go("text")),
-      el("button", { type: "button", class: "link push", onclick: () => { closeSource(); document.dispatchEvent(new CustomEvent("ragstone:only", { detail: passage.document_name })); } }, "Ask only this document"),
-      el("button", { type: "button", class: "link", onclick: () => download(place) }, "Download original"));
+      isPdf && tab(t("Page"), asPage, () => go("page")),
+      !isPlain && tab(t("Formatted"), !literal, () => go("")),
+      tab(t("Text"), !asPage && literal, () => go("text")),
+      el("button", { type: "button", class: "link push", onclick: () => { closeSource(); document.dispatchEvent(new CustomEvent("ragstone:only", { detail: passage.document_name })); } }, t("Ask only this document")),
+      el("button", { type: "button", class: "link", onclick: () => download(place) }, t("Download original")));
     if (asPage) {
       await showPdf(place, body, () => mine === latest).catch((error) => {
         if (mine !== latest) return;
         showText(passage, place, body, true);
-        body.prepend(failure(Object.assign(error, { hint: "The text is shown instead." })));
+        body.prepend(failure(Object.assign(error, { hint: t("The text is shown instead.") })));
       });
     } else showText(passage, place, body, literal);
-    announce(`${baseName(place.document_name)} is open beside the answer.`);
+    announce(t("{} is open beside the answer.", baseName(place.document_name)));
   } catch (error) {
     if (mine === latest) replace(body, failure(error, () => go(view)));
   }
@@ -78,7 +79,7 @@ function showText(passage, place, body, literal) {
   const text = literal
     ? el("div", { class: "text" }, passage.start > 0 && "… ", points.slice(0, from), el("mark", { class: "span" }, points.slice(from, to)), points.slice(to, points.length), passage.end < passage.length && " …")
     : el("div", { class: "text markdown" }, renderMarkdown(passage.text, { inline: markBetween(points.slice(0, from).length, points.slice(0, to).length) }));
-  replace(body, text, more && el("button", { type: "button", class: "quiet", onclick: () => whole(place, body, literal) }, "Show the whole document"));
+  replace(body, text, more && el("button", { type: "button", class: "quiet", onclick: () => whole(place, body, literal) }, t("Show the whole document")));
   body.querySelector("mark")?.scrollIntoView({ block: "center" });
 }
 
@@ -114,14 +115,14 @@ async function showPdf(place, body, isCurrent) {
   const where = el("span", { class: "muted", role: "status" });
   const turn = async (page) => {
     const { count } = await renderPage(place.document_id, page, view, lines, place.snippet ?? "");
-    where.textContent = `Page ${page} of ${count}`;
+    where.textContent = t("Page {} of {}", page, count);
     back.disabled = page <= 1;
     on.disabled = page >= count;
     back.onclick = () => turn(page - 1);
     on.onclick = () => turn(page + 1);
   };
-  const back = el("button", { type: "button", class: "quiet", "aria-label": "Previous page" }, "‹");
-  const on = el("button", { type: "button", class: "quiet", "aria-label": "Next page" }, "›");
+  const back = el("button", { type: "button", class: "quiet", "aria-label": t("Previous page") }, "‹");
+  const on = el("button", { type: "button", class: "quiet", "aria-label": t("Next page") }, "›");
   replace(body, el("div", { class: "row middle pager" }, back, where, on), view);
   await turn(first);
 }

@@ -2,8 +2,9 @@
 
 import * as api from "./api.js";
 import { renderAnswer } from "./answer.js";
-import { el, empty, failure, pathName, plural, replace, toast, when } from "./dom.js";
+import { el, empty, failure, pathName, replace, toast } from "./dom.js";
 import { openSource } from "./open.js";
+import { plural, t, when } from "./text.js";
 import { linkedChip } from "./turn.js";
 
 /** Return a function that fills `start`. `isWanted()` is false as soon as something was asked. */
@@ -23,15 +24,15 @@ export function createStart(start, { shared, ask, isWanted }) {
     }
     if (!isCurrent()) return;
     if (!count) {
-      replace(start, empty("No documents to search yet", `The collection “${collection}” has no documents. Add your own, or start with the sample documents of a small observatory.`,
-        el("a", { class: "button primary", href: "#/documents" }, "Add documents"),
-        el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, "Use the sample documents")));
+      replace(start, empty(t("No documents to search yet"), t("The collection “{}” has no documents. Add your own, or start with the sample documents of a small observatory.", collection),
+        el("a", { class: "button primary", href: "#/documents" }, t("Add documents")),
+        el("button", { type: "button", class: "quiet", onclick: (event) => samples(event.currentTarget) }, t("Use the sample documents"))));
       return;
     }
-    const more = el("div", { class: "overview" }, el("p", { class: "muted", role: "status" }, "Reading the documents for an overview…"));
+    const more = el("div", { class: "overview" }, el("p", { class: "muted", role: "status" }, t("Reading the documents for an overview…")));
     replace(start, el("div", { class: "welcome" },
-      el("p", { class: "lead" }, "Ask in your own words. Every sentence of the answer is checked against its source."),
-      el("p", { class: "muted" }, `${plural(count, "document")} in “${collection}”.`)), more);
+      el("p", { class: "lead" }, t("Ask in your own words. Every sentence of the answer is checked against its source.")),
+      el("p", { class: "muted" }, t("{} in “{}”.", plural(count, "document"), collection))), more);
     try {
       const overview = await api.get(`/v1/collections/${encodeURIComponent(collection)}/overview`);
       if (isCurrent()) replace(more, sections(overview));
@@ -43,26 +44,26 @@ export function createStart(start, { shared, ask, isWanted }) {
   function sections({ questions, topics, about, recent, failed }) {
     const choose = (text, label = text, kind = "example") => el("li", {}, el("button", { type: "button", class: kind, onclick: () => ask(text) }, label));
     return [
-      questions.length > 0 && el("section", {}, el("h2", {}, "Questions these documents answer"),
-        el("ul", { class: "examples", "aria-label": "Suggested questions" }, questions.map((text) => choose(text)))),
-      topics.length > 1 && el("section", {}, el("h2", {}, "Topics"),
-        el("ul", { class: "topics", "aria-label": "Topics" }, topics.map((topic) => choose(`What do the documents say about ${topic}?`, topic, "tag")))),
-      about?.status === "answered" && el("details", { class: "about" }, el("summary", {}, "What the documents are about, in their own words"),
+      questions.length > 0 && el("section", {}, el("h2", {}, t("Questions these documents answer")),
+        el("ul", { class: "examples", "aria-label": t("Suggested questions") }, questions.map((text) => choose(text)))),
+      topics.length > 1 && el("section", {}, el("h2", {}, t("Topics")),
+        el("ul", { class: "topics", "aria-label": t("Topics") }, topics.map((topic) => choose(t("What do the documents say about {}?", topic), topic, "tag")))),
+      about?.status === "answered" && el("details", { class: "about" }, el("summary", {}, t("What the documents are about, in their own words")),
         el("div", { class: "answer markdown" }, renderAnswer({ ...about, claims: [] }, { chip: linkedChip }))),
-      el("section", {}, el("h2", {}, "Added last"),
+      el("section", {}, el("h2", {}, t("Added last")),
         el("ul", { class: "recent" }, recent.map((one) => el("li", {},
           el("button", { type: "button", class: "link", onclick: (event) => openSource({ document_id: one.id, document_name: one.name, start: 0, end: 0 }, event.currentTarget) }, pathName(one.name)),
           el("span", { class: "muted small" }, when(one.created_at)))))),
-      failed > 0 && el("p", { class: "notice warn" }, el("span", {}, `${plural(failed, "document")} could not be read. `, el("a", { href: "#/documents" }, "See why"))),
+      failed > 0 && el("p", { class: "notice warn" }, el("span", {}, t("{} could not be read.", plural(failed, "document")), " ", el("a", { href: "#/documents" }, t("See why")))),
     ];
   }
 
   async function samples(button) {
     button.disabled = true;
-    button.textContent = "Reading the samples…";
+    button.textContent = t("Reading the samples…");
     try {
       const added = await api.post("/v1/samples", { collection: shared.collection });
-      toast(`${plural(added.documents, "sample document")} can be searched now.`);
+      toast(t("{} can be searched now.", plural(added.documents, "sample document")));
       await shared.refreshCollections();
     } catch (error) {
       toast(error.message, { kind: "bad" });

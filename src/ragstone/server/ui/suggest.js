@@ -1,10 +1,11 @@
 // Suggest questions while typing: a combobox with a list below (or above) the field.
 
 import * as api from "./api.js";
-import { announce, el, plural, replace } from "./dom.js";
+import { announce, el, replace } from "./dom.js";
+import { plural, t } from "./text.js";
 
 export function attachSuggestions(input, collection, choose) {
-  const list = el("ul", { id: `${input.id}-suggestions`, class: "suggestions", role: "listbox", "aria-label": "Suggestions", hidden: true });
+  const list = el("ul", { id: `${input.id}-suggestions`, class: "suggestions", role: "listbox", "aria-label": t("Suggestions"), hidden: true });
   input.after(list);
   const attributes = { role: "combobox", "aria-expanded": "false", "aria-autocomplete": "list", "aria-controls": list.id };
   for (const [name, value] of Object.entries(attributes)) input.setAttribute(name, value);

@@ -2,11 +2,11 @@
 // sources, and what can be done with it.
 
 import { chip, formatAsText, numberCitations, renderAnswer, renderAppraisal, shorten } from "./answer.js";
-import { announce, copyText, el, ms, pageOf, pathName, replace } from "./dom.js";
+import { announce, copyText, el, pageOf, pathName, replace } from "./dom.js";
 import { writtenBy } from "./model.js";
 import { attachPreview } from "./preview.js";
 import { openSource } from "./open.js";
-import { t } from "./text.js";
+import { ms, t } from "./text.js";
 import { claimsSummary, isSmallTalk } from "./words.js";
 
 const LONGEST_SHORT = 120;
@@ -25,21 +25,21 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
   const took = answer.metadata?.total_time_ms;
   replace(card,
     el("h2", {}, question),
-    answer.searched_as && el("p", { class: "row muted searched-as" }, el("span", {}, "Searched as: ", el("q", {}, answer.searched_as)),
-      searchTyped && el("button", { type: "button", class: "link", onclick: searchTyped }, "Search what I typed")),
+    answer.searched_as && el("p", { class: "row muted searched-as" }, el("span", {}, t("Searched as:"), " ", el("q", {}, answer.searched_as)),
+      searchTyped && el("button", { type: "button", class: "link", onclick: searchTyped }, t("Search what I typed"))),
     short && el("p", { class: "short" }, answer.short_answer),
     el("div", { class: `answer markdown ${answer.status}${short ? " quotation" : ""}` }, renderAnswer(answer, { chip: linkedChip })),
     renderAppraisal(answer),
     sourcesList(answer),
     isOwn && !isSmallTalk(answer) && missingDocument(answer),
     el("div", { class: "row actions" }, actions, rating?.thumbs,
-      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), writtenBy(answer.metadata), answer.cached && "from the cache"].filter(Boolean).join(" · "))),
+      took !== undefined && took !== null && el("span", { class: "muted push" }, [ms(took), writtenBy(answer.metadata), answer.cached && t("from the cache")].filter(Boolean).join(" · "))),
     rating?.below);
 }
 
 export function announceAnswer(answer, changes = "") {
-  const found = claimsSummary(answer.claims).map((one) => `${one.count} ${one.label.toLowerCase()}`).join(", ");
-  const says = answer.status === "abstained" ? "No answer: the documents do not contain it." : isSmallTalk(answer) ? answer.answer : `The answer is complete. Claims: ${found || "none checked"}.`;
+  const found = claimsSummary(answer.claims).map((one) => t("{} {}", one.count, one.label.toLowerCase())).join(", ");
+  const says = answer.status === "abstained" ? t("No answer: the documents do not contain it.") : isSmallTalk(answer) ? answer.answer : t("The answer is complete. Claims: {}.", found || t("none checked"));
   announce([says, changes].filter(Boolean).join(" "));
 }
 
@@ -66,7 +66,7 @@ function sourcesList(answer) {
   const cards = Map.groupBy(numberCitations(answer).sort((a, b) => a.number - b.number || a.start - b.start), (citation) => citation.number);
   if (!cards.size) return null;
   return el("details", { class: "sources", open: true },
-    el("summary", {}, `Sources (${cards.size})`),
+    el("summary", {}, t("Sources ({})", cards.size)),
     el("ol", {}, [...cards.values()].map((quoted) => {
       const snippets = [...new Set(quoted.map((citation) => shorten(citation.snippet ?? "", 220)))];
       const [first] = quoted;
@@ -94,5 +94,5 @@ function missingDocument(answer) {
 const currentCollection = () => document.getElementById("collection").value;
 
 export function copyAnswer(question, answer) {
-  return copyText(formatAsText(question, answer), "Copied with citations.");
+  return copyText(formatAsText(question, answer), t("Copied with citations."));
 }

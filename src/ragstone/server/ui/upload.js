@@ -1,11 +1,12 @@
 // Upload files: show the progress of sending, then the outcome of each file.
 
 import * as api from "./api.js";
-import { announce, el, plural, replace } from "./dom.js";
+import { announce, el, replace } from "./dom.js";
+import { plural, t } from "./text.js";
 
-const OUTCOMES = { added: "Added", updated: "New version", unchanged: "Unchanged", removed: "Removed" };
+const OUTCOMES = { added: t("Added"), updated: t("New version"), unchanged: t("Unchanged"), removed: t("Removed") };
 
-const STAGES = { reading: ["Reading the text…", 0.65], embedding: ["Making it searchable…", 0.85] };
+const STAGES = { reading: [t("Reading the text…"), 0.65], embedding: [t("Making it searchable…"), 0.85] };
 
 export async function upload(files, { collection, tags, password }, queue) {
   const rows = files.map((file) => row(file));
@@ -14,7 +15,7 @@ export async function upload(files, { collection, tags, password }, queue) {
   let begun;
   try {
     begun = await sendAll(files, { collection, tags, password }, rows);
-    for (const one of rows) one.say("Waiting to be read…", 0.55);
+    for (const one of rows) one.say(t("Waiting to be read…"), 0.55);
     for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
       if (event.type === "stage") rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))?.enter(event.stage);
       if (event.type === "file") showOutcome(rows, event, queue);
@@ -24,9 +25,9 @@ export async function upload(files, { collection, tags, password }, queue) {
     announce(problem.message);
     return;
   }
-  for (const one of rows) if (!one.ended) one.fail("The server did not report on this file.", "");
+  for (const one of rows) if (!one.ended) one.fail(t("The server did not report on this file."), "");
   const failed = rows.filter((one) => one.failed).length;
-  announce(`${plural(rows.length - failed, "file")} read${failed ? `, ${failed} failed` : ""}.`);
+  announce(failed ? t("Files read: {}, failed: {}.", rows.length - failed, failed) : t("Files read: {}.", rows.length));
 }
 
 function showOutcome(rows, event, queue) {
@@ -37,18 +38,18 @@ function showOutcome(rows, event, queue) {
     rows.push(mine);
     queue.prepend(mine.node);
   }
-  if (event.outcome === "failed") mine.fail(event.error ?? "It could not be read.", event.hint ?? "");
-  else mine.end(`${OUTCOMES[event.outcome] ?? event.outcome}${event.chunk_count ? `, ${plural(event.chunk_count, "passage")}` : ""}`);
+  if (event.outcome === "failed") mine.fail(event.error ?? t("It could not be read."), event.hint ?? "");
+  else mine.end([OUTCOMES[event.outcome] ?? event.outcome, event.chunk_count && plural(event.chunk_count, "passage")].filter(Boolean).join(", "));
 }
 
 function row(file) {
-  const bar = el("progress", { max: "1", value: "0", "aria-label": `Progress of ${file.name}` });
-  const says = el("span", { class: "says" }, "Waiting…");
-  const close = el("button", { type: "button", class: "icon", "aria-label": `Hide ${file.name}`, onclick: () => node.remove() }, "×");
+  const bar = el("progress", { max: "1", value: "0", "aria-label": t("Progress of {}", file.name) });
+  const says = el("span", { class: "says" }, t("Waiting…"));
+  const close = el("button", { type: "button", class: "icon", "aria-label": t("Hide {}", file.name), onclick: () => node.remove() }, "×");
   const node = el("li", { class: "file" }, el("span", { class: "name" }, file.name), bar, says);
   const self = {
     node, name: file.name, ended: false, failed: false,
-    sent(share) { bar.value = share * 0.5; says.textContent = share < 1 ? `Sending ${Math.round(share * 100)} %` : "Sent"; },
+    sent(share) { bar.value = share * 0.5; says.textContent = share < 1 ? t("Sending {} %", Math.round(share * 100)) : t("Sent"); },
     say(text, share) { bar.value = share; says.textContent = text; },
     enter(stage) { const [text, share] = STAGES[stage] ?? [stage, 0.6]; self.say(text, share); },
     end(text) { self.ended = true; bar.remove(); node.classList.add("done"); says.textContent = text; node.append(close); },
@@ -84,7 +85,7 @@ function sendAll(files, { collection, tags, password }, rows) {
         reject(problem);
       }
     };
-    request.onerror = () => reject(new api.Problem("The server cannot be reached.", { hint: "The files were not sent; try again." }));
+    request.onerror = () => reject(new api.Problem(t("The server cannot be reached."), { hint: t("The files were not sent; try again.") }));
     request.send(form);
   });
 }

@@ -1,15 +1,15 @@
 // Explain the figures and names of the engine, each in a sentence.
 
-import { percent, plural } from "./dom.js";
+import { percent, plural, t } from "./text.js";
 
 export const VERDICTS = {
-  supported: { mark: "✓", label: "Supported", text: "The cited source says this." },
-  partial: { mark: "◐", label: "Partly supported", text: "The cited source says a part of this." },
-  misattributed: { mark: "⇄", label: "Other source", text: "Another source supports this; the citation was corrected." },
-  contradicted: { mark: "✕", label: "Contradicted", text: "The source disagrees with this." },
-  unsupported: { mark: "?", label: "Unsupported", text: "No source supports this." },
-  unchecked: { mark: "–", label: "Not checked", text: "Nothing here could compare this with its source." },
-  suspicious: { mark: "!", label: "Suspicious", text: "This rests on text in a document that reads like an instruction to a model." },
+  supported: { mark: "✓", label: t("Supported"), text: t("The cited source says this.") },
+  partial: { mark: "◐", label: t("Partly supported"), text: t("The cited source says a part of this.") },
+  misattributed: { mark: "⇄", label: t("Other source"), text: t("Another source supports this; the citation was corrected.") },
+  contradicted: { mark: "✕", label: t("Contradicted"), text: t("The source disagrees with this.") },
+  unsupported: { mark: "?", label: t("Unsupported"), text: t("No source supports this.") },
+  unchecked: { mark: "–", label: t("Not checked"), text: t("Nothing here could compare this with its source.") },
+  suspicious: { mark: "!", label: t("Suspicious"), text: t("This rests on text in a document that reads like an instruction to a model.") },
 };
 
 export function verdictOf(name) {
@@ -22,29 +22,30 @@ export const isSmallTalk = (answer) => answer.status === "conversational" || (an
 
 /** Explain the confidence of an answer in a sentence. */
 export function confidence(answer) {
-  if (isSmallTalk(answer)) return { level: "none", label: "Small talk", text: "The documents hold no answer to this, and it needs none." };
+  if (isSmallTalk(answer)) return { level: "none", label: t("Small talk"), text: t("The documents hold no answer to this, and it needs none.") };
   if (answer.status === "abstained") {
     const read = answer.metadata?.chunks_used ?? 0;
     return {
       level: "none",
-      label: "No answer",
+      label: t("No answer"),
       text: read
-        ? `The ${plural(read, "passage")} that came closest do not contain the answer, so none is given.`
-        : "Nothing in this collection matches the question, so no answer is given.",
+        ? t("The {} that came closest do not contain the answer, so none is given.", plural(read, "passage"))
+        : t("Nothing in this collection matches the question, so no answer is given."),
     };
   }
-  if (answer.status === "ungrounded") return { level: "none", label: "Without documents", text: "The model wrote this from its own knowledge. No document was read, so nothing could be checked." };
-  if (answer.status === "refused") return { level: "none", label: "Withheld", text: "The moderator of this server refused the answer." };
+  if (answer.status === "ungrounded") return { level: "none", label: t("Without documents"), text: t("The model wrote this from its own knowledge. No document was read, so nothing could be checked.") };
+  if (answer.status === "refused") return { level: "none", label: t("Withheld"), text: t("The moderator of this server refused the answer.") };
   const value = answer.confidence;
   const claims = answer.claims.length;
   const good = answer.claims.filter((claim) => claim.verdict === "supported").length;
-  const backed = claims ? (good === claims ? (claims === 1 ? "its sentence is backed by its source" : `all ${claims} sentences are backed by their sources`)
-    : `${good} of ${claims} sentences are backed by their sources`) : "no sentence could be checked";
+  const backed = !claims ? t("No sentence could be checked") : good < claims ? t("{} of {} sentences are backed by their sources", good, claims)
+    : claims === 1 ? t("Its sentence is backed by its source") : t("All {} sentences are backed by their sources", claims);
   const level = value >= 0.7 ? "high" : value >= 0.4 ? "medium" : "low";
   const tenths = Math.round(value * 10);
-  const right = tenths >= 10 ? "nearly all" : tenths <= 0 ? "hardly any" : `about ${tenths} in 10`;
-  const advice = level === "high" ? "" : level === "medium" ? " Look at the sources." : " Check it before you rely on it.";
-  return { level, label: `${level[0].toUpperCase()}${level.slice(1)} confidence, ${percent(value)}`, text: `${backed[0].toUpperCase()}${backed.slice(1)}; of answers with such evidence, ${right} are right.${advice}` };
+  const right = tenths >= 10 ? t("nearly all") : tenths <= 0 ? t("hardly any") : t("about {} in 10", tenths);
+  const advice = { high: "", medium: ` ${t("Look at the sources.")}`, low: ` ${t("Check it before you rely on it.")}` }[level];
+  const label = { high: t("High confidence, {}", percent(value)), medium: t("Medium confidence, {}", percent(value)), low: t("Low confidence, {}", percent(value)) }[level];
+  return { level, label, text: t("{}; of answers with such evidence, {} are right.", backed, right) + advice };
 }
 
 export function claimsSummary(claims) {
@@ -54,16 +55,16 @@ export function claimsSummary(claims) {
 }
 
 const DEGRADED = {
-  without_llm_steps: "The model for inner steps failed, so the question was searched without changes.",
-  plain_chat: "Nothing was found in the documents, so the model answered from its own knowledge.",
-  without_refine_step: "A step that refines the hits failed and was skipped.",
-  without_rerank: "The reranker is not available, so the order of the search was kept.",
-  semantic_with_keyword_boost: "Keyword search failed; exact terms raised the similarity instead.",
-  keyword_only: "Search by meaning failed; only keywords were searched.",
-  without_grade: "The hits could not be graded, so the confidence may be too low.",
-  without_moderation: "The moderator did not reply, so this was not moderated.",
-  extractive_answer: "The language model did not reply, so sentences of the sources are quoted.",
-  without_context: "No search worked; this was written without your documents.",
+  without_llm_steps: t("The model for inner steps failed, so the question was searched without changes."),
+  plain_chat: t("Nothing was found in the documents, so the model answered from its own knowledge."),
+  without_refine_step: t("A step that refines the hits failed and was skipped."),
+  without_rerank: t("The reranker is not available, so the order of the search was kept."),
+  semantic_with_keyword_boost: t("Keyword search failed; exact terms raised the similarity instead."),
+  keyword_only: t("Search by meaning failed; only keywords were searched."),
+  without_grade: t("The hits could not be graded, so the confidence may be too low."),
+  without_moderation: t("The moderator did not reply, so this was not moderated."),
+  extractive_answer: t("The language model did not reply, so sentences of the sources are quoted."),
+  without_context: t("No search worked; this was written without your documents."),
 };
 
-export const degraded = (name) => DEGRADED[name] ?? `A part was skipped: ${name.replaceAll("_", " ")}.`;
+export const degraded = (name) => DEGRADED[name] ?? t("A part was skipped: {}.", name.replaceAll("_", " "));
