@@ -115,6 +115,7 @@ def record_examples(client: TestClient) -> dict[str, Any]:
     _record_history(recorder, asked)
     send("PUT", "/v1/provider/state")
     send("GET", "/v1/providers")
+    send("GET", "/v1/watched-folder")
     send("GET", "/v1/imports")
     with serve_samples() as url:
         send("POST", "/v1/imports", json={"url": f"{url}/policies/safety.md", "collection": "web"})

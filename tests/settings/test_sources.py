@@ -368,7 +368,8 @@ def test_a_secret_is_described_as_text(path: str) -> None:
 
 def test_only_paths_are_described_as_a_path() -> None:
     described = [one.path for one in load().listing if allowed_values(one.path) == "a path"]
-    assert described == ["data.directory", "understand.exemplars", "evaluate.directory"]
+    paths = ["data.directory", "ingest.watch", "understand.exemplars", "evaluate.directory"]
+    assert described == paths
     assert allowed_values("index.qdrant_read_consistency") == "all, majority, quorum"
     assert allowed_values("index.qdrant_prefix") == "text of at most 60 characters"
 

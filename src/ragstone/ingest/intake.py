@@ -127,7 +127,8 @@ class Intake:
         if isinstance(paths, str | PathLike):
             paths = [paths]
         run_options = _build_run_options(options, prune=options.get("prune", False))
-        found = find_files([Path(path) for path in paths], may_be_empty=run_options.prune)
+        places = [Path(path) for path in paths]
+        found = await run_in_thread("intake", find_files, places, may_be_empty=run_options.prune)
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
         ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))

@@ -52,7 +52,9 @@ from ragstone.server.routes import (
     sessions,
     settings,
     shares,
+    watch,
 )
+from ragstone.server.watch import FolderWatcher
 from ragstone.server.work import WorkQueue
 from ragstone.settings import LoadedSettings, Setting
 from ragstone.threads import run_in_thread
@@ -71,6 +73,7 @@ CALLER_ROUTERS = (
     overview.router,
     documents.router,
     imports.router,
+    watch.router,
     explore.router,
     document_parts.router,
     settings.router,
@@ -107,7 +110,8 @@ def create_app(
         try:
             async with engine, mcp.run() if mcp else nullcontext():
                 check.start()
-                upkeep.append(asyncio.create_task(watch_provider(engine)))
+                watches = watch_provider(engine), FolderWatcher(engine).run()
+                upkeep.extend(map(asyncio.create_task, watches))
                 try:
                     await run_in_thread("store", engine.intake.resume_uploads)
                     yield

@@ -109,6 +109,14 @@ class IngestSettings(Section):
     old_version_days: float = setting(
         30.0, "Days to keep replaced versions, for old citations.", ge=0, le=36_500
     )
+    watch: Path | None = setting(
+        None, "Folder whose new and changed files the server reads by itself."
+    )
+    watch_collection: str = setting("default", "Collection of the watched folder.")
+    watch_s: float = setting(60.0, "Seconds between two looks at the folder.", ge=1, le=86_400)
+    watch_prune: bool = setting(
+        False, "Remove documents whose files are no longer in the watched folder."
+    )
 
 
 class UnderstandSettings(Section):

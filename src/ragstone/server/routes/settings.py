@@ -165,7 +165,9 @@ async def test_provider(engine: EngineDep, caller: CallerDep) -> ProviderState:
 
 def _is_public(setting: Setting) -> bool:
     section = setting.path.partition(".")[0]
-    return section not in {"data", "index", "provider", "server"} and "url" not in setting.path
+    if section in {"data", "index", "provider", "server"} or setting.path == "ingest.watch":
+        return False
+    return "url" not in setting.path
 
 
 def _list_values(path: str, engine: Engine) -> list[str]:

@@ -6,6 +6,7 @@ import { kindOf } from "./kinds.js";
 import { openSource } from "./open.js";
 import { number, plural, t, when } from "./text.js";
 import { upload } from "./upload.js";
+import { createWatched } from "./watched.js";
 
 const BATCH = 1000;
 const ROWS = 200;
@@ -28,9 +29,10 @@ export function create(shared) {
       el("div", { class: "stack" }, el("label", { for: "password" }, t("Password, for protected files")), password)),
     importForm());
   const dropAll = el("button", { type: "button", class: "link bad push", hidden: true, onclick: () => deleteCollection() }, t("Delete collection"));
+  const watched = createWatched({ isShown: () => root.isConnected && !root.hidden, changed: (name) => { if (name === shared.collection) load(); } });
   const root = el("section", { class: "area documents" },
     el("div", { class: "head" }, el("h1", { tabindex: "-1" }, t("Documents")), el("span", { class: "muted count", role: "status" }), dropAll),
-    zone, queue,
+    zone, queue, watched.node,
     el("div", { class: "row bar" }, el("label", { for: "find", class: "unseen" }, t("Find documents")), find, tagBar),
     list);
   let held = [];
@@ -276,7 +278,7 @@ export function create(shared) {
     await load();
   }
 
-  return { root, title: t("Documents"), enter: load };
+  return { root, title: t("Documents"), enter: () => Promise.all([load(), watched.load()]) };
 }
 
 /** Put the files of a folder before its folders, as file managers do. */

@@ -540,4 +540,11 @@ export default {
   "Your questions, their answers and your conversations are stored {}.": "Gespeichert werden Ihre Fragen, die Antworten und Ihre Gespräche, {}.",
   "Nothing that you ask is stored.": "Nichts von dem, was Sie fragen, wird gespeichert.",
   "The time of each question, its figures and the documents of its answer are stored {}; no text of question or answer.": "Gespeichert werden Zeitpunkt, Kennzahlen und zitierte Dokumente jeder Frage, {}; kein Text von Frage oder Antwort.",
+  "It was not looked at yet.": "Er wurde noch nicht durchgesehen.",
+  "Last look: {}. Files: {}.": "Zuletzt durchgesehen: {}. Dateien: {}.",
+  "Watched folder": "Überwachter Ordner",
+  "New and changed files go to “{}” by themselves, up to {} s later.": "Neue und geänderte Dateien kommen von selbst in „{}“, höchstens {} s später.",
+  "What is no longer in the folder is removed.": "Was nicht mehr im Ordner ist, wird entfernt.",
+  "What is no longer in the folder stays.": "Was nicht mehr im Ordner ist, bleibt.",
+  "Its files are being read…": "Seine Dateien werden gelesen …",
 };

@@ -540,4 +540,11 @@ export default {
   "Your questions, their answers and your conversations are stored {}.": "保存您的问题、回答和会话，期限：{}。",
   "Nothing that you ask is stored.": "不保存您的提问。",
   "The time of each question, its figures and the documents of its answer are stored {}; no text of question or answer.": "保存每个问题的时间、统计数据和回答所用文档，期限：{}；不保存问题和回答的文字。",
+  "It was not looked at yet.": "尚未检查。",
+  "Last look: {}. Files: {}.": "上次检查：{}。文件：{} 个。",
+  "Watched folder": "监视的文件夹",
+  "New and changed files go to “{}” by themselves, up to {} s later.": "新增和修改的文件会自动加入“{}”，最多延迟 {} 秒。",
+  "What is no longer in the folder is removed.": "文件夹中已不存在的文档会被移除。",
+  "What is no longer in the folder stays.": "文件夹中已不存在的文档会保留。",
+  "Its files are being read…": "正在读取其中的文件…",
 };
