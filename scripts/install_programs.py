@@ -1,4 +1,4 @@
-"""Install Debian's Chromium and Redis for the tests that start them, where that is possible.
+"""Install Debian's Chromium, Firefox and Redis for the tests that start them, where possible.
 
 Without one of them its tests are skipped.
 """
@@ -16,6 +16,7 @@ PROGRAMS = {
         ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
         "the browser tests",
     ),
+    "firefox-esr": (("firefox-esr", "firefox"), "the browser tests in Firefox"),
     "redis-server": (("redis-server",), "the tests of shared limits"),
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
@@ -19,6 +21,7 @@ from ..server.conftest import serve
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)
+FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
     "--disable-component-update", "--disable-sync",
@@ -27,12 +30,19 @@ FLAGS = (
 expect.set_options(timeout=1000 * LONG_S)
 
 
+def is_for_firefox(path: Path) -> bool:
+    return path.name.startswith("test_firefox")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if CHROMIUM is None:
-        skip = pytest.mark.skip(reason="no Chromium is installed: make tools")
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker(skip)
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        name, program = ("Chromium", CHROMIUM)
+        if is_for_firefox(item.path):
+            name, program = ("Firefox", FIREFOX)
+        if program is None:
+            item.add_marker(pytest.mark.skip(reason=f"no {name} is installed: make tools"))
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +66,27 @@ def address(
     yield from serve(Engine(settings, embedder=embedder))
 
 
+@pytest.fixture(scope="module")
+def launch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Playwright], Browser]:
+    """Start the browser of this file's tests: Firefox, if the file is named after it."""
+    if not is_for_firefox(request.path):
+        return lambda driver: driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    # The program that Playwright starts is a script of ours, which starts Firefox.
+    start = tmp_path_factory.mktemp("firefox") / "firefox"
+    words = [sys.executable, str(Path(__file__).with_name("firefox.py")), str(FIREFOX)]
+    start.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+    start.chmod(0o755)
+    return lambda driver: driver.firefox.launch(channel="moz-firefox", executable_path=start)
+
+
 # Module by module: while the driver runs, its event loop occupies the thread that other tests
 # want for theirs. For the same reason the server is there before the browser.
 @pytest.fixture(scope="module")
-def browser(address: str) -> Iterator[Browser]:
+def browser(address: str, launch: Callable[[Playwright], Browser]) -> Iterator[Browser]:
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = launch(driver)
         yield browser
         browser.close()
 
