@@ -12,7 +12,9 @@ export async function chooseScope({ collection, names, tags, only, closed }) {
   const body = el("div", { class: "choices" }, el("p", { class: "muted" }, t("Loading…")));
   const find = el("input", { id: "find-source", type: "search", placeholder: t("Find by name or tag"), oninput: () => list() });
   const says = el("p", { class: "small muted", role: "status" });
-  const close = () => { dialog.close(); };
+  // At once, not with the event that comes later: by then the reader may be in the question.
+  const finish = () => { if (!dialog.isConnected) return; dialog.remove(); closed(); };
+  const close = () => { dialog.close(); finish(); };
   const dialog = el("dialog", { class: "dialog chooser", "aria-labelledby": "scope-title" },
     el("h2", { id: "scope-title" }, t("Where to search")),
     el("p", { class: "muted" }, t("Tick documents and tags; nothing ticked means all of them.")),
@@ -20,7 +22,7 @@ export async function chooseScope({ collection, names, tags, only, closed }) {
     el("div", { class: "row end" },
       el("button", { type: "button", class: "quiet", onclick: () => { names.clear(); tags.clear(); close(); } }, t("Search all documents")),
       el("button", { type: "button", class: "primary", onclick: close }, t("Done"))));
-  dialog.addEventListener("close", () => { dialog.remove(); closed(); });
+  dialog.addEventListener("close", finish);
   document.body.append(dialog);
   dialog.showModal();
   let documents = [];
