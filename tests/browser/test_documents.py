@@ -243,6 +243,20 @@ def test_tags_are_edited_in_the_list(page: Page) -> None:
     expect(row(page, "plan.txt").locator(".tag")).to_have_text(["meeting", "2026"])
 
 
+def test_tags_being_typed_survive_a_new_document(page: Page) -> None:
+    into(page, "typing")
+    choose(page, file("plan.txt", b"The meeting is on Monday."))
+    page.get_by_role("button", name="Edit tags of plan.txt").click()
+    field = page.get_by_role("textbox", name="Tags of plan.txt")
+    field.fill("meet")
+    choose(page, file("later.txt", b"The gate is green."))
+    expect(row(page, "later.txt")).to_be_visible()
+    expect(field).to_have_value("meet")
+    field.press_sequentially("ing")
+    field.press("Enter")
+    expect(row(page, "plan.txt").locator(".tag")).to_have_text(["meeting"])
+
+
 def test_one_document_can_be_asked_from_the_list(page: Page) -> None:
     into(page, "single")
     choose(page, file("a.txt", b"The gate is green."), file("b.txt", b"The gate is red."))

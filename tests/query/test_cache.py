@@ -21,6 +21,7 @@ from ragstone.testing.conformance import make_document
 from ragstone.types import NO_ANSWER, Answer, Message
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 
 QUESTION = "What colour is the gate?"
 
@@ -97,7 +98,10 @@ async def test_any_change_of_the_collection_is_seen_at_once(filled: Engine, tmp_
     filled.close()
 
 
-async def test_what_an_index_finds_before_it_has_caught_up_is_not_kept(filled: Engine) -> None:
+async def test_what_an_index_finds_before_it_has_caught_up_is_not_kept(
+    filled: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.index.local._CATCH_UP_S", LONG_S)  # not by itself
     await filled.ask(QUESTION)
     blue = make_document("wall", ["The gate is blue since last week."], collection="default",
                         vectors=filled.embedder.embed(["The gate is blue."]))  # fmt: skip

@@ -41,6 +41,7 @@ export function create(shared) {
   const leaving = new Map();
   const closed = new Set();
   const unfolded = new Set();
+  let edited = null; // the document whose tags are being typed, and the text so far
 
   const drag = (on) => (event) => { event.preventDefault(); zone.classList.toggle("over", on); };
   root.addEventListener("dragenter", drag(true));
@@ -97,6 +98,7 @@ export function create(shared) {
   }
 
   function draw() {
+    const isTyping = document.activeElement?.classList.contains("tag-field");
     const here = held.filter((one) => !leaving.has(one.id));
     const wanted = find.value.trim().toLowerCase();
     const all = [...new Set(here.flatMap((one) => one.metadata.tags ?? []))].sort();
@@ -115,6 +117,7 @@ export function create(shared) {
     }
     replace(list, fit.length ? table(fit.slice(0, shown), !wanted && !chosenTag) : el("p", { class: "muted" }, t("No document matches.")),
       fit.length > shown && el("button", { type: "button", class: "quiet more", onclick: () => { shown += ROWS; draw(); } }, t("Show more of {}", number(fit.length))));
+    if (isTyping) list.querySelector(".tag-field")?.focus();
   }
 
   function table(documents, isWhole) {
@@ -166,6 +169,7 @@ export function create(shared) {
     const tagCell = el("td", { "data-label": t("Tags") });
     const edit = () => editTags(one, tagCell);
     replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": t("Edit tags of {}", one.name), onclick: edit }, t("Edit tags")));
+    if (edited?.id === one.id) editTags(one, tagCell, edited.text);
     return [el("tr", { class: failed ? "failed" : "" },
       indented(el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, label)
@@ -180,8 +184,9 @@ export function create(shared) {
         versions, el("button", { type: "button", class: "link bad", "aria-label": t("Delete {}", one.name), onclick: () => deleteDocument(one) }, t("Delete"))))), under];
   }
 
-  function editTags(one, cell) {
-    const field = el("input", { type: "text", value: (one.metadata.tags ?? []).join(", "), "aria-label": t("Tags of {}, separated by commas", one.name), class: "tag-field" });
+  function editTags(one, cell, text = (one.metadata.tags ?? []).join(", ")) {
+    edited = { id: one.id, text };
+    const field = el("input", { type: "text", value: text, "aria-label": t("Tags of {}, separated by commas", one.name), class: "tag-field" });
     const done = async (save) => {
       const wanted = field.value.split(",").map((tag) => tag.trim()).filter(Boolean);
       if (save) {
@@ -193,9 +198,11 @@ export function create(shared) {
           toast(t("The tags could not be changed: {}", error.message), { kind: "bad" });
         }
       }
+      edited = null;
       draw();
       list.querySelector(`[aria-label="${CSS.escape(t("Edit tags of {}", one.name))}"]`)?.focus();
     };
+    field.addEventListener("input", () => { edited.text = field.value; });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") done(true);
       if (event.key === "Escape") done(false);
