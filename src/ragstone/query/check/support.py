@@ -27,14 +27,14 @@ from ragstone.reading.model import VerifierScores
 
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
-# The verifier gives free wording a low score, but below this it sees no support at all. A claim
-# that shares few words with its window needs more, and one that shares none needs most: the
-# verifier saw few texts about other things.
-_LEAST_SUPPORTED, _LEAST_WITH_FEW_WORDS, _LEAST_WITHOUT_WORDS = 0.05, 0.3, 0.6
+# The verifier gives free wording a low score, but below this it sees no support at all. The fewer
+# words a claim shares with its window, the more it needs: the verifier saw few texts about other
+# things.
+_LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.6
 # A claim with an amount that stands nowhere in the source may be a right sum ("twice as much"), but
 # most are invented: the verifier must be more for it than against it.
 _LEAST_WITH_NEW_VALUE = 0.5
-_SAME_SUBJECT = 0.15
+_SAME_SUBJECT = 0.25  # of the claim's words, rare ones counting more
 SIGNALS = ("supported", "contradicted", "values_missing", "names_missing")
 # A contradicted claim cannot score higher than this, which is below what counts as grounded.
 MAX_CONTRADICTED_SCORE = 0.25
@@ -122,10 +122,8 @@ def says_support(
     """Return True when the verifier gives support the probability that it must have at least."""
     if any(one.is_invented for one in disagreements):
         return scores.supported >= _LEAST_WITH_NEW_VALUE
-    if not coverage:
-        return scores.supported >= _LEAST_WITHOUT_WORDS
     related = min(coverage / _SAME_SUBJECT, 1.0)
-    least = _LEAST_WITH_FEW_WORDS + (_LEAST_SUPPORTED - _LEAST_WITH_FEW_WORDS) * related
+    least = _LEAST_WITHOUT_WORDS + (_LEAST_SUPPORTED - _LEAST_WITHOUT_WORDS) * related
     return scores.supported >= least
 
 
