@@ -11,7 +11,13 @@ import pytest
 
 import ragstone
 from ragstone.engine import Engine
-from ragstone.messages import LANGUAGES, choose_language, find_language_code, translate
+from ragstone.messages import (
+    LANGUAGES,
+    choose_language,
+    find_language_code,
+    translate,
+    translate_outcome,
+)
 
 from .cli.run import call
 from .conftest import settings_in
@@ -61,6 +67,13 @@ def test_a_finished_sentence_is_recognised_with_its_values() -> None:
     assert translate("There is no collection 'x'.", "zh") == "集合“x”不存在。"
     assert translate("Nobody wrote this sentence.", "de") == "Nobody wrote this sentence."
     assert translate(said, "en") == said
+
+
+def test_the_outcome_of_a_file_keeps_its_other_fields() -> None:
+    outcome = {"name": "a.txt", "error": "The file is empty.", "hint": None, "done": 1}
+    told = {"name": "a.txt", "error": "Die Datei ist leer.", "hint": "", "done": 1}
+    assert translate_outcome(outcome, "de") == told
+    assert translate_outcome({"error": None}, "de") == {"error": None, "hint": ""}
 
 
 @pytest.mark.parametrize(

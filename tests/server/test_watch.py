@@ -129,8 +129,13 @@ def test_a_server_watches_and_shows_what_it_saw(make: Callable[..., Engine], fol
             assert seen["folder"] == str(folder)
             assert (seen["collection"], seen["every_s"], seen["prune"]) == ("inbox", 1.0, False)
             assert [one["name"] for one in seen["unread"]] == ["bad.pdf"]
-            listed = client.get("/v1/documents", params={"collection": "inbox"}).json()
-            assert {one["name"] for one in listed} == {"bad.pdf", "gate.txt"}
+            german = {"Accept-Language": "de"}
+            listed = client.get("/v1/documents", params={"collection": "inbox"}, headers=german)
+            reasons = {one["name"]: one["error"] for one in listed.json()}
+            damaged = "Das PDF ist beschädigt und lässt sich nicht öffnen."
+            assert reasons == {"bad.pdf": damaged, "gate.txt": None}
+            seen = client.get("/v1/watched-folder", headers=german).json()
+            assert [one["error"] for one in seen["unread"]] == [damaged]
 
 
 def test_others_see_the_name_of_the_folder_and_only_if_they_may_read_it(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any
 
 # Those with a whole catalogue; the other ones have the sentences that stand in answers.
 LANGUAGES = ("en", "de", "zh")
@@ -31,6 +33,12 @@ def translate(text: str, language: str) -> str:
         if found := pattern.fullmatch(text):
             return translated.format(*found.groups())
     return text
+
+
+def translate_outcome(outcome: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """Translate why a file could not be read (`error`), and what helps (`hint`)."""
+    said = {name: translate(outcome.get(name) or "", language) for name in ("error", "hint")}
+    return {**outcome, "error": said["error"] or outcome.get("error"), "hint": said["hint"]}
 
 
 def translate_format(template: str, *values: object, language: str) -> str:

@@ -10,6 +10,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from ragstone.catalog.journal import query_not_found
 from ragstone.engine import Engine
+from ragstone.messages import choose_language
 from ragstone.server.auth import Caller, authenticate_request
 from ragstone.server.limits import AnswerSlots
 
@@ -63,7 +64,13 @@ async def wait_for_history(request: Request) -> None:
     await engine.finish_history()
 
 
+async def language_of(request: Request) -> str:
+    """Return the language for messages: the first that the caller accepts and that there is."""
+    return choose_language(request.headers.get("accept-language", ""))
+
+
 CallerDep = Annotated[Caller, Depends(caller_of)]
+LanguageDep = Annotated[str, Depends(language_of)]
 EngineDep = Annotated[Engine, Depends(engine_of)]
 
 

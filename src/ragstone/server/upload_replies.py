@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from ragstone.messages import translate_outcome
 from ragstone.reports import IngestReport
 
 
@@ -31,7 +32,8 @@ class UploadReply(BaseModel):
     failed: list[FileFailure]
 
     @classmethod
-    def of(cls, upload: dict[str, Any]) -> Self:
+    def of(cls, upload: dict[str, Any], language: str) -> Self:
+        failed = [file for file in upload["files"] if file["outcome"] == "failed"]
         return cls(
             upload_id=upload["id"],
             collection=upload["collection"],
@@ -46,9 +48,8 @@ class UploadReply(BaseModel):
                 if file["outcome"] != "failed"
             ],
             failed=[
-                FileFailure(name=file["name"], error=file["error"] or "", hint=file["hint"] or "")
-                for file in upload["files"]
-                if file["outcome"] == "failed"
+                FileFailure(name=file["name"], error=file["error"] or "", hint=file["hint"])
+                for file in (translate_outcome(one, language) for one in failed)
             ],
         )
 

@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError
+from ragstone.messages import translate_outcome
 from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller
 from ragstone.server.background import BackgroundTasks
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
 from ragstone.server.openapi import (
     BINARY,
     INVALID,
@@ -90,6 +91,7 @@ async def add_documents(
     response: Response,
     engine: EngineDep,
     caller: CallerDep,
+    language: LanguageDep,
     collection: Annotated[str | None, Query(description="The collection to add to.")] = None,
     name: Annotated[str | None, Query(description="Name of a document in plain text.")] = None,
     wait: Annotated[bool, Query(description="Reply when all are read.")] = True,
@@ -109,7 +111,7 @@ async def add_documents(
         await asyncio.shield(work)
     else:
         response.status_code = 202
-    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id))
+    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id), language)
 
 
 def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
@@ -154,6 +156,7 @@ async def list_documents(
     response: Response,
     engine: EngineDep,
     caller: CallerDep,
+    language: LanguageDep,
     collection: str = DEFAULT_COLLECTION,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -165,10 +168,12 @@ async def list_documents(
     response.headers[TOTAL_HEADER] = str(total)
     failed = [document.id for document in page if document.status == "failed"]
     hints = await run_in_thread("store", engine.records.hints, failed) if failed else {}
-    return [
-        DocumentSummary.of(document).model_copy(update={"hint": hints.get(document.id, "")})
-        for document in page
-    ]
+    shown = [DocumentSummary.of(document) for document in page]
+    for one in shown:
+        if one.status == "failed":
+            known = translate_outcome({"error": one.error, "hint": hints.get(one.id)}, language)
+            one.error, one.hint = known["error"], known["hint"]
+    return shown
 
 
 @router.get("/v1/documents/{document_id}", responses=_PROBLEMS)
@@ -234,9 +239,12 @@ async def delete_document(document_id: str, engine: EngineDep, caller: CallerDep
 
 
 @router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
-async def get_upload(upload_id: str, engine: EngineDep, caller: CallerDep) -> UploadReply:
+async def get_upload(
+    upload_id: str, engine: EngineDep, caller: CallerDep, language: LanguageDep
+) -> UploadReply:
     """Show the progress of an upload and the outcome of each file."""
-    return UploadReply.of(await run_in_thread("store", _find_upload, engine, caller, upload_id))
+    upload = await run_in_thread("store", _find_upload, engine, caller, upload_id)
+    return UploadReply.of(upload, language)
 
 
 def _find_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, Any]:
@@ -253,15 +261,17 @@ def _find_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, An
     status_code=200,
 )
 async def stream_upload(
-    upload_id: str, request: Request, engine: EngineDep, caller: CallerDep
+    upload_id: str, request: Request, engine: EngineDep, caller: CallerDep, language: LanguageDep
 ) -> EventStream:
     """Follow an upload by server-sent events: `stage` when a file enters one (`reading`,
     `embedding`), `file` for each document, `done` at the end."""
     await run_in_thread("store", _find_upload, engine, caller, upload_id)
-    return EventStream(request, _follow_upload(engine, upload_id))
+    return EventStream(request, _follow_upload(engine, upload_id, language))
 
 
-async def _follow_upload(engine: Engine, upload_id: str) -> AsyncGenerator[dict[str, Any], None]:
+async def _follow_upload(
+    engine: Engine, upload_id: str, language: str
+) -> AsyncGenerator[dict[str, Any], None]:
     sent = 0
     stages: dict[str, str] = {}
     while True:
@@ -272,7 +282,8 @@ async def _follow_upload(engine: Engine, upload_id: str) -> AsyncGenerator[dict[
         stages = upload["stages"]
         for file in upload["files"][sent:]:
             sent += 1
-            yield {"type": "file", **file, "done": sent, "file_count": upload["file_count"]}
+            told = translate_outcome(file, language)
+            yield {"type": "file", **told, "done": sent, "file_count": upload["file_count"]}
         if upload["status"] != "running":
             yield {"type": "done", "upload_id": upload_id, "status": upload["status"]}
             return

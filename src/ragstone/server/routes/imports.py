@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import ForbiddenError
 from ragstone.ingest.uploads import Upload
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
 from ragstone.server.fetch import fetch_document, list_hosts
 from ragstone.server.openapi import INVALID
 from ragstone.server.upload_replies import UploadReply
@@ -41,7 +41,9 @@ async def get_import_options(engine: EngineDep, caller: CallerDep) -> ImportOpti
 
 
 @router.post("", responses=INVALID, status_code=201)
-async def import_document(body: ImportRequest, engine: EngineDep, caller: CallerDep) -> UploadReply:
+async def import_document(
+    body: ImportRequest, engine: EngineDep, caller: CallerDep, language: LanguageDep
+) -> UploadReply:
     """Read one document from a URL whose host is in IMPORT_HOSTS, and add it."""
     caller.require_write(body.collection)
     options = engine.settings.server
@@ -63,4 +65,4 @@ async def import_document(body: ImportRequest, engine: EngineDep, caller: Caller
         )
     finally:
         path.unlink(missing_ok=True)
-    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id))
+    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id), language)

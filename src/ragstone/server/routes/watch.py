@@ -8,7 +8,8 @@ from pathlib import PurePath
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.messages import translate_outcome
+from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
 from ragstone.server.watch import name_folder, read_last_look
 from ragstone.threads import run_in_thread
 
@@ -40,7 +41,9 @@ class WatchedFolderReply(BaseModel):
 
 
 @router.get("")
-async def get_watched_folder(engine: EngineDep, caller: CallerDep) -> WatchedFolderReply:
+async def get_watched_folder(
+    engine: EngineDep, caller: CallerDep, language: LanguageDep
+) -> WatchedFolderReply:
     """Show the folder whose files the server reads by itself (`ingest.watch`)."""
     options = engine.settings.ingest
     folder = name_folder(options)
@@ -57,5 +60,9 @@ async def get_watched_folder(engine: EngineDep, caller: CallerDep) -> WatchedFol
     look = await run_in_thread("store", read_last_look, directory, folder)
     if look is None:
         return reply
-    known = asdict(look) | {"folder": shown, "error": look.error.replace(folder, shown)}
+    known = translate_outcome(asdict(look), language) | {
+        "folder": shown,
+        "unread": [translate_outcome(asdict(one), language) for one in look.unread],
+    }
+    known["error"] = known["error"].replace(folder, shown)
     return WatchedFolderReply.model_validate(reply.model_dump() | known)
