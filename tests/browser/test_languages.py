@@ -102,6 +102,10 @@ def test_a_browser_gets_the_page_in_its_language(
     for area in AREAS[1:]:
         open_area(page, area)
         assert find_english(page, locale[:2]) == [], area
+        if area == "documents":
+            expect(page.locator("tbody tr").first).to_be_visible()
+            table = "(one => one.scrollWidth - one.clientWidth)"
+            assert page.locator(".documents .scroll").evaluate(table) <= 0
     open_area(page, "insight")
     page.locator("#threshold-question").fill(REMOVAL)
     page.keyboard.press("Enter")
