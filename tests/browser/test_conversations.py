@@ -23,6 +23,8 @@ def entry(page: Page, title: str) -> Locator:
 
 
 def act(page: Page, title: str, action: str) -> None:
+    """Use the actions of the open conversation; other tests may have left one with its title."""
+    expect(entry(page, title).get_by_role("link")).to_have_attribute("aria-current", "true")
     entry(page, title).get_by_role("button", name=f"Actions for {title}").click()
     entry(page, title).get_by_role("button", name=action).click()
 
