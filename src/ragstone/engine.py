@@ -386,10 +386,12 @@ class Engine(EngineParts):
             if name in opened:
                 opened[name].close()
 
-    async def finish_history(self) -> None:
-        """Wait until the answers given so far are in the history: a busy disk may be behind."""
-        if "_journal" in self.__dict__:
-            await self._journal.finish()
+    async def finish_history(self, timeout_s: float = 5.0) -> bool:
+        """Wait until the answers given so far are in the history; False if some still are not.
+
+        A busy disk may be behind.
+        """
+        return "_journal" not in self.__dict__ or await self._journal.finish(timeout_s)
 
     async def close_connections(self) -> None:
         """Close the connections of provider, moderator and retriever in the running loop."""

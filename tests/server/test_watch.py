@@ -15,6 +15,7 @@ from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.server.app import create_app
 from ragstone.server.watch import FolderWatcher, read_last_look
+from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
@@ -181,3 +182,18 @@ async def test_only_one_of_several_processes_watches(
 
 def test_no_folder_is_watched_by_itself(client: httpx.Client) -> None:
     assert client.get("/v1/watched-folder").json()["folder"] is None
+
+
+async def test_a_folder_that_holds_the_data_directory_is_not_read(
+    make: Callable[..., Engine], tmp_path: Path
+) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    async with make(watch=tmp_path) as engine:
+        look = await FolderWatcher(engine).look()
+        assert "holds the data directory" in look.error
+        assert engine.documents() == []
+
+
+def test_an_empty_variable_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGSTONE_INGEST_WATCH", "")
+    assert load_settings().settings.ingest.watch is None

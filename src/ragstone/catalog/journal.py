@@ -291,6 +291,7 @@ class JournalWriter:
         self._busy: PerLoop[set[str]] = PerLoop(set)
         # The event loop keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unwritten: set[asyncio.Future[None]] = set()
         self.commits = 0
 
     async def write(self, entry: Entry) -> None:
@@ -300,6 +301,8 @@ class JournalWriter:
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
+        self._unwritten.add(done)
+        done.add_done_callback(self._unwritten.discard)
         waiting = self._waiting.get()
         waiting.append((entry, done))
         if len(waiting) == 1 and not self._busy.get():
@@ -312,11 +315,17 @@ class JournalWriter:
         else:
             done.add_done_callback(_log_late_failure)
 
-    async def finish(self) -> None:
-        """Wait for the entries of this event loop that are still being written."""
-        tasks = [one for one in self._tasks if one.get_loop() is asyncio.get_running_loop()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=_MAX_FINISH_S)
+    async def finish(self, timeout_s: float = _MAX_FINISH_S) -> bool:
+        """Wait for the entries of this event loop that are being written; False if some still are.
+
+        Entries that come while it waits are not waited for.
+        """
+        loop = asyncio.get_running_loop()
+        unwritten = [one for one in self._unwritten if one.get_loop() is loop]
+        if not unwritten:
+            return True
+        _, late = await asyncio.wait(unwritten, timeout=timeout_s)
+        return not late
 
     async def _write_waiting(self) -> None:
         busy, waiting = self._busy.get(), self._waiting.get()

@@ -10,10 +10,12 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from ragstone.catalog.journal import query_not_found
 from ragstone.engine import Engine
+from ragstone.errors import StoreBusyError
 from ragstone.messages import choose_language
 from ragstone.server.auth import Caller, authenticate_request
 from ragstone.server.limits import AnswerSlots
 
+_MAX_WAIT_TO_READ_S = 1.0
 _bearer = HTTPBearer(auto_error=False, description="A key of `ragstone keys create`.")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same in one header.")
 
@@ -59,9 +61,18 @@ async def hold_answer_slot(request: Request) -> AsyncIterator[None]:
 
 
 async def wait_for_history(request: Request) -> None:
-    """Let a route read and delete the answers that this process has given, to the last one."""
+    """Let a route read and delete the answers that this process has given, to the last one.
+
+    A list may be a moment behind. What is deleted must not be written afterwards.
+    """
     engine: Engine = request.app.state.engine
-    await engine.finish_history()
+    if request.method != "DELETE":
+        await engine.finish_history(_MAX_WAIT_TO_READ_S)
+    elif not await engine.finish_history():
+        raise StoreBusyError(
+            "The last answers are still being written.",
+            hint="The disk is busy; try again in a few seconds.",
+        )
 
 
 async def language_of(request: Request) -> str:

@@ -111,6 +111,11 @@ class FolderWatcher:
                 f"The watched folder '{folder}' does not exist.",
                 hint="Create it, or change ingest.watch.",
             )
+        if self._engine.settings.data.directory.resolve().is_relative_to(folder):
+            raise IngestError(
+                f"The watched folder '{folder}' holds the data directory.",
+                hint="Watch a folder of its own, or move the data directory out of it.",
+            )
         found = await run_in_thread("intake", find_files, [folder], may_be_empty=True)
         listing = frozenset((file.source, file.size, file.mtime_ns) for file in found.files)
         look = LastLook(name_folder(options), time.time(), len(found.files))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import SecretStr
+from pydantic import SecretStr, field_validator
 
 from ragstone.settings.providers import (
     AnthropicSettings,
@@ -117,6 +117,12 @@ class IngestSettings(Section):
     watch_prune: bool = setting(
         False, "Remove documents whose files are no longer in the watched folder."
     )
+
+    @field_validator("watch", mode="before")
+    @classmethod
+    def _read_empty_as_none(cls, value: object) -> object:
+        """Take an empty variable for none: as a path it would be the working directory."""
+        return value or None
 
 
 class UnderstandSettings(Section):

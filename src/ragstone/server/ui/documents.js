@@ -167,9 +167,13 @@ export function create(shared) {
     const failed = one.status === "failed";
     if (unfolded.has(one.name)) toggleVersions(one, versions, under);
     const tagCell = el("td", { "data-label": t("Tags") });
-    const edit = () => editTags(one, tagCell);
+    const edit = () => {
+      edited = { id: one.id, text: (one.metadata.tags ?? []).join(", ") };
+      draw();
+      list.querySelector(".tag-field")?.focus();
+    };
     replace(tagCell, (one.metadata.tags ?? []).map((tag) => el("span", { class: "tag" }, tag)), !failed && el("button", { type: "button", class: "link small", "aria-label": t("Edit tags of {}", one.name), onclick: edit }, t("Edit tags")));
-    if (edited?.id === one.id) editTags(one, tagCell, edited.text);
+    if (edited?.id === one.id) editTags(one, tagCell);
     return [el("tr", { class: failed ? "failed" : "" },
       indented(el("th", { scope: "row" },
         failed ? el("span", { class: "name" }, label)
@@ -184,31 +188,34 @@ export function create(shared) {
         versions, el("button", { type: "button", class: "link bad", "aria-label": t("Delete {}", one.name), onclick: () => deleteDocument(one) }, t("Delete"))))), under];
   }
 
-  function editTags(one, cell, text = (one.metadata.tags ?? []).join(", ")) {
-    edited = { id: one.id, text };
-    const field = el("input", { type: "text", value: text, "aria-label": t("Tags of {}, separated by commas", one.name), class: "tag-field" });
+  /** Draw the field of the document whose tags are being edited: one at a time. */
+  function editTags(one, cell) {
+    const own = edited;
+    const field = el("input", { type: "text", value: own.text, disabled: Boolean(own.isSaved), "aria-label": t("Tags of {}, separated by commas", one.name), class: "tag-field" });
     const done = async (save) => {
       const wanted = field.value.split(",").map((tag) => tag.trim()).filter(Boolean);
       if (save) {
-        field.disabled = true;
+        field.disabled = own.isSaved = true;
         try {
-          one.metadata = (await api.patch(`/v1/documents/${one.id}`, { tags: wanted })).metadata;
+          const saved = await api.patch(`/v1/documents/${one.id}`, { tags: wanted });
+          (held.find((other) => other.id === one.id) ?? one).metadata = saved.metadata;
           announce(wanted.length ? t("The tags of {} are {}.", one.name, wanted.join(", ")) : t("The tags of {} are removed.", one.name));
         } catch (error) {
           toast(t("The tags could not be changed: {}", error.message), { kind: "bad" });
         }
       }
-      edited = null;
+      const isLast = edited === own;
+      if (isLast) edited = null;
       draw();
-      list.querySelector(`[aria-label="${CSS.escape(t("Edit tags of {}", one.name))}"]`)?.focus();
+      if (isLast) list.querySelector(`[aria-label="${CSS.escape(t("Edit tags of {}", one.name))}"]`)?.focus();
     };
-    field.addEventListener("input", () => { edited.text = field.value; });
+    field.addEventListener("input", () => { own.text = field.value; });
     field.addEventListener("keydown", (event) => {
+      if (event.isComposing) return; // Enter chooses a character
       if (event.key === "Enter") done(true);
       if (event.key === "Escape") done(false);
     });
     replace(cell, el("div", { class: "row" }, field, el("button", { type: "button", class: "link", onclick: () => done(true) }, t("Save")), el("button", { type: "button", class: "link", onclick: () => done(false) }, t("Cancel"))));
-    field.focus();
   }
 
   async function toggleVersions(one, button, under) {
