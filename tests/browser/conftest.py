@@ -91,14 +91,30 @@ def browser(address: str, launch: Callable[[Playwright], Browser]) -> Iterator[B
         browser.close()
 
 
-@pytest.fixture
-def complaints() -> list[str]:
-    """What the page says in its console or throws; must be empty at the end of a test."""
-    return []
+class Complaints:
+    """What a page says in its console or throws, but for what the test provokes itself."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.expected: list[str] = []
+
+    def expect(self, part: str) -> None:
+        """Accept every complaint with this part, also one that comes later."""
+        self.expected.append(part)
+
+    @property
+    def unexpected(self) -> list[str]:
+        return [one for one in self.texts if not any(part in one for part in self.expected)]
 
 
 @pytest.fixture
-def open_page(browser: Browser, complaints: list[str]) -> Iterator[Callable[..., Page]]:
+def complaints() -> Complaints:
+    """Must have nothing unexpected at the end of a test."""
+    return Complaints()
+
+
+@pytest.fixture
+def open_page(browser: Browser, complaints: Complaints) -> Iterator[Callable[..., Page]]:
     contexts = []
 
     def opened(**options: object) -> Page:
@@ -111,16 +127,16 @@ def open_page(browser: Browser, complaints: list[str]) -> Iterator[Callable[...,
 
         def heard(message: ConsoleMessage) -> None:
             if message.type == "error":
-                complaints.append(message.text)
+                complaints.texts.append(message.text)
 
         page.on("console", heard)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("pageerror", lambda error: complaints.texts.append(str(error)))
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert complaints.unexpected == []
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from ragstone.server.app import create_app
 from ragstone.settings import load_settings
 
 from ..server.conftest import serve_application
-from .conftest import ask, go
+from .conftest import Complaints, ask, go
 from .test_manners import violations
 
 
@@ -48,13 +48,13 @@ def address(embedder: OnnxEmbedder, file: Path, site: str) -> Iterator[str]:
     yield from serve_application(create_app(engine, loaded=loaded))
 
 
-def test_a_document_is_read_from_a_url(page: Page, site: str, complaints: list[str]) -> None:
+def test_a_document_is_read_from_a_url(page: Page, site: str, complaints: Complaints) -> None:
+    complaints.expect("403")  # the browser itself notes the refusal
     go(page, "Documents")
     url = page.get_by_label("Or read a document from a URL")
     url.fill("http://example.org/secret")
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".import")).to_contain_text("may not be imported from 'example.org'")
-    assert "403" in complaints.pop()
     url.fill(f"{site}/gate.txt")
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".import")).to_contain_text("Added: 127.0.0.1/gate.txt, 1 passage.")
@@ -66,14 +66,14 @@ def test_a_document_is_read_from_a_url(page: Page, site: str, complaints: list[s
 
 
 def test_a_setting_is_changed_and_stays_changed(
-    page: Page, file: Path, complaints: list[str]
+    page: Page, file: Path, complaints: Complaints
 ) -> None:
+    complaints.expect("400")  # the browser itself notes the refusal
     go(page, "Settings")
     form = page.locator(".change-settings")
     form.get_by_label("refine.top_k").fill("0")
     form.get_by_role("button", name="Save").click()
     expect(form.get_by_role("status")).to_contain_text("not allowed")
-    assert "400" in complaints.pop()
     form.get_by_label("refine.top_k").fill("3")
     form.get_by_role("button", name="Save").click()
     row = page.locator('[data-setting="refine.top_k"]')

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from .conftest import ask, go
+from .conftest import Complaints, ask, go
 
 LEASE = "When does the lease end?"
 NOTICE = "How can we terminate the catering agreement?"
@@ -111,12 +111,12 @@ def test_a_conversation_is_deleted_after_a_question(page: Page) -> None:
 
 
 def test_a_conversation_that_is_gone_leads_to_a_new_one(
-    page: Page, address: str, complaints: list[str]
+    page: Page, address: str, complaints: Complaints
 ) -> None:
+    complaints.expect("404")  # the browser itself notes it
     page.goto(f"{address}/#/chat/nothing-of-the-kind")
     expect(page.locator(".toast")).to_contain_text("does not exist any more")
     ask(page, LEASE)
-    complaints.clear()  # the browser itself notes the 404
 
 
 def test_the_way_back_from_another_area_keeps_the_conversation(page: Page) -> None:
@@ -130,7 +130,7 @@ def test_the_way_back_from_another_area_keeps_the_conversation(page: Page) -> No
 
 
 def test_one_answer_is_shared_by_a_link_and_taken_back(
-    page: Page, open_page: Callable[..., Page], complaints: list[str]
+    page: Page, open_page: Callable[..., Page], complaints: Complaints
 ) -> None:
     ask(page, LEASE)
     page.get_by_role("button", name="Share").click()
@@ -144,11 +144,11 @@ def test_one_answer_is_shared_by_a_link_and_taken_back(
     other.locator(".source-link").first.click()
     expect(other.locator("#source .sheet")).to_have_attribute("data-rendered", "1")
     assert other.get_by_role("button", name="Retry").count() == 0
+    complaints.expect("404")  # the browser itself notes it
     page.get_by_role("button", name="Stop sharing").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     other.reload()
     expect(other.locator(".shared .notice")).to_contain_text("This link shows nothing any more")
-    complaints.clear()  # the browser itself notes the 404
 
 
 def test_on_a_phone_the_conversations_are_a_button_away(

@@ -15,7 +15,7 @@ from ragstone.models.embedder import OnnxEmbedder
 
 from ..conftest import settings_in
 from ..server.conftest import serve
-from .conftest import ask, go
+from .conftest import Complaints, ask, go
 
 PARAGRAPH = "<w:p><w:r><w:t>The annual report says that the gate is green.</w:t></w:r></w:p>"
 DROP = """([name, text]) => {
@@ -152,13 +152,13 @@ def test_a_name_that_no_collection_can_have_is_refused(page: Page) -> None:
 
 
 def test_an_upload_that_the_server_refuses_says_so(
-    page: Page, complaints: list[str], tmp_path: Path
+    page: Page, complaints: Complaints, tmp_path: Path
 ) -> None:
+    complaints.expect("net::")  # the browser itself notes the failed request
     into(page, "refused")
     page.route("**/v1/documents?wait=false", lambda route: route.abort())
     choose(page, file("a.txt", b"The gate is green."))
     expect(page.locator(".file.failed")).to_contain_text("The server cannot be reached.")
-    complaints.clear()  # the browser itself notes the failed request
 
 
 def test_a_whole_collection_is_deleted_after_a_question(page: Page) -> None:

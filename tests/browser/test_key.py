@@ -13,7 +13,7 @@ from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
 from ..server.conftest import serve
-from .conftest import go
+from .conftest import Complaints, go
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,10 @@ def address(engine_with_keys: Engine, key: str) -> Iterator[str]:
 
 
 def test_the_page_asks_for_the_key_and_works_with_it(
-    page: Page, key: str, complaints: list[str]
+    page: Page, key: str, complaints: Complaints
 ) -> None:
+    complaints.expect("401")  # the browser itself notes each refusal
+    complaints.expect("403")
     banner = page.get_by_role("alert").filter(has_text="This server requires a key.")
     expect(banner).to_be_visible()
     banner.get_by_role("link", name="Enter a key").click()
@@ -51,4 +53,3 @@ def test_the_page_asks_for_the_key_and_works_with_it(
     page.get_by_label("Into collection").fill("others")
     page.locator("#files").set_input_files([content])
     expect(page.locator(".file.failed")).to_contain_text("cannot write to the collection 'others'")
-    complaints.clear()  # the browser itself notes each refusal

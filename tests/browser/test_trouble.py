@@ -20,7 +20,7 @@ from ragstone.types import Prompt
 
 from ..conftest import settings_in
 from ..patience import LONG_S, until
-from .conftest import ask, go
+from .conftest import Complaints, ask, go
 
 HOSTILE = (
     "# Gate <img src=x onerror=\"window.hacked='heading'\">\n\n"
@@ -192,8 +192,9 @@ def test_an_answer_can_be_stopped_and_asked_for_again(page: Page, server: Runnin
 
 
 def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
-    open_page: Callable[..., Page], server: Running, complaints: list[str]
+    open_page: Callable[..., Page], server: Running, complaints: Complaints
 ) -> None:
+    complaints.expect("net::")  # the browser itself notes the failed requests
     page = open_page()
     page.goto(server.address)
     server.provider.go.clear()
@@ -212,4 +213,3 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_and_may_come_back(
     page.get_by_role("button", name="Retry").click()
     expect(page.locator(".claim").first).to_be_visible()
     expect(notice).to_have_count(0)
-    complaints.clear()  # the browser itself notes the failed requests
