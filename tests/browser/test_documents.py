@@ -36,7 +36,9 @@ def address(embedder: OnnxEmbedder, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def into(page: Page, collection: str) -> None:
-    """Each test has a collection of its own."""
+    """Each test has a collection of its own, and sees no other from the start."""
+    page.evaluate("name => sessionStorage.setItem('ragstone.collection', name)", collection)
+    page.reload()
     go(page, "Documents")
     page.get_by_label("Into collection").fill(collection)
 
@@ -146,7 +148,8 @@ def test_a_deletion_is_confirmed_can_be_undone_and_is_complete(page: Page) -> No
 
 
 def test_a_name_that_no_collection_can_have_is_refused(page: Page) -> None:
-    into(page, "no/such name")
+    go(page, "Documents")
+    page.get_by_label("Into collection").fill("no/such name")
     choose(page, file("a.txt", b"The gate is green."))
     expect(page.locator(".toast")).to_contain_text("letters, digits")
 
