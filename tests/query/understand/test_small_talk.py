@@ -20,7 +20,7 @@ from ragstone.query.understand.small_talk import (
 from ragstone.settings import UnderstandSettings
 
 THRESHOLD = UnderstandSettings().intent_confidence
-GOLDEN_WEIGHTS = "245ed5025db16a6e"
+GOLDEN_WEIGHTS = "509573b9ff50f92b"
 GOLDEN: dict[str, float] = {
     "thank you so much, you saved my week": 0.8084,
     "what is the notice period?": 0.0,
@@ -153,7 +153,7 @@ def test_the_shipped_weights_are_the_fitted_ones() -> None:
     assert model.weights.shape == (len(model.hashes), len(KINDS))
     assert model.weights.dtype == np.int8
     file = resources.files("ragstone.query.understand").joinpath("small_talk.npz")
-    assert len(file.read_bytes()) <= 250_000
+    assert len(file.read_bytes()) <= 600_000
     assert hashlib.sha256(model.weights.tobytes()).hexdigest()[:16] == GOLDEN_WEIGHTS
     for text, probability in GOLDEN.items():
         assert 1 - model.compute_probabilities(text)[0] == pytest.approx(probability, abs=1e-3)

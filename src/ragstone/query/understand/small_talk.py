@@ -131,6 +131,9 @@ def _find_longest_phrase() -> int:
 _MAX_CHARS = 200
 _LONGEST_PIECE = 5
 _SURE_THANKS = 0.7
+# One or two words say little: the odds that they are small talk are divided by this.
+_FEW_WORDS = 2
+_FEW_WORDS_COST = 3.0
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _REPEATED = re.compile(r"(.)\1{2,}", re.DOTALL)
 _LENGTHS = (1, 2, 3, 4, 6, 9, 13)
@@ -191,6 +194,11 @@ def compute_features(text: str) -> tuple[NDArray[np.uint32], NDArray[np.float64]
     return np.concatenate(hashes), np.concatenate(values)
 
 
+def hash_line(text: str) -> np.uint32:
+    """Return the hash of a whole message, without case and marks."""
+    return np.uint32(zlib.crc32("\0".join(_split(text)).encode()))
+
+
 @dataclass(frozen=True, slots=True)
 class SmallTalkModel:
     """Hold a linear classifier: a row of int8 weights for each hash, a column for each kind."""
@@ -199,6 +207,14 @@ class SmallTalkModel:
     weights: NDArray[np.int8]
     scale: NDArray[np.float32]
     bias: NDArray[np.float32]
+    lines: NDArray[np.uint32]
+    """Hashes of whole messages that people write as small talk."""
+
+    def is_known(self, text: str) -> bool:
+        """Return True for small talk that somebody wrote word for word."""
+        line = hash_line(text)
+        at = min(int(np.searchsorted(self.lines, line)), len(self.lines) - 1)
+        return bool(self.lines[at] == line)
 
     def compute_probabilities(self, text: str) -> NDArray[np.float64]:
         """Return the probability of each of `KINDS`."""
@@ -215,7 +231,7 @@ class SmallTalkModel:
 def load_model() -> SmallTalkModel:
     file = resources.files(__package__).joinpath("small_talk.npz").read_bytes()
     with np.load(io.BytesIO(file)) as stored:
-        names = ("hashes", "weights", "scale", "bias")
+        names = ("hashes", "weights", "scale", "bias", "lines")
         return SmallTalkModel(*(stored[name] for name in names))
 
 
@@ -223,9 +239,16 @@ def classify_small_talk(text: str) -> SmallTalk | None:
     """Return the likeliest kind of small talk and its probability; None for a long text."""
     if len(text) > _MAX_CHARS or not text.strip():
         return None
-    found = load_model().compute_probabilities(text)
+    model = load_model()
+    found = model.compute_probabilities(text)
     kind = KINDS[1 + int(np.argmax(found[1:]))]
     # An insult is worded like a praise; "You're welcome" is said only to what is surely thanks.
     if kind == "gratitude" and found[KINDS.index(kind)] < _SURE_THANKS * (1 - found[0]):
         kind = "chitchat"
-    return SmallTalk(kind, float(1 - found[0]))
+    words = _split(text)
+    if words and model.is_known(text):
+        return SmallTalk(kind)
+    odds = float(1 - found[0]) / max(float(found[0]), 1e-9)
+    if 0 < len(words) <= _FEW_WORDS:
+        odds /= _FEW_WORDS_COST
+    return SmallTalk(kind, odds / (1 + odds))
