@@ -3,9 +3,10 @@
     python bench/fit_answers.py --data ../shared/data [--write]
 
 Sets: squad2-dev-half (titles that the reading model never saw), clapnq, xquad (en, de, es, ru),
-`packs/reading.jsonl` (software documentation) and the development half of `packs/answers.jsonl`.
-One half of each fits, by the hash of the title or id. Every question is asked a second time with
-all passages that hold its answer removed: what is found then is near the subject and no answer.
+`packs/reading.jsonl` (software documentation), `packs/fit.jsonl` (contracts, handbooks, minutes,
+manuals) and the development half of `packs/answers.jsonl`. One half of each fits, by the hash of
+the title or id. Every question is asked a second time with all passages that hold its answer
+removed: what is found then is near the subject and no answer.
 Searches and readings are kept in bench/cache/fit, so that a second run is quick.
 """
 
@@ -142,6 +143,16 @@ def load_reading_pack() -> tuple[dict[str, str], list[Asked]]:
         for question, span in row["answered"]
     ]
     asked += [Asked("reading", q, (), row["id"]) for row in rows for q in row["unanswered"]]
+    return texts, asked
+
+
+def load_office_pack() -> tuple[dict[str, str], list[Asked]]:
+    """Load contracts, handbooks, minutes and manuals that were written for this fit."""
+    texts = {path.name: path.read_text("utf-8") for path in sorted(HERE.glob("packs/fit/*.md"))}
+    asked = [
+        Asked("office", row["question"], tuple(row["answers"]), row["question"])
+        for row in read_lines(HERE / "packs/fit.jsonl")
+    ]
     return texts, asked
 
 
@@ -439,6 +450,10 @@ def main() -> None:
         other = sets[(at + 1) % len(sets)][1][1]
         off += asyncio.run(search_off_subject(name, [one.question for one in other[:80]]))
     rows += read_all(off, "rows-off", fresh=options.fresh)
+    office = asyncio.run(search_set("office", *load_office_pack()))
+    strange = [one.question for one in sets[1][1][1][:80]]
+    office += asyncio.run(search_off_subject("office", strange))
+    rows += read_all(office, "rows-office", fresh=options.fresh)
     weights, all_fitted = [], []
     for by, names in (("reading", READING), ("meaning", MEANING)):
         mine = [row for row in rows if row.by == by]
