@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,24 @@ def document(text: str) -> Document:
 def test_a_fact_is_the_answer_and_leaves_the_question() -> None:
     text = "The lease of the upper meadow ends on 30 June 2039 without further notice."
     (fact,) = find_facts(document(text))
-    assert (fact.question_word, fact.answer) == ("when", "30 June 2039")
+    assert fact.question == "When does the lease of the upper meadow end?"
+    assert fact.answer == "30 June 2039"
+
+
+def test_where_no_rule_makes_a_question_the_other_words_are_searched() -> None:
+    text = "Whoever rents the upper meadow, which is never mown before July, pays EUR 20 for hay."
+    (fact,) = find_facts(document(text))
+    assert (fact.question, fact.answer) == ("", "EUR 20")
     assert not set(split_words(fact.answer)) & set(fact.rest)
+
+
+async def test_questions_are_whole_as_long_as_there_are_enough(sample_engine: Engine) -> None:
+    made = await make_questions(sample_engine, "default", count=12, seed=3)
+    assert all(re.match(r"(?:\w+ )?(?:[Ww]h|How )", one.text) for one in made.questions)
+    more = await make_questions(sample_engine, "default", count=60, seed=3)
+    searched = [one.text for one in more.questions if not one.text.endswith("?")]
+    assert searched
+    assert all(text == text.lower() for text in searched)
 
 
 def test_headings_rows_and_page_numbers_are_no_facts() -> None:

@@ -86,6 +86,10 @@ async def test_the_same_bytes_twice_are_one_document_in_two_places(
     (folder / "0.md").unlink()
     await engine.ingest([folder], prune=True)
     assert len(engine.documents()) == 1, "the copy still holds it"
+    shutil.copy(folder / "copy.md", tmp_path / "third.md")
+    (known,) = (await engine.ingest([tmp_path / "third.md"])).files
+    assert known.outcome == "unchanged", "its bytes are stored already"
+    assert known.hint == "The same content is already stored as '0.md'."
 
 
 async def test_prune_removes_what_is_gone_and_nothing_else(engine: Engine, tmp_path: Path) -> None:

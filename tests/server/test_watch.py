@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
 from ragstone.server.app import create_app
-from ragstone.server.watch import FolderWatcher, read_last_look
+from ragstone.server.watch import FolderWatcher, list_folder, read_last_look
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 
@@ -49,12 +50,37 @@ async def test_new_and_changed_files_are_read_and_what_is_unchanged_is_not(
         (folder / "gate.txt").write_text("The gate is green.")
         assert (await watcher.look()).files == 1
         [first] = engine.documents("inbox")
-        await watcher.look()
+        look = await watcher.look()
         assert engine.documents("inbox") == [first]
+        assert 0 < look.changed_at < look.looked_at
+        again = await FolderWatcher(engine).look()
+        assert again.changed_at == look.changed_at, "another start reads it and changes nothing"
         (folder / "gate.txt").write_text("The gate is red now.")
         await watcher.look()
         [second] = engine.documents("inbox")
         assert second.id != first.id
+
+
+async def test_the_folder_is_listed_once_so_that_what_is_pruned_is_what_was_seen(
+    make: Callable[..., Engine], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gate.txt", "door.txt"):
+        (folder / name).write_text(f"The {name} is green.")
+    listings = []
+
+    def list_and_empty(*given: object) -> object:
+        listings.append(found := list_folder(*given))  # type: ignore[arg-type]
+        for name in ("gate.txt", "door.txt"):
+            (folder / name).rename(folder.parent / name)
+        return found
+
+    async with make(watch_prune=True) as engine:
+        await FolderWatcher(engine).look()
+        monkeypatch.setattr("ragstone.server.watch.list_folder", list_and_empty)
+        look = await FolderWatcher(engine).look()
+        assert len(listings) == 1
+        assert look.files == 2
+        assert len(engine.documents()) == 2, "a disk that goes away after the look removes nothing"
 
 
 async def test_a_file_that_is_gone_is_removed_only_if_that_is_wanted(
@@ -96,13 +122,13 @@ async def test_what_fails_is_told_with_the_reason_and_not_read_at_every_look(
             ("bad.pdf", "The PDF is damaged and cannot be opened.")
         ]
         reads = []
-        original = engine.intake.ingest
+        original = engine.intake.ingest_found
 
         async def counted(*given: object, **options: object) -> object:
             reads.append(given)
             return await original(*given, **options)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(engine.intake, "ingest", counted)
+        monkeypatch.setattr(engine.intake, "ingest_found", counted)
         assert (await watcher.look()).unread == look.unread
         assert not reads
         (folder / "bad.pdf").unlink()
@@ -155,6 +181,30 @@ def test_others_see_the_name_of_the_folder_and_only_if_they_may_read_it(
             assert client.get("/v1/watched-folder", headers=headers).json()["folder"] == shown
 
 
+def test_only_an_admin_is_told_why_the_folder_cannot_be_read(
+    make: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = make(watch=tmp_path)  # it holds the data directory
+    app = create_app(engine)
+    with TestClient(app) as client:
+        ring = KeyRing(engine.catalog)
+        secrets = {
+            role: ring.create(role, role=role, collections=["default"], expires_in_s=None)[0]
+            for role in ("reader", "admin")
+        }
+        app.state.keys = KeyRing(engine.catalog)
+        client.portal.call(FolderWatcher(engine).look)  # type: ignore[union-attr]
+        shown = {
+            role: client.get(
+                "/v1/watched-folder", headers={"Authorization": f"Bearer {secret}"}
+            ).json()
+            for role, secret in secrets.items()
+        }
+    assert str(tmp_path) in shown["admin"]["error"]
+    assert shown["reader"]["error"] == "The watched folder could not be read."
+    assert str(tmp_path) not in json.dumps(shown["reader"])
+
+
 def _wait(client: httpx.Client, is_there: Callable[[dict], bool]) -> dict:  # type: ignore[type-arg]
     end = time.monotonic() + LONG_S
     while time.monotonic() < end:
@@ -197,3 +247,9 @@ async def test_a_folder_that_holds_the_data_directory_is_not_read(
 def test_an_empty_variable_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGSTONE_INGEST_WATCH", "")
     assert load_settings().settings.ingest.watch is None
+
+
+async def test_a_home_of_nobody_is_told_and_ends_nothing(make: Callable[..., Engine]) -> None:
+    async with make(watch=Path("~nobody-has-this-name/inbox")) as engine:
+        look = await FolderWatcher(engine).look()
+        assert look.error.endswith("~nobody-has-this-name/inbox' does not exist.")

@@ -48,7 +48,9 @@ class SqlIntakeRecords:
         return found
 
     def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
-        prefix = root.rstrip("/") + "/"
+        # Roots are absolute: one that does not begin with a slash is a path of Windows.
+        separator = "/" if root.startswith("/") else "\\"
+        prefix = root.rstrip(separator) + separator
         is_below = (files.c.path >= prefix) & (files.c.path < prefix + "\U0010ffff")
         found = self._read_files(collection, (files.c.path == root) | is_below)
         # A database may order texts in its own way.

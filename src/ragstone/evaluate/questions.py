@@ -2,9 +2,10 @@
 
 A collection in → a dataset out; the same documents and the same seed give the same questions.
 
-Without a model a question consists of words of one sentence: the sentence's fact (a date, a sum, a
-name) is the answer, and some of the other words are the question, as a person who looks for the
-fact would type them (simulated known-item queries, Azzopardi et al. 2007). Such questions share
+Without a model a question asks for a fact of one sentence: a date, a sum, a name. `wording` turns
+simple English sentences into questions; if these are too few, the other sentences give words for a
+search box, as a person who looks for the fact would type them (simulated known-item queries,
+Azzopardi et al. 2007). Both share
 words with their source and so favour keyword search: good for comparing settings with each other,
 too easy for claims about quality. Unanswerable questions are real ones whose document is hidden.
 """
@@ -23,6 +24,7 @@ from ragstone.engine import Engine
 from ragstone.errors import InputError, ProviderError
 from ragstone.evaluate.datasets import Dataset, Question, Target
 from ragstone.evaluate.run import require_language_model
+from ragstone.evaluate.wording import word_question
 from ragstone.evaluate.workbench import Progress, ignore_progress
 from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.prompts import render
@@ -32,20 +34,14 @@ from ragstone.reading.kinds import Kind, find_offers
 from ragstone.text import find_sentence_spans, split_words
 from ragstone.types import Document
 
-# Kinds of facts to look for in a sentence, the most certain first, and the word that asks for it.
-_QUESTION_WORDS: tuple[tuple[Kind, str], ...] = (
-    ("money", "how much"),
-    ("percent", "what percentage"),
-    ("duration", "how long"),
-    ("when", "when"),
-    ("number", "how many"),
-    ("who", "who"),
-)
+# Kinds of facts to look for in a sentence, the most certain first.
+_KINDS: tuple[Kind, ...] = ("money", "percent", "duration", "when", "number", "who")
 _MAX_SENTENCE_WORDS = 60
-_MIN_SENTENCE_WORDS = 8
-# A person types a handful of words.
+_MIN_SENTENCE_WORDS = 5
+# A person types a handful of words, and a sentence that gives them says more than that.
 _MAX_WORDS = 7
 _MIN_WORDS = 3
+_MIN_SEARCHED_WORDS = 8
 _UNANSWERABLE_SHARE = 0.2
 
 
@@ -55,10 +51,11 @@ class Fact:
 
     document: Document
     sentence: str
-    question_word: str
     answer: str
-    rest: tuple[str, ...]
+    rest: tuple[str, ...] = ()
     """Words around the answer, in their order."""
+    question: str = ""
+    """A question that the sentence answers; empty if no rule makes one of it."""
 
 
 async def make_questions(
@@ -110,26 +107,30 @@ async def make_questions(
 
 
 def find_facts(document: Document) -> Iterator[Fact]:
-    """Yield the first fact of each sentence that has one."""
+    """Yield one fact of each sentence that has one."""
     for start, end in find_sentence_spans(document.text):
         sentence = " ".join(document.text[start:end].split())
         count = len(split_words(sentence))
         whole = sentence.endswith((".", "!", "。", "।")) and sentence[0].isupper()
         if not whole or not _MIN_SENTENCE_WORDS <= count <= _MAX_SENTENCE_WORDS:
             continue  # a table row, a heading, a page footer
-        for kind, question_word in _QUESTION_WORDS:
-            spans = find_offers(kind, "", sentence)
-            if spans:
-                begin, stop = spans[0]
-                rest = split_words(f"{sentence[:begin]} {sentence[stop:]}")
-                if len(_keep_content_words(rest)) >= _MIN_WORDS:
-                    answer = sentence[begin:stop].strip()
-                    yield Fact(document, sentence, question_word, answer, tuple(rest))
-                break
+        spans = [(kind, *span) for kind in _KINDS for span in find_offers(kind, "", sentence)]
+        worded = ((word_question(sentence, b, e, kind), b, e) for kind, b, e in spans)
+        if asked := next((one for one in worded if one[0]), None):
+            question, begin, stop = asked
+            yield Fact(document, sentence, sentence[begin:stop].strip(), question=question or "")
+        elif spans and count >= _MIN_SEARCHED_WORDS:
+            _, begin, stop = spans[0]
+            rest = split_words(f"{sentence[:begin]} {sentence[stop:]}")
+            if len(_keep_content_words(rest)) >= _MIN_WORDS:
+                yield Fact(document, sentence, sentence[begin:stop].strip(), tuple(rest))
 
 
 def _sample_facts(facts: Sequence[Fact], count: int, seed: int) -> list[Fact]:
-    """Sample evenly over the documents: each gives one sentence in turn, in a random order."""
+    """Sample evenly over the documents: each gives one sentence in turn, in a random order.
+
+    Those that are whole questions come first.
+    """
     generator = random.Random(seed)  # noqa: S311  a sample, no secret
     by_document: dict[str, list[Fact]] = {}
     for fact in facts:
@@ -140,13 +141,17 @@ def _sample_facts(facts: Sequence[Fact], count: int, seed: int) -> list[Fact]:
     for pile in piles:
         generator.shuffle(pile)
     chosen: list[Fact] = []
-    while len(chosen) < count and any(piles):
-        chosen += [pile.pop() for pile in piles if pile]
+    for is_worded in (True, False):
+        left = [[fact for fact in pile if bool(fact.question) is is_worded] for pile in piles]
+        while len(chosen) < count and any(left):
+            chosen += [pile.pop() for pile in left if pile]
     return chosen[:count]
 
 
 def _ask_by_rule(fact: Fact, counts: Counter[str], seed: int) -> Question:
     identity = _hash_parts(seed, fact.document.id, fact.sentence)
+    if fact.question:
+        return _build_question(fact, identity, fact.question, fact.answer)
     generator = random.Random(identity)  # noqa: S311  a sample, no secret
     content = _keep_content_words(fact.rest)
     length = min(_MAX_WORDS, max(_MIN_WORDS, round(len(content) * 0.6)))
@@ -155,8 +160,8 @@ def _ask_by_rule(fact: Fact, counts: Counter[str], seed: int) -> Question:
         word: generator.random() ** (0.2 + _compute_commonness(word, counts)) for word in content
     }
     chosen = set(sorted(content, key=lambda word: -weight[word])[:length])
-    text = f"{fact.question_word} {' '.join(word for word in content if word in chosen)}?"
-    return _build_question(fact, identity, text[0].upper() + text[1:], fact.answer)
+    text = " ".join(word for word in content if word in chosen)
+    return _build_question(fact, identity, text, fact.answer)
 
 
 def _keep_content_words(sentence: Sequence[str]) -> list[str]:

@@ -285,10 +285,16 @@ async def tune_settings(
     tuning = judged.take_half("tune").take_sample(max_questions).questions
     held_back = judged.take_half("report").take_sample(max_checks).questions
     if min(len(tuning), len(held_back)) < _MIN_QUESTIONS:
+        # Only questions that were made from documents have an origin.
+        more = (
+            "Ingest more documents, or make more questions with --count"
+            if bench.dataset.origin
+            else "Use --from-documents to make questions"
+        )
         raise InputError(
             f"The dataset '{bench.dataset.name}' has too few judged questions to tune on: "
             f"{len(tuning)} and {len(held_back)} in its halves.",
-            hint=f"Each half needs {_MIN_QUESTIONS}. Use --from-documents to make more questions.",
+            hint=f"Each half needs {_MIN_QUESTIONS}. {more}.",
         )
     sweeper = Sweeper(bench, [*tuning, *held_back], progress)
     try:

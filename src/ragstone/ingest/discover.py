@@ -44,7 +44,7 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFil
     for path in (match for given in paths for match in _expand_glob(given)):
         if path.is_dir():
             root = path.resolve()
-            roots.append(str(root))
+            roots.append(escape_path(root))
             inside = list(_walk_folder(root, skipped))
             if not inside and not skipped and not may_be_empty:
                 raise IngestError(
@@ -57,7 +57,7 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFil
         elif path.exists():
             inside = [_read_status(path.resolve(), path.name)]
         elif may_be_empty:
-            roots.append(str(path.resolve()))
+            roots.append(escape_path(path.resolve()))
             continue
         else:
             raise IngestError(

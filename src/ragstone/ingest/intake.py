@@ -126,9 +126,16 @@ class Intake:
         """Read files, folders and globs; leave unchanged files alone."""
         if isinstance(paths, str | PathLike):
             paths = [paths]
-        run_options = _build_run_options(options, prune=options.get("prune", False))
         places = [Path(path) for path in paths]
-        found = await run_in_thread("intake", find_files, places, may_be_empty=run_options.prune)
+        prune = options.get("prune", False)
+        found = await run_in_thread("intake", find_files, places, may_be_empty=prune)
+        return await self.ingest_found(found, **options)
+
+    async def ingest_found(
+        self, found: FoundFiles, **options: Unpack[IngestOptions]
+    ) -> IngestReport:
+        """Read files that were listed already; leave unchanged files alone."""
+        run_options = _build_run_options(options, prune=options.get("prune", False))
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
         ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))

@@ -14,13 +14,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.errors import NotFoundError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import EmbeddingQueue
 from ragstone.ingest.languages import explain_unread_languages
@@ -304,15 +305,24 @@ class Ingestor:
             len(chunks),
             hint=_describe_unread(loaded),
         )
-        if document.id in self._new_ids or self._is_stored(document.id):
-            if previous is not None and previous.id == document.id:
+        is_stored = self._is_stored(document.id)
+        if document.id in self._new_ids or is_stored:
+            if is_stored and (previous is None or previous.id == document.id):
                 outcome = replace(outcome, outcome="unchanged")
+            if is_stored and previous is None:
+                outcome = replace(outcome, hint=self._describe_copy(document.id))
             return PreparedDocument(document, outcome, is_copy=True)
         self._new_ids.add(document.id)
         self._languages.update(filter(None, [loaded.metadata.get("language")]))
         known = self._records.vectors_by_text(previous.id) if previous is not None else {}
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
+
+    def _describe_copy(self, document_id: str) -> str:
+        with suppress(NotFoundError):  # it may be deleted at this moment
+            stored = self._catalog.document(document_id)
+            return f"The same content is already stored as '{stored.name}'."
+        return ""
 
     def _is_stored(self, document_id: str) -> bool:
         """Tell whether these bytes are stored as this run would store them."""

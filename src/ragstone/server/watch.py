@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, RagstoneError, StoreBusyError
@@ -42,6 +43,8 @@ class LastLook:
 
     folder: str
     looked_at: float
+    changed_at: float = 0.0
+    """When a look last changed what is searched; 0 if none has."""
     files: int = 0
     is_reading: bool = False
     unread: tuple[UnreadFile, ...] = ()
@@ -51,8 +54,15 @@ class LastLook:
 
 
 def name_folder(options: IngestSettings) -> str:
-    """Return the absolute path of the watched folder; empty if none is watched."""
-    return escape_path(options.watch.expanduser().resolve()) if options.watch else ""
+    """Return the absolute path of the watched folder as text; empty if none is watched."""
+    return escape_path(_resolve_folder(options.watch)) if options.watch else ""
+
+
+def _resolve_folder(folder: Path) -> Path:
+    try:
+        return folder.expanduser().resolve()
+    except (OSError, RuntimeError):  # nobody has that home, or links that lead to each other
+        return folder.absolute()
 
 
 def read_last_look(directory: Path, folder: str) -> LastLook | None:
@@ -71,7 +81,7 @@ class FolderWatcher:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._listing: frozenset[tuple[str, int, int]] = frozenset()
+        self._listing: frozenset[tuple[str, int, int]] | None = None
         self._read_at = 0.0
         self._last: LastLook | None = None
 
@@ -93,43 +103,44 @@ class FolderWatcher:
 
     async def look(self) -> LastLook:
         """List the folder once, and read it if its listing has changed."""
-        folder = name_folder(self._options)
+        options, folder = self._options, ""
         try:
-            look = await self._look_at(Path(folder), self._options)
+            folder = await run_in_thread("intake", name_folder, options)
+            if self._last is None:
+                directory = self._engine.settings.data.directory
+                self._last = await run_in_thread("intake", read_last_look, directory, folder)
+            look = await self._look_at(folder, options)
         except RagstoneError as error:
-            look = LastLook(folder, time.time(), error=error.message, hint=error.hint)
+            look = self._build_look(folder, error=error.message, hint=error.hint)
         except Exception as error:
             # Nobody waits for this task: what ends it would end the watching unseen.
             log.exception("the watched folder could not be read")
-            look = LastLook(folder, time.time(), error=f"{type(error).__name__}: {error}")
+            look = self._build_look(folder, error=f"{type(error).__name__}: {error}")
         await self._store(look)
         return look
 
-    async def _look_at(self, folder: Path, options: IngestSettings) -> LastLook:
-        if not await run_in_thread("intake", folder.is_dir):
-            raise IngestError(
-                f"The watched folder '{folder}' does not exist.",
-                hint="Create it, or change ingest.watch.",
-            )
-        if self._engine.settings.data.directory.resolve().is_relative_to(folder):
-            raise IngestError(
-                f"The watched folder '{folder}' holds the data directory.",
-                hint="Watch a folder of its own, or move the data directory out of it.",
-            )
-        found = await run_in_thread("intake", find_files, [folder], may_be_empty=True)
+    def _build_look(self, folder: str, **found: Any) -> LastLook:
+        changed_at = self._last.changed_at if self._last else 0.0
+        return LastLook(folder, time.time(), changed_at, **found)
+
+    async def _look_at(self, folder: str, options: IngestSettings) -> LastLook:
+        assert options.watch is not None
+        directory = self._engine.settings.data.directory
+        found = await run_in_thread("intake", list_folder, options.watch, directory)
         listing = frozenset((file.source, file.size, file.mtime_ns) for file in found.files)
-        look = LastLook(name_folder(options), time.time(), len(found.files))
+        look = self._build_look(folder, files=len(found.files))
         if last := self._find_unchanged(listing):
             return replace(look, unread=last.unread)
-        self._listing = frozenset()
+        self._listing = None
         report = None
         # An empty folder may be a disk that is not there: nothing is removed because of it.
         if found.files:
             await self._store(replace(look, is_reading=True))
-            report = await self._engine.ingest(
-                [folder], collection=options.watch_collection, prune=options.watch_prune
+            report = await self._engine.intake.ingest_found(
+                found, collection=options.watch_collection, prune=options.watch_prune
             )
-            _log_changes(report)
+            if _log_changes(report):
+                look = replace(look, changed_at=time.time())
         self._listing, self._read_at = listing, time.monotonic()
         return replace(look, looked_at=time.time(), unread=_list_unread(report, found))
 
@@ -150,6 +161,22 @@ class FolderWatcher:
             log.warning("the last look at the folder could not be stored: %s", error)
 
 
+def list_folder(watched: Path, data_directory: Path) -> FoundFiles:
+    """List the files of the watched folder, unless it is one that must not be read."""
+    folder = _resolve_folder(watched)
+    if not folder.is_dir():
+        raise IngestError(
+            f"The watched folder '{escape_path(folder)}' does not exist.",
+            hint="Create it, or change ingest.watch.",
+        )
+    if data_directory.resolve().is_relative_to(folder):
+        raise IngestError(
+            f"The watched folder '{escape_path(folder)}' holds the data directory.",
+            hint="Watch a folder of its own, or move the data directory out of it.",
+        )
+    return find_files([folder], may_be_empty=True)
+
+
 def _list_unread(report: IngestReport | None, found: FoundFiles) -> tuple[UnreadFile, ...]:
     if report is None:
         return tuple(UnreadFile(name, reason) for name, reason in found.skipped)
@@ -160,8 +187,10 @@ def _list_unread(report: IngestReport | None, found: FoundFiles) -> tuple[Unread
     )
 
 
-def _log_changes(report: IngestReport) -> None:
+def _log_changes(report: IngestReport) -> bool:
+    """Log what a look has changed; return True if it has changed anything."""
     outcomes = ("added", "updated", "removed", "failed")
     counts = {outcome: len(report.of(outcome)) for outcome in outcomes}
     if any(counts.values()):
         log.info("the watched folder was read", extra=counts)
+    return any(counts.values())

@@ -39,7 +39,10 @@ function showOutcome(rows, event, queue) {
     queue.prepend(mine.node);
   }
   if (event.outcome === "failed") mine.fail(event.error ?? t("It could not be read."), event.hint ?? "");
-  else mine.end([OUTCOMES[event.outcome] ?? event.outcome, event.chunk_count && plural(event.chunk_count, "passage")].filter(Boolean).join(", "));
+  else {
+    const said = [OUTCOMES[event.outcome] ?? event.outcome, event.chunk_count && plural(event.chunk_count, "passage")].filter(Boolean).join(", ");
+    mine.end(event.hint ? `${said}. ${event.hint}` : said);
+  }
 }
 
 function row(file) {

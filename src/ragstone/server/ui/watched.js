@@ -6,11 +6,11 @@ import { number, t, when } from "./text.js";
 
 const AGAIN_MS = 15_000;
 
-/** Build the card; it stays hidden where no folder is watched. `changed` hears of each new look. */
+/** Build the card; it stays hidden where no folder is watched. `changed` hears when a look changed the collection. */
 export function createWatched({ isShown, changed }) {
   const node = el("section", { class: "card watched", "aria-labelledby": "watched-title", hidden: true });
   let waiting = 0;
-  let last = 0;
+  let last;
 
   async function load() {
     clearTimeout(waiting);
@@ -23,8 +23,8 @@ export function createWatched({ isShown, changed }) {
     node.hidden = !found.folder;
     if (!found.folder) return;
     draw(found);
-    if (last && found.looked_at !== last && !found.is_reading) changed(found.collection);
-    last = found.looked_at;
+    if (last !== undefined && found.changed_at !== last) changed(found.collection);
+    last = found.changed_at;
     waiting = setTimeout(() => { if (isShown()) load(); }, Math.max(AGAIN_MS, 1000 * Math.min(found.every_s, 300)));
   }
 
