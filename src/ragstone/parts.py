@@ -97,7 +97,7 @@ class EngineParts:
             self.index,
             self.embedder,
             self.settings.ingest,
-            self._directory,
+            Originals.from_settings(self._directory, self.settings.originals),
             self._given.splitter,
             self._derived,
         )

