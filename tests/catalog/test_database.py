@@ -12,6 +12,7 @@ import pytest
 from ragstone.catalog import database
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.errors import StoreError
+from ragstone.testing.conformance import make_document
 
 
 def test_head_is_the_newest_migration() -> None:
@@ -74,3 +75,16 @@ def test_no_file_of_no_length_is_ever_seen(tmp_path: Path) -> None:
     assert len(catalogs) == 4
     for catalog in catalogs:
         catalog.close()
+
+
+def test_a_transaction_sees_its_own_chunks_and_passages(tmp_path: Path) -> None:
+    catalog = SqlCatalog.in_directory(tmp_path)
+    new = make_document("a", ["The gate is green."])
+    with catalog.database.write_transaction():
+        catalog.add([new], embedder="test")
+        inside = catalog.chunks(range(10)), catalog.read_passage(new.document.id, 4, 8)
+    after = catalog.chunks(range(10)), catalog.read_passage(new.document.id, 4, 8)
+    catalog.close()
+    assert inside == after
+    assert [chunk.text for chunk in after[0].values()] == ["The gate is green."]
+    assert after[1] == "gate"

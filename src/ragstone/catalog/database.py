@@ -11,7 +11,7 @@ import logging
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -186,19 +186,21 @@ class Database:
         connection: Connection | None = getattr(self._local, "connection", None)
         return connection
 
-    def read_row(self, sql: str) -> tuple[Any, ...] | None:
-        """Read one row without a transaction (6 µs, against 300 µs with one).
+    def read_fast(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
+        """Read rows without a transaction (6 µs, against 300 µs with one).
 
         None on PostgreSQL, where each statement costs a network round trip.
         """
         with self._fast_lock:
-            if self._fast_connection is None:
+            # The transaction of this thread may have written what is to be read.
+            if self._fast_connection is None or self._get_open_connection() is not None:
                 return None
             try:
-                row: tuple[Any, ...] = self._fast_connection.cursor().execute(sql).fetchone()
+                found = self._fast_connection.cursor().execute(sql, values)
+                rows: list[tuple[Any, ...]] = found.fetchall()
             except sqlite3.Error:  # the next transaction meets and explains the same error
                 return None
-        return row
+        return rows
 
     def erase_deleted(self) -> None:
         """Overwrite deleted data on the disk.

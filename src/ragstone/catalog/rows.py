@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select
+from sqlalchemy.dialects import sqlite
 
 from ragstone.blocks import LineBox
 from ragstone.catalog import lookup
@@ -37,9 +39,25 @@ select_chunks = select(
 ).join(documents, documents.c.id == chunks.c.document_id)
 # Built once: a question reads thirty chunks, and building the statement took longer than that.
 select_chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
+_PLAIN_QUERY = str(select_chunks.compile(dialect=sqlite.dialect()))
+_PLAIN_COLUMNS = [column.name for column in select_chunks.selected_columns]
+PASSAGE_QUERY = "SELECT substr(text, ?2, ?3) FROM documents WHERE id = ?1"
 select_passage = select(
     func.substr(documents.c.text, bindparam("first"), bindparam("length"))
 ).where(documents.c.id == bindparam("document_id"))
+
+
+@lru_cache(maxsize=512)
+def write_chunk_query(count: int) -> str:
+    """Write the statement that reads so many chunks by key, for the driver of SQLite."""
+    return f"{_PLAIN_QUERY} WHERE chunks.key IN ({','.join('?' * count)})"
+
+
+def name_columns(row: Sequence[Any]) -> Any:
+    """Return a row of that statement with the columns by name, as SQLAlchemy returns it."""
+    named = dict(zip(_PLAIN_COLUMNS, row, strict=True))
+    named["heading_path"] = json.loads(named["heading_path"])
+    return SimpleNamespace(**named)
 
 
 def to_document(row: Any) -> Document:

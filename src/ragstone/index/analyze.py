@@ -122,7 +122,11 @@ def extract_query_terms(text: str, languages: Sequence[str] = ()) -> list[str]:
     shared = [one for one in own if one in languages]
     chosen = shared or languages[:_MAX_QUERY_LANGUAGES] or own or _COMMON
     if languages and not shared:
-        words = [word for word in words if not set(own) & set(_languages_of_word(word.casefold()))]
+        words = [
+            word
+            for word in words
+            if not set(own) & set(_LANGUAGES_OF_WORD.get(word.casefold(), ()))
+        ]
     return list(dict.fromkeys(term for one in chosen for term in _stem_words(words, one)))
 
 
@@ -191,19 +195,28 @@ def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
 
     In prose a third of the words are function words, in code and lists hardly any.
     """
-    counts = Counter(one for word in words for one in _languages_of_word(word.casefold()))
+    counts: dict[str, int] = {}
+    for word, count in Counter(map(str.casefold, words)).items():
+        for language in _LANGUAGES_OF_WORD.get(word, ()):
+            counts[language] = counts.get(language, 0) + count
     highest = max(counts.values(), default=0)
     if highest * 10 < len(words) or not highest:
         return ()
-    return tuple(language for language in FUNCTION_WORDS if counts[language] == highest)
+    return tuple([one for one in FUNCTION_WORDS if counts.get(one) == highest])
 
 
-@lru_cache(maxsize=65536)
-def _languages_of_word(word: str) -> tuple[str, ...]:
-    # A single letter may as well be the name of a variable.
-    if len(word) < 2:
-        return ()
-    return tuple(language for language, words in FUNCTION_WORDS.items() if word in words)
+def _list_languages_of_words() -> dict[str, tuple[str, ...]]:
+    """Return the languages in which each function word is one."""
+    found: dict[str, list[str]] = {}
+    for language, words in FUNCTION_WORDS.items():
+        for word in words:
+            # A single letter may as well be the name of a variable.
+            if len(word) > 1:
+                found.setdefault(word, []).append(language)
+    return {word: tuple(languages) for word, languages in found.items()}
+
+
+_LANGUAGES_OF_WORD = _list_languages_of_words()
 
 
 def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:

@@ -170,7 +170,7 @@ class EmbeddedIndex:
 
     def _refresh(self, collection: str, *, timeout_s: float) -> None:
         before = read_manifest(self._folder(collection), self._nothing)
-        if not self._catalog.changes(collection, after=before.seq, limit=1):
+        if self._catalog.last_change(collection) <= before.seq:
             return
         with hold_writer_lock(self._directory, timeout_s=timeout_s):
             # Another process may have done it meanwhile.

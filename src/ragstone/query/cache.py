@@ -98,27 +98,31 @@ def measure_bytes(value: Any) -> int:
             continue
         seen.add(id(one))
         total += sys.getsizeof(one)
-        if isinstance(one, tuple | list):
-            left += one
-        elif isinstance(one, PackedTrace):
-            left += (one.own, one.evidence)
-        elif isinstance(one, PackedObject):
-            left.append(one.content)
-        elif isinstance(one, Mapping):
-            left += [*one.keys(), *one.values()]
-        elif is_dataclass(one):
-            left += [getattr(one, name) for name in _list_fields(type(one).__name__, one)]
+        kind = type(one)
+        if kind not in _parts_of:
+            _parts_of[kind] = _find_parts(kind)
+        if (list_parts := _parts_of[kind]) is not None:
+            left += list_parts(one)
     return total
 
 
-_fields_of: dict[str, tuple[str, ...]] = {}
+_parts_of: dict[type, Callable[[Any], Iterable[Any]] | None] = {}
 
 
-def _list_fields(kind: str, one: Any) -> tuple[str, ...]:
-    """Return the names of the fields; `fields` makes them anew at every call."""
-    if kind not in _fields_of:
-        _fields_of[kind] = tuple(field.name for field in fields(one))
-    return _fields_of[kind]
+def _find_parts(kind: type) -> Callable[[Any], Iterable[Any]] | None:
+    """Return the function that lists what a value of this type holds; None if it holds nothing."""
+    if issubclass(kind, tuple | list):
+        return iter
+    if issubclass(kind, PackedTrace):
+        return attrgetter("own", "evidence")
+    if issubclass(kind, PackedObject):
+        return lambda one: (one.content,)
+    if issubclass(kind, Mapping):
+        return lambda one: (*one.keys(), *one.values())
+    if is_dataclass(kind):
+        names = [field.name for field in fields(kind)]
+        return lambda one: [getattr(one, name) for name in names]
+    return None
 
 
 def delete_shared_answers(derived: DerivedStore, collections: Iterable[str]) -> None:

@@ -23,6 +23,7 @@ from ragstone.reading.units import (
     Unit,
     find_instructions,
     has_instructions,
+    has_words_of_instructions,
     instructions_memo,
     split_units,
 )
@@ -147,11 +148,14 @@ def compute_analysis(source: Source) -> PassageAnalysis:
         frozenset(extract_terms(chunk.contextual_text)),
         title_terms,
         tuple(find_instructions(source.text)),
-        tuple(_analyze_units(split_units(clean.text, chunk.table_header), title_terms)),
+        tuple(_analyze_units(clean.text, split_units(clean.text, chunk.table_header), title_terms)),
     )
 
 
-def _analyze_units(units: Sequence[Unit], title_terms: Terms) -> Iterable[AnalyzedUnit]:
+def _analyze_units(
+    text_of_all: str, units: Sequence[Unit], title_terms: Terms
+) -> Iterable[AnalyzedUnit]:
+    has_words = has_words_of_instructions(text_of_all)
     for at, unit in enumerate(units):
         before = units[at - 1].text if at else ""
         after = units[at + 1].text if at + 1 < len(units) else ""
@@ -172,7 +176,7 @@ def _analyze_units(units: Sequence[Unit], title_terms: Terms) -> Iterable[Analyz
                 leads_in=bool(LEAD_IN.search(text)),
                 refers=bool(_REFERS.search(text)),
                 instructs=bool(_INSTRUCTS.search(text)),
-                is_suspicious=has_instructions(text),
+                is_suspicious=has_instructions(text, has_words=has_words),
             ),
         )
 

@@ -252,7 +252,8 @@ class AnswerChooser:
 def is_readable(question: str, candidates: Sequence[Candidate]) -> bool:
     """Return True when question and text are in English, as far as one can tell."""
     first = candidates[0].passage.clean.text[:600]
-    letters = [c for c in question + first if c.isalpha()]
+    both = question + first
+    letters = [] if both.isascii() else [c for c in both if c.isalpha()]
     is_latin = sum(c.isascii() for c in letters) >= 0.95 * len(letters)
     return is_latin and all(detect_language(t) in (None, "english") for t in (question, first))
 

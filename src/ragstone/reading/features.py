@@ -182,9 +182,12 @@ def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
     question = parse_question(text)
     text = question.core
     asked = extract_terms(text)
-    holds = Counter(term for one in sentences for term in one.terms)
+    wanted = set(asked)
+    holds: Counter[str] = Counter()
+    for one in sentences:
+        holds.update(wanted & one.terms)
     count = len(sentences)
-    weights = {term: math.log(1 + (count + 1) / (holds[term] + 0.5)) for term in set(asked)}
+    weights = {term: math.log(1 + (count + 1) / (holds[term] + 0.5)) for term in wanted}
     words = WORD.findall(text)
     named = [
         word
@@ -219,18 +222,38 @@ def compute_cheap_features(question: QuestionTerms, sentences: Sequence[Candidat
     anywhere = measure_coverage(
         question, held.union(*(p.analysis.terms for p in passages.values()))
     )
+    of_passage = {
+        number: _compute_passage_features(question, one) for number, one in passages.items()
+    }
     rows = [
-        [*_compute_cheap_row(question, one, one.source.hit.score / best), anywhere]
+        [*_compute_cheap_row(question, one, of_passage[one.source.number], best), anywhere]
         for one in sentences
     ]
     plain = np.array(rows, dtype=np.float32).reshape(len(sentences), -1)
     return np.hstack([plain, _compute_word_features(question, sentences)])
 
 
+def _compute_passage_features(
+    question: QuestionTerms, passage: Passage
+) -> tuple[float, float, float]:
+    """Compute what all sentences of a passage have in common: `coverage_source`, `names_source`
+    and `title`."""
+    analysis = passage.analysis
+    return (
+        measure_coverage(question, analysis.terms),
+        _measure_share(question.names, analysis.terms),
+        measure_coverage(question, analysis.title_terms),
+    )
+
+
 def _compute_cheap_row(
-    question: QuestionTerms, candidate: Candidate, share_of_best: float
+    question: QuestionTerms,
+    candidate: Candidate,
+    of_passage: tuple[float, float, float],
+    best_score: float,
 ) -> list[float]:
     one, source, analysis = candidate.analyzed, candidate.source, candidate.passage.analysis
+    coverage_source, names_source, title = of_passage
     text, traits = one.unit.text, one.traits
     offers = find_offers(question.kind, question.text, text)
     checkable = question.kind in CHECKABLE
@@ -241,9 +264,9 @@ def _compute_cheap_row(
     return [
         measure_coverage(question, one.terms),
         around,
-        measure_coverage(question, analysis.terms),
+        coverage_source,
         _measure_share(question.names, one.context_terms),
-        _measure_share(question.names, analysis.terms),
+        names_source,
         len(pairs) / len(question.pairs) if question.pairs else 0.0,
         float(bool(offers)),
         float(checkable and not offers),
@@ -256,12 +279,12 @@ def _compute_cheap_row(
         float(candidate.order == 0),
         1.0 / source.number,
         source.hit.scores.similarity or 0.0,
-        1.0 - share_of_best,
+        1.0 - source.hit.score / best_score,
         around * bool(offers),
         around * (checkable and not offers),
         float(traits.leads_in),
         float(bool(subject) and is_definition(subject, text)),
-        measure_coverage(question, analysis.title_terms),
+        title,
         1.0 - _measure_share(question.numbers, one.context_terms | analysis.terms)
         if question.numbers
         else 0.0,
@@ -295,7 +318,7 @@ def is_definition(subject: str, sentence: str) -> bool:
 
 def measure_coverage(question: QuestionTerms, held: frozenset[str]) -> float:
     """Return the share of the question's terms that are held, by weight."""
-    return sum(w for term, w in question.weights.items() if term in held) / question.total
+    return sum([w for term, w in question.weights.items() if term in held]) / question.total
 
 
 def _measure_share(wanted: frozenset[str], held: frozenset[str]) -> float:

@@ -139,12 +139,11 @@ def detect_kind(question: str) -> Kind:
 
 def find_offers(kind: Kind, question: str, sentence: str) -> list[tuple[int, int]]:
     """Return the spans of a sentence that are of a kind and not already in the question."""
+    spans = list(_find_spans(kind, sentence))
+    if not spans or kind == "why":
+        return spans
     asked = set(extract_terms(question))
-    return [
-        (start, end)
-        for start, end in _find_spans(kind, sentence)
-        if kind == "why" or not _is_known(sentence[start:end], asked)
-    ]
+    return [(start, end) for start, end in spans if not _is_known(sentence[start:end], asked)]
 
 
 def _drop_full_stop(sentence: str, start: int, end: int) -> tuple[int, int]:

@@ -263,7 +263,9 @@ class ReadingModel:
 def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | None:
     """Return the best span of a window, or None when its passage is empty."""
     places = _find_passage_tokens(window.encoding)
-    return _find_span(window, *_normalize(logits), places) if places.size else None
+    if not places.size:
+        return None
+    return _find_span(window, window.encoding.offsets, *_normalize(logits), places)
 
 
 def _best_spans_within(
@@ -277,7 +279,7 @@ def _best_spans_within(
     for at, (first, last) in enumerate(sentences):
         inside = places[(begins >= first) & (begins < last)]
         if inside.size:
-            yield at, _find_span(window, start, end, inside)
+            yield at, _find_span(window, offsets, start, end, inside)
 
 
 def _find_passage_tokens(encoding: Encoding) -> NDArray[np.intp]:
@@ -294,6 +296,7 @@ def _normalize(logits: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArra
 
 def _find_span(
     window: _Window,
+    offsets: Sequence[tuple[int, int]],
     start: NDArray[np.float64],
     end: NDArray[np.float64],
     places: NDArray[np.intp],
@@ -303,7 +306,6 @@ def _find_span(
     ahead = places[None, :] - places[:, None]
     scores[(ahead < 0) | (ahead >= _MAX_SPAN_TOKENS)] = -np.inf
     first, last = np.unravel_index(int(np.argmax(scores)), scores.shape)
-    offsets = window.encoding.offsets
     begin, stop = offsets[int(places[first])][0], offsets[int(places[last])][1]
     score = float(scores[first, last] - start[0] - end[0])
     return AnswerSpan(window.passage, window.offset + begin, window.offset + stop, score)

@@ -202,12 +202,21 @@ _SIGNS_OF_INSTRUCTIONS = re.compile(
 
 def may_hold_instructions(text: str) -> bool:
     """Return False when a text surely holds nothing that `find_instructions` finds."""
-    if not text.isascii() or _SPACED_LETTERS.search(text):
-        return True
-    lower = text.lower()
-    return any(word in lower for word in _WORDS_OF_INSTRUCTIONS) or bool(
-        _SIGNS_OF_INSTRUCTIONS.search(text)
+    return _looks_strange(text) or has_words_of_instructions(text)
+
+
+def _looks_strange(text: str) -> bool:
+    return (
+        not text.isascii()
+        or _SPACED_LETTERS.search(text) is not None
+        or _SIGNS_OF_INSTRUCTIONS.search(text) is not None
     )
+
+
+def has_words_of_instructions(text: str) -> bool:
+    """Return False when a text and every part of it hold none of the words of instructions."""
+    lower = text.lower()
+    return any(word in lower for word in _WORDS_OF_INSTRUCTIONS)
 
 
 def _find_instructions(text: str) -> tuple[tuple[int, int], ...]:
@@ -252,8 +261,10 @@ def _is_quoted_example(text: str, match: re.Match[str]) -> bool:
     return bool(_ABOUT_INSTRUCTIONS.search(before) and _QUOTES.search(before))
 
 
-def has_instructions(text: str) -> bool:
-    return bool(find_instructions(text))
+def has_instructions(text: str, *, has_words: bool = True) -> bool:
+    """Return True for a text with an instruction; `has_words` is False when none of their words
+    is in a text that holds this one."""
+    return (has_words or _looks_strange(text)) and bool(find_instructions(text))
 
 
 def find_suspicious_spans(text: str) -> list[tuple[int, int]]:

@@ -50,6 +50,12 @@ def test_a_quotation_needs_no_reading() -> None:
     assert review.citations[0].snippet == "Heating costs 80 euros."
 
 
+def test_a_quotation_needs_no_other_source_than_the_one_it_names() -> None:
+    read_source.cache_clear()
+    review = check("Heating costs 80 euros. [Source 2]", "The garden is green.", RENT, "It rains.")
+    assert (verdicts(review), read_source.cache_info().currsize) == (["supported"], 1)
+
+
 @pytest.mark.parametrize(
     "claim",
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ragstone.index.analyze import extract_terms
+from ragstone.index.analyze import extract_terms, terms_memo
 from ragstone.query.check.facts import Kind as FactKind
 from ragstone.query.check.facts import find_disagreements
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation, Statement, split_statements
@@ -59,10 +59,12 @@ def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | 
         subject = _find_subject(statement.text)
         point = asked & subject
         for number, unit in _list_uncited_units(statement, notation) if point else ():
-            sentence = " ".join(unit.sentence.split())
-            other_subject = _find_subject(unit.sentence)
-            if not point <= other_subject or not _has_same_subject(subject, other_subject):
+            # Most sentences lack a word of the point, and need not be looked at any further.
+            if not point.issubset(terms_memo(unit.sentence)):
                 continue
+            if not _has_same_subject(subject, _find_subject(unit.sentence)):
+                continue
+            sentence = " ".join(unit.sentence.split())
             if (
                 _is_disagreement(statement.text, sentence, wanted)
                 and not any(_is_repeated(sentence, one.text) for one in claims)

@@ -102,8 +102,12 @@ class StatementJudge:
     limit: WorkLimit = field(default_factory=WorkLimit)
 
     @cached_property
-    def _read(self) -> list[ReadSource]:
-        return [read_source(source.text) for source in self.sources]
+    def _all_read(self) -> list[ReadSource]:
+        return [self._read(number) for number in range(1, len(self.sources) + 1)]
+
+    def _read(self, number: int) -> ReadSource:
+        """Split one source. What is quoted needs no other than the one it names."""
+        return read_source(self.sources[number - 1].text)
 
     @cached_property
     def _languages(self) -> list[Languages]:
@@ -117,12 +121,10 @@ class StatementJudge:
         for case in cases:
             if time.monotonic() < self.limit.ends_at:
                 case.supports = self._find_quotations(case.statement)
-        readable = [self._list_readable(one) if self.sources else [] for one in languages]
-        self._read_sources(cases, languages, readable)
+        self._read_sources(cases, languages)
         self._read_parts(cases, languages)
         return [
-            self._decide(case, language, numbers)
-            for case, language, numbers in zip(cases, languages, readable, strict=True)
+            self._decide(case, language) for case, language in zip(cases, languages, strict=True)
         ]
 
     def _find_quotations(self, statement: Statement) -> dict[int, Support]:
@@ -132,7 +134,7 @@ class StatementJudge:
         for number in (*statement.numbers, *others):
             if number in others and found:
                 break
-            span = find_quotation(statement.text, self._read[number - 1])
+            span = find_quotation(statement.text, self._read(number))
             if span is not None:
                 found[number] = Support(number, *span, 1.0, 1.0)
         return found
@@ -145,27 +147,20 @@ class StatementJudge:
             if can_compare(languages, theirs)
         ]
 
-    def _read_sources(
-        self,
-        cases: Sequence[Case],
-        languages: Sequence[Languages],
-        readable: Sequence[Sequence[int]],
-    ) -> None:
+    def _read_sources(self, cases: Sequence[Case], languages: Sequence[Languages]) -> None:
         """Read the named sources of each case, then others where these do not support it."""
+        by_case = dict(zip(map(id, cases), languages, strict=True))
         open_cases = [
-            (case, numbers)
-            for case, numbers in zip(cases, readable, strict=True)
-            if not case.supports
+            (case, self._list_readable(by_case[id(case)])) for case in cases if not case.supports
         ]
         per_case = max(1, self.limit.max_pairs // max(1, 2 * len(open_cases)))
-        by_case = dict(zip(map(id, cases), languages, strict=True))
         likely: dict[int, list[int]] = {}
         first: list[Request] = []
         for case, numbers in open_cases:
             if self.limit.is_over:
                 case.is_out_of_time = True
                 continue
-            ranked = [n + 1 for n in rank_sources(case.statement.text, self._read)]
+            ranked = [n + 1 for n in rank_sources(case.statement.text, self._all_read)]
             likely[id(case)] = [n for n in ranked if n in numbers]
             named = [n for n in case.statement.numbers if n in numbers][:_MAX_CITED]
             # A claim that shares no word with any source may still paraphrase the first.
@@ -210,7 +205,7 @@ class StatementJudge:
             if self.limit.is_over:
                 found.append(None)
                 continue
-            here = find_windows(claim, number, self._read[number - 1])
+            here = find_windows(claim, number, self._read(number))
             here = [window for window in here if window.coverage >= least]
             if self._can_verify(languages[id(case)]):
                 windows += [
@@ -249,7 +244,7 @@ class StatementJudge:
 
     def _weigh_words(self, claim: str, window: Window) -> Support:
         text = self.sources[window.number - 1].text
-        sentences = [unit.text for unit in self._read[window.number - 1].units]
+        sentences = [unit.text for unit in self._read(window.number).units]
         score = score_words(claim, window.text, window.coverage, sentences, self.embedder)
         against = (
             *find_disagreements(claim, window.text, text),
@@ -284,7 +279,7 @@ class StatementJudge:
             if bad:
                 case.failed_part = min(bad, key=lambda part: case.part_supports[part].score)
 
-    def _decide(self, case: Case, languages: Languages, readable: Sequence[int]) -> Judgement:
+    def _decide(self, case: Case, languages: Languages) -> Judgement:
         statement = case.statement
         missing = find_missing_quotations(statement.text, [one.text for one in self.sources])
         if missing:
@@ -300,9 +295,11 @@ class StatementJudge:
         if case.failed_part:
             return self._refuse_part(case)
         judgement = self._weigh_supports(statement, case.supports)
-        foreign = [n for n in statement.numbers if n not in readable]
-        if judgement.verdict == "unsupported" and (foreign or not self._has_language(languages)):
-            return self._leave_unchecked(case, languages, foreign)
+        if judgement.verdict == "unsupported":
+            readable = self._list_readable(languages)
+            foreign = [n for n in statement.numbers if n not in readable]
+            if foreign or not self._has_language(languages):
+                return self._leave_unchecked(case, languages, foreign)
         return judgement
 
     def _has_language(self, languages: Languages) -> bool:
@@ -315,7 +312,7 @@ class StatementJudge:
         if any(one.score == 1.0 for one in case.supports.values()):
             return None
         held = max((one.overlap for one in case.supports.values()), default=0.0)
-        for number, source in enumerate(self._read, start=1):
+        for number, source in enumerate(self._all_read, start=1):
             part = find_suspicious_part(case.statement.text, source, max(_RESTS_ON, held))
             if part is not None:
                 reason = (
@@ -342,7 +339,7 @@ class StatementJudge:
     def _build_unchecked(self, case: Case, numbers: Sequence[int], reason: str) -> Judgement:
         supports = dict(case.supports)
         for number in numbers:
-            units = self._read[number - 1].units
+            units = self._read(number).units
             place = (units[0].start, units[0].end) if units else (0, 0)
             supports.setdefault(number, Support(number, *place, UNKNOWN_SCORE))
         kept = tuple(n for n in numbers if supports[n].end)[:_MAX_CITED]

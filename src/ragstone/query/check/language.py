@@ -27,13 +27,14 @@ def guess_languages(text: str) -> tuple[str, ...]:
     A short sentence often fits several: "La gata está en la casa" is Spanish or Catalan, but
     certainly not English.
     """
-    letters = [letter for letter in text[:_MAX_CHARS] if letter.isalpha()]
-    if letters and not text[:_MAX_CHARS].isascii():
+    text = text[:_MAX_CHARS]
+    if not text.isascii():
+        letters = [letter for letter in text if letter.isalpha()]
         scripts = Counter(unicodedata.name(letter, "?").split()[0] for letter in letters)
         for script, count in scripts.most_common(1):
             if script in _SCRIPT_LANGUAGES and count >= _MIN_SHARE * len(letters):
                 return (_SCRIPT_LANGUAGES[script],)
-    return tuple(found.capitalize() for found in detect_languages(text[:_MAX_CHARS]))
+    return tuple(found.capitalize() for found in detect_languages(text))
 
 
 def can_compare(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -26,8 +26,9 @@ def convex_fusion(lists: Sequence[Scored], *, weights: Sequence[float]) -> dict[
     fused: dict[int, float] = {}
     total = sum(weights) or 1.0
     for scores, weight in zip(lists, weights, strict=True):
+        share = weight / total
         for key, score in scores.items():
-            fused[key] = fused.get(key, 0.0) + weight / total * score
+            fused[key] = fused.get(key, 0.0) + share * score
     return fused
 
 

@@ -334,10 +334,10 @@ def _list_limits(query: Query) -> tuple[Hashable, ...]:
 
 
 def _summarise_lists(lists: Sequence[Sequence[ScoredKey]]) -> dict[str, object]:
-    scores = [round(found.score, 4) for found in lists[0]]
+    scores = [found.score for found in lists[0]]
     return {
         "chunks_retrieved": sum(map(len, lists)),
-        "scores_range": [min(scores), max(scores)] if scores else [],
+        "scores_range": [round(min(scores), 4), round(max(scores), 4)] if scores else [],
     }
 
 

@@ -13,7 +13,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
@@ -59,6 +59,7 @@ def match_small_talk(text: str) -> Intent | None:
     return None if found is None else found.intent
 
 
+@lru_cache(maxsize=64)
 def find_small_talk(text: str) -> SmallTalk | None:
     """Find small talk word for word: phrases and fillers of one language, and nothing else."""
     words = _split(text)
@@ -96,11 +97,13 @@ def _tile(
     """Cover words with phrases, the longest first; return their kinds and the words left over."""
     kinds: set[str] = set()
     strange = at = 0
+    first_words = _find_first_words()
     while at < len(words):
-        longest = min(_find_longest_phrase(), len(words) - at)
-        parts = [tuple(words[at : at + n]) for n in range(longest, 0, -1)]
+        # Most words of a question begin no phrase of any language.
+        longest = min(first_words.get(words[at], 0), len(words) - at)
+        parts = (tuple(words[at : at + n]) for n in range(longest, 0, -1))
         part = next((one for one in parts if one in phrases), None)
-        if part is None and _LAUGHS.fullmatch(words[at]):
+        if part is None and _is_laugh(words[at]):
             kinds.add("chitchat")
         elif part is None:
             strange += words[at] not in known
@@ -108,6 +111,11 @@ def _tile(
             kinds.add(phrases[part])
         at += len(part or (1,))
     return kinds, strange
+
+
+@lru_cache(maxsize=4_096)
+def _is_laugh(word: str) -> bool:
+    return _LAUGHS.fullmatch(word) is not None
 
 
 @cache
@@ -123,8 +131,13 @@ def _load_phrases() -> dict[str, dict[tuple[str, ...], str]]:
 
 
 @cache
-def _find_longest_phrase() -> int:
-    return max(len(phrase) for phrases in _load_phrases().values() for phrase in phrases)
+def _find_first_words() -> dict[str, int]:
+    """Return the length of the longest phrase that begins with each word."""
+    found: dict[str, int] = {}
+    for phrases in _load_phrases().values():
+        for phrase in phrases:
+            found[phrase[0]] = max(found.get(phrase[0], 0), len(phrase))
+    return found
 
 
 # Small talk is short. A longer message asks something, or is a text to be read.
