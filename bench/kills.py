@@ -23,6 +23,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -79,7 +80,7 @@ def fork_command(log: Path, *arguments: str) -> int:
     pid = os.fork()
     if pid:
         return pid
-    with suppress(BaseException):
+    try:
         source = os.open(os.devnull, os.O_RDONLY)
         sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for standard, descriptor in enumerate((source, sink, sink)):
@@ -87,6 +88,11 @@ def fork_command(log: Path, *arguments: str) -> int:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         sys.argv = ["ragstone", *arguments]
         app()
+    except SystemExit:
+        pass
+    except BaseException:  # noqa: BLE001  the log tells why a server has ended
+        traceback.print_exc()
+    sys.stderr.flush()
     os._exit(0)
 
 
