@@ -18,7 +18,6 @@ from ragstone.blocks import LineBox, LoadedDocument
 from ragstone.calls import Usage
 from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
 from ragstone.filters import ANY_QUERY, HistoryFilter, SearchScope
-from ragstone.reports import IngestedFile
 from ragstone.trace import QueryRun, Span
 from ragstone.types import (
     LOCAL_OWNER,
@@ -115,14 +114,14 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUpload:
-    """Describe an upload that will be read, by this process or by the next."""
+    """Describe an upload that will be read, by this process or by another."""
 
     id: str
     collection: str
-    reader: str
-    """The process that reads it: the name of its spool folder."""
     files: tuple[ReceivedFile, ...]
+    """Those that are not read yet."""
     options: Mapping[str, Any]
+    attempts: int = 0
 
 
 class Embedder(Protocol):
@@ -282,21 +281,6 @@ class IntakeRecords(Protocol):
         """Return what helps with documents that could not be read, by their ids."""
         ...
 
-    def accept_upload(self, upload: AcceptedUpload, store_files: Callable[[], None]) -> None:
-        """Record an upload, store its files with `store_files`, and let it be read."""
-        ...
-
-    def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:
-        """Give the unfinished uploads of an ended process to another one; return what is unread."""
-        ...
-
-    def record_outcomes(
-        self, upload_id: str, outcomes: Sequence[IngestedFile], read: Sequence[str]
-    ) -> None:
-        """Add outcomes of an upload, and remove the files `read` from those that are unread."""
-        ...
-
-    def finish_upload(self, upload_id: str, status: str) -> None: ...
     def upload(self, upload_id: str) -> dict[str, Any]: ...
     def delete_document_records(self, document_id: str) -> None: ...
     def delete_expired_versions(self, *, before: float) -> dict[str, str]:

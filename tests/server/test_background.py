@@ -99,7 +99,7 @@ for name in ("gate.txt", "door.txt"):
     path.write_text(f"The {name} is green.")
     uploads.append(Upload(path, name))
 options = {"metadata": {"year": 2026}}
-accept_upload(engine.records, engine.originals, uploads, upload_id="cut-off",
+accept_upload(engine.intake.jobs, engine.originals, uploads, upload_id="cut-off",
               collection="default", options=options)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from ragstone.catalog import journal, lookup, rows, sessions
+from ragstone.catalog.jobs import delete_collection_jobs
 from ragstone.catalog.schema import (
     chunks,
     collections,
@@ -19,8 +20,6 @@ from ragstone.catalog.schema import (
     page_lines,
     queries,
     sources,
-    upload_files,
-    uploads,
 )
 from ragstone.catalog.uploads import mark_unused
 from ragstone.errors import InputError, NotFoundError
@@ -84,11 +83,7 @@ class SqlCollections:
             with self._catalog.write_transaction():  # as all who mark files
                 for sha256 in unused:
                     mark_unused(connection, sha256)
-            # An upload that is still read comes after the deletion, and makes the collection anew.
-            read = (uploads.c.collection == name, uploads.c.status != "running")
-            ids = select(uploads.c.id).where(*read)
-            connection.execute(upload_files.delete().where(upload_files.c.upload_id.in_(ids)))
-            connection.execute(uploads.delete().where(*read))
+                delete_collection_jobs(connection, name)
             for table in (files, sources, queries):
                 connection.execute(table.delete().where(table.c.collection == name))
             sessions.delete_collection_sessions(connection, name)

@@ -50,7 +50,7 @@ from ragstone.system import sync_directory
 log = logging.getLogger(__name__)
 
 # The newest revision in migrations/versions; a test compares the two.
-HEAD = "0013"
+HEAD = "0014"
 
 
 def is_schema_current(connection: Connection, *, location: str) -> bool:
@@ -91,6 +91,8 @@ _PING_TIMEOUT_S = 1.0
 _READ_TIMEOUT_S = 15.0
 _WRITE_TIMEOUT_S = 300.0  # it may wait for a lock
 _POOL_TIMEOUT_S = 5.0
+# A process that is frozen inside a transaction holds its locks no longer than this.
+_SESSION = {"idle_in_transaction_session_timeout": "60s"}
 # An arbitrary number; all versions of Ragstone must use the same one.
 _WRITER_LOCK = 727_424_663
 
@@ -362,7 +364,7 @@ def _create_engine(url: str | URL) -> Engine:
             address,
             pool_pre_ping=True,
             pool_timeout=_POOL_TIMEOUT_S,
-            connect_args={"timeout": _CONNECT_TIMEOUT_S},
+            connect_args={"timeout": _CONNECT_TIMEOUT_S, "startup_params": _SESSION},
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(

@@ -205,9 +205,20 @@ uploads = Table(
     Column("file_count", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("finished_at", Float),
-    # The process that reads it (its spool folder); another one takes over when it is gone.
+    # The process that reads it (its spool folder), until when it may, and since when it does.
     Column("reader", String, index=True),
+    Column("held_until", Float, nullable=False, server_default="0"),
+    Column("started_at", Float),
     Column("options", JSON),
+    Column("size", _KEY, nullable=False, server_default="0"),
+    # The larger an upload, the later it is due; after a failure it waits.
+    Column("due", Float, nullable=False, server_default="0"),
+    Column("not_before", Float, nullable=False, server_default="0"),
+    # Since the last time that something of it was stored.
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("error", Text),
+    Column("stages", JSON),
+    Index("uploads_by_due", "status", "due"),
 )
 
 # The received files of an upload that are not read yet; their bytes are in originals/.
@@ -216,7 +227,7 @@ upload_inputs = Table(
     tables,
     Column("upload_id", String, primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("name", String, nullable=False),
+    Column("name", String, nullable=False, index=True),
     Column("sha256", String, nullable=False, index=True),
     Column("size", _KEY, nullable=False),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,15 +21,13 @@ from ragstone.catalog.schema import (
     upload_inputs,
     uploads,
 )
-from ragstone.errors import NotFoundError, StoreError
-from ragstone.protocols import AcceptedUpload, Catalog, FileRecord, ReceivedFile, Vectors
-from ragstone.reports import IngestedFile
+from ragstone.errors import NotFoundError
+from ragstone.protocols import Catalog, FileRecord, Vectors
 from ragstone.types import Document
 
 _MAX_BOUND_VALUES = 500
-_FILES_LOCK = "originals"
-# Of an upload whose files are not all stored yet.
-_RECEIVING = "receiving"
+FILES_LOCK = "originals"
+"""Held by those who begin to use a stored file, and by the one who deletes unused ones."""
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
 UPLOAD_SCHEME = "upload:"
@@ -132,89 +128,6 @@ class SqlIntakeRecords:
             packed = connection.scalar(query)
         return [] if packed is None else rows.unpack_lines(packed)
 
-    def accept_upload(self, upload: AcceptedUpload, store_files: Callable[[], None]) -> None:
-        inputs = [
-            {"upload_id": upload.id, "position": position, **asdict(file)}
-            for position, file in enumerate(upload.files)
-        ]
-        # The rows come first: from then on nobody deletes the files as unused.
-        with self._catalog.write_transaction(_FILES_LOCK) as connection:
-            connection.execute(
-                uploads.insert().values(
-                    id=upload.id,
-                    collection=upload.collection,
-                    reader=upload.reader,
-                    options=dict(upload.options),
-                    file_count=len(upload.files),
-                    status=_RECEIVING,
-                    created_at=time.time(),
-                )
-            )
-            connection.execute(upload_inputs.insert(), inputs)
-        try:
-            store_files()
-        except BaseException:
-            with suppress(StoreError):
-                self._discard_upload(upload.id)
-            raise
-        with self._catalog.write_transaction(_FILES_LOCK) as connection:
-            mine = uploads.c.id == upload.id
-            connection.execute(uploads.update().where(mine).values(status="running"))
-
-    def _discard_upload(self, upload_id: str) -> None:
-        """Delete an upload that was not received to its end: its sender got an error."""
-        with self._catalog.write_transaction() as connection:
-            for file in list(_read_inputs(connection, upload_id)):
-                mark_unused(connection, file.sha256)
-            connection.execute(upload_inputs.delete().where(upload_inputs.c.upload_id == upload_id))
-            connection.execute(uploads.delete().where(uploads.c.id == upload_id))
-
-    def take_over_uploads(self, reader: str, new_reader: str) -> list[AcceptedUpload]:
-        mine = (uploads.c.reader == reader, uploads.c.status == "running")
-        found: list[AcceptedUpload] = []
-        received = (uploads.c.reader == reader, uploads.c.status == _RECEIVING)
-        with self._catalog.read_transaction() as connection:
-            partial = list(connection.scalars(select(uploads.c.id).where(*received)))
-        for upload_id in partial:
-            self._discard_upload(upload_id)
-        with self._catalog.write_transaction() as connection:
-            for row in connection.execute(select(uploads).where(*mine).order_by("created_at")):
-                files = tuple(_read_inputs(connection, row.id))
-                for file in files:
-                    _delete_outcomes(connection, row.id, file.name)
-                found.append(
-                    AcceptedUpload(row.id, row.collection, new_reader, files, row.options or {})
-                )
-            connection.execute(uploads.update().where(*mine).values(reader=new_reader))
-        return found
-
-    def record_outcomes(
-        self, upload_id: str, outcomes: Sequence[IngestedFile], read: Sequence[str]
-    ) -> None:
-        last = select(func.coalesce(func.max(upload_files.c.position), -1))
-        with self._catalog.write_transaction() as connection:
-            here = upload_files.c.upload_id == upload_id
-            first = int(connection.execute(last.where(here)).scalar_one()) + 1
-            for position, outcome in enumerate(outcomes, start=first):
-                values = {"upload_id": upload_id, "position": position, **asdict(outcome)}
-                connection.execute(upload_files.insert().values(**values))
-            for name in read:
-                one = (upload_inputs.c.upload_id == upload_id, upload_inputs.c.name == name)
-                for sha256 in list(connection.scalars(select(upload_inputs.c.sha256).where(*one))):
-                    mark_unused(connection, sha256)
-                connection.execute(upload_inputs.delete().where(*one))
-
-    def finish_upload(self, upload_id: str, status: str) -> None:
-        with self._catalog.write_transaction() as connection:
-            for file in list(_read_inputs(connection, upload_id)):
-                mark_unused(connection, file.sha256)
-            connection.execute(upload_inputs.delete().where(upload_inputs.c.upload_id == upload_id))
-            connection.execute(
-                uploads.update()
-                .where(uploads.c.id == upload_id)
-                .values(status=status, finished_at=time.time())
-            )
-
     def upload(self, upload_id: str) -> dict[str, Any]:
         outcomes = (
             select(*[c for c in upload_files.c if c.name not in {"upload_id", "position"}])
@@ -259,7 +172,7 @@ class SqlIntakeRecords:
             is_uploaded = func.substr(files.c.path, 1, len(UPLOAD_SCHEME)) == UPLOAD_SCHEME
             users += [select(documents.c.sha256), select(files.c.sha256).where(is_uploaded)]
         # Nobody begins to use a file between the question and its removal: uploads take this lock.
-        with self._catalog.write_transaction(_FILES_LOCK) as connection:
+        with self._catalog.write_transaction(FILES_LOCK) as connection:
             # Rows that are marked at this moment are left for the next time.
             some = select(unused_files.c.sha256).limit(_MAX_BOUND_VALUES)
             marked = list(connection.scalars(some.with_for_update(skip_locked=True)))
@@ -280,24 +193,6 @@ def mark_unused(connection: Connection, sha256: str) -> None:
     if sha256:
         connection.execute(unused_files.delete().where(unused_files.c.sha256 == sha256))
         connection.execute(unused_files.insert().values(sha256=sha256))
-
-
-def _read_inputs(connection: Connection, upload_id: str) -> Iterator[ReceivedFile]:
-    query = select(upload_inputs).where(upload_inputs.c.upload_id == upload_id)
-    for row in connection.execute(query.order_by(upload_inputs.c.position)):
-        yield ReceivedFile(row.name, row.sha256, row.size)
-
-
-def _delete_outcomes(connection: Connection, upload_id: str, name: str) -> None:
-    """Delete the outcomes of a file that was not read to its end: its members among them."""
-    inside = name + "/"
-    connection.execute(
-        upload_files.delete().where(
-            upload_files.c.upload_id == upload_id,
-            (upload_files.c.name == name)
-            | (func.substr(upload_files.c.name, 1, len(inside)) == inside),
-        )
-    )
 
 
 def _delete_file(

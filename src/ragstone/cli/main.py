@@ -25,6 +25,7 @@ from ragstone.cli import (
     search,
     serve,
     setup,
+    worker,
 )
 from ragstone.cli.options import print_error
 from ragstone.errors import RagstoneError
@@ -52,6 +53,8 @@ app.command("eval")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("tune")(evaluate.tune)
 app.command("serve")(serve.serve)
+app.command("worker")(worker.worker)
+app.add_typer(worker.jobs_app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.command("mcp")(serve.mcp)
 app.add_typer(documents.app, name="documents")

@@ -20,17 +20,18 @@ import numpy as np
 
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import lock_of, refuse_other_embedder
+from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
 from ragstone.derived import DerivedStore, name_answers
-from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError
+from ragstone.errors import NotFoundError, StoreBusyError, StoreError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
+from ragstone.ingest.jobs import JobRunner
 from ragstone.ingest.metadata import check_metadata
-from ragstone.ingest.queue import IntakeQueue
 from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
 from ragstone.ingest.store import Record, refresh_index
-from ragstone.ingest.uploads import Upload, accept_upload, fail_upload, find_upload_files
+from ragstone.ingest.uploads import Upload, accept_upload, find_upload_files
 from ragstone.protocols import (
     AcceptedUpload,
     Catalog,
@@ -47,8 +48,8 @@ from ragstone.types import DEFAULT_COLLECTION, Document, Query
 
 log = logging.getLogger(__name__)
 
-# Two runs over folders of one collection do not run at once; uploads go on beside them.
-_FOLDERS = frozenset({"\0folders"})
+# Between two looks of a worker for jobs.
+_WORKER_POLL_S = 1.0
 # Longer than any removal; a backup takes longer.
 _FILES_LOCK_S = 5.0
 
@@ -66,6 +67,8 @@ class UploadOptions(TypedDict, total=False):
     """Opens encrypted files among them."""
     again: bool
     """Read unchanged files too."""
+    retry: bool
+    """Try again later when a service is away, for a sender who does not wait."""
 
 
 class IngestOptions(UploadOptions, total=False):
@@ -96,27 +99,40 @@ class Intake:
         self._embedder = embedder
         self._settings = settings
         self._splitter = splitter
-        self._queue = IntakeQueue()
         self._stops: set[threading.Event] = set()
-        self._stages: dict[str, dict[str, str]] = {}
+        self._passwords: dict[str, str] = {}  # they are not written to the disk
         self.records: IntakeRecords = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
         self.originals = originals
+        self.jobs = UploadJobs(catalog, lambda: originals.spool.name, settings.lease_s)
+        self._runner = JobRunner(self.jobs, self.records.upload, self._read_upload)
 
     def resume_uploads(self) -> None:
-        """Read the uploads whose process has ended before it had read them, and delete what it
-        may have left of deleted documents."""
-        self._take_over_uploads()
+        """Begin to read uploads, also those whose process has ended before it had read them, and
+        delete what it may have left of deleted documents."""
+        self._release_abandoned()
+        if self._reads_here:
+            self._runner.start(takes_uploads=True)
         if self._derived is not None:
             self._derived.delete_missing(self._catalog)
 
-    def _take_over_uploads(self) -> None:
-        for reader in self.originals.spool.clear_abandoned():
-            name = self.originals.spool.name
-            for upload in self.records.take_over_uploads(reader, name):
-                log.warning("an upload was interrupted and is read: %d files", len(upload.files))
-                self._enqueue(upload, password=None).add_done_callback(_log_failure)
+    def run_worker(self, stop: threading.Event) -> None:
+        """Read uploads of all servers until `stop` is set."""
+        self._release_abandoned()
+        self._runner.start(takes_uploads=True, poll_s=_WORKER_POLL_S)
+        stop.wait()
+
+    @property
+    def _reads_here(self) -> bool:
+        return self._settings.uploads == "here"
+
+    def _release_abandoned(self) -> int:
+        """Let the uploads be read of processes of this machine that have ended."""
+        count = sum(map(self.jobs.release, self.originals.spool.clear_abandoned()))
+        if count:
+            log.warning("uploads were interrupted and are read: %d", count)
         self._delete_unused_files()
+        return count
 
     async def ingest(
         self,
@@ -139,10 +155,9 @@ class Intake:
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
         ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))
-        future = self._queue.submit(
+        future = self._runner.submit(
             lambda: self._run(ingestor, found, stop),
             collection=run_options.collection,
-            names=_FOLDERS,
             size=sum(file.size for file in found.files),
         )
         try:
@@ -171,26 +186,38 @@ class Intake:
         upload_id = options.get("upload_id") or uuid.uuid4().hex
         run_options = _build_run_options({**options, "upload_id": upload_id})
         self._refuse_other_embedder(run_options.collection)
-        upload = await run_in_thread(
-            "intake",
-            accept_upload,
-            self.records,
-            self.originals,
-            uploads,
-            upload_id=upload_id,
-            collection=run_options.collection,
-            # Without the password: it is not written to the disk.
-            options={"metadata": dict(run_options.metadata), "again": run_options.again},
-        )
-        return self._enqueue(upload, password=run_options.password)
+        reads_here = self._reads_here or run_options.password is not None
+        if run_options.password is not None:  # nobody else knows it
+            self._passwords[upload_id] = run_options.password
+        with self._runner.follow(upload_id) as future:
+            await run_in_thread(
+                "intake",
+                accept_upload,
+                self.jobs,
+                self.originals,
+                uploads,
+                upload_id=upload_id,
+                collection=run_options.collection,
+                options={
+                    "metadata": dict(run_options.metadata),
+                    "again": run_options.again,
+                    "retry": options.get("retry", False),
+                },
+                keep=reads_here,
+            )
+        self._runner.start(takes_uploads=reads_here)
+        return future
 
     def get_upload(self, upload_id: str) -> dict[str, Any]:
         """Return the progress of an upload; go on with it if its process was killed."""
         upload = self.records.upload(upload_id)
-        if upload["status"] == "running":
-            self._take_over_uploads()
-        # Known to the process that reads it; another one shows no stages.
-        return {**upload, "stages": dict(self._stages.get(upload_id, {}))}
+        if upload["status"] == "running" and self._reads_here:
+            is_free = self._release_abandoned() > 0 or not upload["reader"]
+            if is_free:
+                self._runner.start(takes_uploads=True)
+        # The process that reads it knows more than the catalog.
+        stages = self._runner.stages.get(upload_id) or upload["stages"] or {}
+        return {**upload, "stages": dict(stages)}
 
     def find_original(self, document: Document) -> Path:
         """Return the file that a document was read from, if it exists and is unchanged."""
@@ -221,13 +248,13 @@ class Intake:
 
     def change_tags(self, document_id: str, tags: Sequence[str]) -> None:
         """Give a document other tags; its chunks and vectors stay as they are."""
-        document = self._catalog.document(document_id)
-        self._queue.submit(
-            lambda: self._change_tags(document_id, tags), collection=document.collection
-        ).result()
+        collection = self._catalog.document(document_id).collection
+        with self._catalog.write_transaction(lock_of(collection)):
+            self._store_tags(self._catalog.document(document_id), tags)
+        refresh_index(self._index, collection)
 
-    def _change_tags(self, document_id: str, tags: Sequence[str]) -> None:
-        document = self._catalog.document(document_id)
+    def _store_tags(self, document: Document, tags: Sequence[str]) -> None:
+        document_id = document.id
         metadata = {**document.metadata, "tags": list(dict.fromkeys(tags))}
         check_metadata(metadata)
         query = Query("", "", collection=document.collection, document_ids=(document_id,))
@@ -240,7 +267,6 @@ class Intake:
         # Stored anew: an index may keep the metadata beside its vectors.
         changed = NewDocument(replace(document, metadata=metadata), chunks, vectors, lines)
         self._catalog.add([changed], embedder=self._embedder.name)
-        refresh_index(self._index, document.collection)
 
     def create_collection(self, name: str) -> CollectionInfo:
         self.collections.create(check_collection(name), embedder=self._embedder.name)
@@ -249,9 +275,6 @@ class Intake:
     def delete_collection(self, name: str) -> None:
         """Delete its documents, index, originals, and history."""
         check_collection(name)
-        self._queue.submit(lambda: self._delete_collection(name), collection=name).result()
-
-    def _delete_collection(self, name: str) -> None:
         self._delete_derived(self.collections.delete(name), {name})
         self._delete_unused_files()
         # Rebuilt and not refreshed: a refreshed index keeps the terms of deleted documents.
@@ -260,53 +283,29 @@ class Intake:
 
     def close(self) -> None:
         """Stop reading; the next process takes over what is not read."""
-        stops = set(self._stops)
-        for stop in stops:
+        for stop in set(self._stops):
             stop.set()
-        none_dropped = self._queue.close()
-        self.originals.spool.close(is_finished=none_dropped and not stops)
+        self.originals.spool.close(is_finished=self._runner.close())
         self.originals.files.close()
 
-    def _enqueue(self, upload: AcceptedUpload, *, password: str | None) -> Future[IngestReport]:
-        return self._queue.submit(
-            lambda: self._read_upload(upload, password),
-            collection=upload.collection,
-            names=frozenset(file.name for file in upload.files) or _FOLDERS,
-            size=sum(file.size for file in upload.files),
-        )
-
-    def _read_upload(self, upload: AcceptedUpload, password: str | None) -> IngestReport:
-        stop = threading.Event()
+    def _read_upload(self, upload: AcceptedUpload, stop: threading.Event) -> IngestReport:
         options = RunOptions(
             upload.collection,
             upload.id,
             upload.options.get("metadata") or {},
-            password,
+            self._passwords.get(upload.id),
             again=bool(upload.options.get("again")),
         )
-        stages = self._stages.setdefault(upload.id, {})
+        self._refuse_other_embedder(upload.collection)
         ingestor = self._build_ingestor(
             options,
             stop,
-            record=partial(self.records.record_outcomes, upload.id),
-            stage=stages.__setitem__,
+            record=partial(self.jobs.record_outcomes, upload.id),
+            stage=self._runner.stages[upload.id].__setitem__,
         )
-        try:
-            report = self._run(ingestor, find_upload_files(self.originals, upload), stop)
-        except Exception as error:  # of any kind: the sender must learn that it was not read
-            message = error.message if isinstance(error, RagstoneError) else str(error)
-            hint = "Send it again; the files that were read are stored."
-            fail_upload(self.records, upload, error=message or type(error).__name__, hint=hint)
-            raise
-        finally:
-            self._stages.pop(upload.id, None)
-        if stop.is_set():
-            raise StoreBusyError(
-                "The server is stopping; it reads the rest of this upload after its next start.",
-                hint=f"Ask for the result then: GET /v1/uploads/{upload.id}",
-            )
-        self.records.finish_upload(upload.id, "finished")
-        self._delete_unused_files()
+        report = self._run(ingestor, find_upload_files(self.originals, upload), stop)
+        if not stop.is_set():
+            self._passwords.pop(upload.id, None)
         return report
 
     def _refuse_other_embedder(self, collection: str) -> None:
@@ -348,6 +347,7 @@ class Intake:
     def _delete_expired_versions(self) -> None:
         oldest = time.time() - self._settings.old_version_days * 86_400
         try:
+            self.jobs.delete_expired(before=oldest)
             expired = self.records.delete_expired_versions(before=oldest)
         except StoreBusyError as error:  # what was read is stored
             log.warning("expired versions are deleted after the next run: %s", error)
@@ -372,11 +372,6 @@ class Intake:
             log.info("files that nothing needs are deleted later: a backup is being written")
         except StoreError as error:  # what was read is stored
             log.warning("files that nothing needs are deleted later: %s", error)
-
-
-def _log_failure(work: Future[IngestReport]) -> None:
-    if not work.cancelled() and (error := work.exception()) is not None:
-        log.error("an interrupted upload could not be read: %s", error)
 
 
 def _build_run_options(options: UploadOptions, *, prune: bool = False) -> RunOptions:

@@ -1,7 +1,7 @@
 """Accept uploads so that a kill loses none: files and a row of the catalog first, then the reading.
 
-Received files are stored and an upload is in the catalog before its sender is told so. A process
-that ends leaves its uploads to the next one, by the name of its locked spool folder.
+Received files are stored and an upload is in the catalog before its sender is told so. What a
+process does not read to its end is read by another one (`catalog/jobs.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import UPLOAD_SCHEME
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name
-from ragstone.protocols import AcceptedUpload, IntakeRecords
-from ragstone.reports import IngestedFile
+from ragstone.protocols import AcceptedUpload
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,27 @@ class Upload:
 
 
 def accept_upload(
-    records: IntakeRecords,
+    jobs: UploadJobs,
     originals: Originals,
     uploads: Sequence[Upload],
     *,
     upload_id: str,
     collection: str,
     options: Mapping[str, Any],
+    keep: bool = True,
 ) -> AcceptedUpload:
-    """Store received files and record their upload; after this it survives a kill."""
+    """Store received files and record their upload; after this it survives a kill.
+
+    With `keep` this process reads it as long as it lives.
+    """
     counts: dict[str, int] = {}
     received = [
         originals.receive(number_name(clean_name(upload.name), counts), upload.path)
         for upload in uploads
     ]
-    accepted = AcceptedUpload(
-        upload_id, collection, originals.spool.name, tuple(received), dict(options)
-    )
+    accepted = AcceptedUpload(upload_id, collection, tuple(received), dict(options))
     places = {file.sha256: upload.path for file, upload in zip(received, uploads, strict=True)}
-    records.accept_upload(accepted, lambda: originals.files.put(places))
+    jobs.accept(accepted, lambda: originals.files.put(places), keep=keep)
     return accepted
 
 
@@ -64,15 +66,3 @@ def find_upload_files(originals: Originals, upload: AcceptedUpload) -> FoundFile
         ),
         roots=(),
     )
-
-
-def fail_upload(records: IntakeRecords, upload: AcceptedUpload, *, error: str, hint: str) -> None:
-    """Record the files that were not read as failed; the upload has ended."""
-    done = [str(file["name"]) for file in records.upload(upload.id)["files"]]
-    unread = [
-        IngestedFile(file.name, "failed", None, 0, error, hint)
-        for file in upload.files
-        if not any(other == file.name or other.startswith(f"{file.name}/") for other in done)
-    ]
-    records.record_outcomes(upload.id, unread, [file.name for file in upload.files])
-    records.finish_upload(upload.id, "failed")

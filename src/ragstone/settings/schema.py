@@ -104,6 +104,16 @@ class IngestSettings(Section):
     max_members: int = setting(20_000, "Maximum files in an archive.", ge=1, le=10_000_000)
     ocr: bool = setting(False, "Read text from images and scanned pages (needs ragstone[ocr]).")
     keep_originals: bool = setting(True, "Store uploaded files for download.")
+    uploads: Literal["here", "workers"] = setting(
+        "here", "Who reads uploads: the server that received them, or `ragstone worker`."
+    )
+    lease_s: float = setting(
+        30.0,
+        "Time after which the upload of a process that was killed or frozen is read by another "
+        "one on another machine.",
+        ge=1,
+        le=3600,
+    )
     refresh_s: float = setting(
         30.0, "Interval at which a long run updates the index.", gt=0, le=86_400
     )

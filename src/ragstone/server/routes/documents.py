@@ -104,7 +104,7 @@ async def add_documents(
     received = await receive_documents(request, engine.originals, name=name, collection=collection)
     _require_write(caller, received)
     upload_id = uuid.uuid4().hex
-    work = asyncio.wrap_future(await _accept(engine, received, upload_id))
+    work = asyncio.wrap_future(await _accept(engine, received, upload_id, retry=not wait))
     background: BackgroundTasks = request.app.state.background
     background.start(work)
     if wait:
@@ -135,7 +135,7 @@ async def add_chat_documents(
 
 
 async def _accept(
-    engine: Engine, received: ReceivedDocuments, upload_id: str
+    engine: Engine, received: ReceivedDocuments, upload_id: str, *, retry: bool = False
 ) -> Future[IngestReport]:
     """Store what was received; from here on it is read, even if the server is killed."""
     try:
@@ -146,6 +146,7 @@ async def _accept(
             metadata=received.metadata,
             password=received.password,
             again=received.again,
+            retry=retry,
         )
     finally:
         received.discard()
