@@ -202,7 +202,7 @@ _SIGNS_OF_INSTRUCTIONS = re.compile(
 
 def may_hold_instructions(text: str) -> bool:
     """Return False when a text surely holds nothing that `find_instructions` finds."""
-    return _looks_strange(text) or has_words_of_instructions(text)
+    return has_words_of_instructions(text) or _looks_strange(text)
 
 
 def _looks_strange(text: str) -> bool:
