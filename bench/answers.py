@@ -159,14 +159,14 @@ def _grade(row: dict[str, Any], answer: Answer, cpu_ms: float) -> Graded:
         row["id"], row["kind"], row["collection"], row["question"], row["answerable"],
         row["near_topic"], grade_answer(row, answer),
         answer.status == "answered" and bool(_LEAD_IN.search(plain)),
-        short, judge_short(row, short), answer.confidence, _find_probability(answer),
+        short, judge_short(row, short), answer.confidence, find_probability(answer),
         answer.status, answer.text,
         tuple(dict.fromkeys(source.hit.chunk.document_name for source in answer.sources[:5])),
         round(cpu_ms, 1),
     )  # fmt: skip
 
 
-def _find_probability(answer: Answer) -> float:
+def find_probability(answer: Answer) -> float:
     graded = [span["counts"] for span in answer.trace["spans"] if span["stage"] == "check.evidence"]
     return float(graded[-1].get("probability", 0.0)) if graded else 0.0
 

@@ -112,6 +112,24 @@ def test_a_browser_gets_the_page_in_its_language(
     expect(page.locator(".candidate .number").first).to_contain_text(price)
 
 
+@pytest.mark.parametrize(
+    ("locale", "reason"),
+    [
+        ("en-GB", "Dropped at fuse: The source says 3 (of 4), not 5."),
+        ("de-DE", "Ausgeschieden bei fuse: In der Quelle steht 3 (of 4), nicht 5."),
+        ("zh-CN", "在 fuse 被舍弃：来源说的是3 (of 4)，不是5。"),
+    ],
+)
+def test_a_reason_of_the_server_is_translated_with_its_values(
+    open_page: Callable[..., Page], address: str, locale: str, reason: str
+) -> None:
+    page = open_page(locale=locale)
+    page.goto(address)
+    expect(page.locator(".welcome")).to_be_visible()
+    said = "async (text) => (await import('/ui/text.js')).said(text)"
+    assert page.evaluate(said, "Dropped at fuse: The source says 3 (of 4), not 5.") == reason
+
+
 @pytest.mark.parametrize("locale", ["en-GB", "de-DE", "zh-CN"])
 def test_nothing_is_cut_or_covered_on_a_phone(
     open_page: Callable[..., Page], address: str, locale: str

@@ -47,6 +47,36 @@ async def test_a_sentence_that_points_back_brings_the_one_before(embedder: OnnxE
     assert "concluded for 30 years. It ends on 30 June 2039" in text
 
 
+CHINESE = "索林湖深386米，是全国最深的湖。湖水是咸的，因为它没有出水口。湖里只生活着三种鱼。"
+HINDI = (
+    "सोरिन झील 386 मीटर गहरी है और देश की सबसे गहरी झील है। झील में मछलियों की केवल तीन प्रजातियाँ रहती हैं।"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer"),
+    [
+        (CHINESE, "索林湖有多深？", "386米"),
+        (CHINESE, "湖水为什么是咸的？", "没有出水口"),
+        (HINDI, "सोरिन झील कितनी गहरी है?", "386 मीटर"),
+    ],
+)
+async def test_text_in_an_unknown_script_is_compared_by_its_words(
+    text: str, question: str, answer: str, embedder: OnnxEmbedder
+) -> None:
+    assert answer in await said(question, [source(text)], embedder)
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [(CHINESE, "铁路公司为什么想取消这条线路？"), (HINDI, "वेल्ड की मृत्यु किस बीमारी से हुई?")],
+)
+async def test_an_unknown_script_is_no_answer_by_itself(
+    text: str, question: str, embedder: OnnxEmbedder
+) -> None:
+    assert (await said(question, [source(text)], embedder)).startswith(NO_ANSWER)
+
+
 async def test_nothing_is_said_beside_the_subject(embedder: OnnxEmbedder) -> None:
     assert await said("How do I boil an egg?", [source(LEASE)], embedder) == NO_ANSWER
 

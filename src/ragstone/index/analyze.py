@@ -36,6 +36,7 @@ _WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[\w{re.escape(_MARKS)}]
 _ASCII_WORD = re.compile(r"\w+")
 _CLUSTER = re.compile(rf".[{re.escape(_MARKS)}]*", re.DOTALL)
 _FIRST_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+_UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+")
 # Soft hyphens, and the joiners of Persian and Indic scripts.
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 # The parts of an identifier, by the shape of its characters: A upper, a other letters, 0 digits.
@@ -166,6 +167,16 @@ def _detect_languages(text: str) -> tuple[str, ...]:
 
 
 _languages_memo = TextMemo(_detect_languages, max_entries=4_096)
+
+
+def count_words(text: str) -> int:
+    """Count the words of a text; where no spaces separate them, one for two characters."""
+    count = len(text.split())
+    return (
+        count
+        if text.isascii()
+        else count + sum(len(run) // 2 for run in _UNSPACED_RUN.findall(text))
+    )
 
 
 def get_language_name(code: str) -> str:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ragstone.derived import DerivedStore, build_key, hash_modules
-from ragstone.index.analyze import STOP_WORDS, extract_terms, terms_memo
+from ragstone.index.analyze import STOP_WORDS, count_words, extract_terms, terms_memo
 from ragstone.protocols import Embedder
 from ragstone.reading.layout import LEAD_IN, CleanText, Span, clean_for_reading, clean_memo
 from ragstone.reading.units import (
@@ -37,7 +37,7 @@ _MODULES = (
     "ragstone.reading.analysis", "ragstone.reading.layout", "ragstone.reading.units",
     "ragstone.index.analyze", "ragstone.text",
 )  # fmt: skip
-_ENDS = re.compile(r"[.!?…:;]['\"”’)\]]*$")
+_ENDS = re.compile(r"[.!?…:;。！？：；｡।۔؟؛]['\"”’)\]」』）]*$")
 WORD = re.compile(r"[^\W_]+(?:[.\-'’][^\W_]+)*")
 _POINTS_BACK = re.compile(
     r"^(?:\d+(?:\.\d+)*\.? )?(?:it|its|this|that|these|those|they|their|he|his|she|her|such|"
@@ -91,7 +91,7 @@ class AnalyzedUnit:
     """The terms of the sentence, its neighbours and the headings over it."""
     words: tuple[str, ...]
     length: int
-    """Its words, as they are separated by spaces."""
+    """How many words it has."""
     traits: UnitTraits
 
 
@@ -169,7 +169,7 @@ def _analyze_units(
             terms,
             terms | around | title_terms,
             tuple(word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS),
-            len(text.split()),
+            count_words(text),
             UnitTraits(
                 is_sentence=bool(_ENDS.search(text)) or bool(unit.header),
                 points_back=bool(_POINTS_BACK.match(text)),

@@ -147,7 +147,7 @@ def _split_passage(passage: Passage) -> Iterator[Candidate]:
         # A heading or a question (of a list of such) is context, and answers nothing itself.
         if one.length < _MIN_WORDS or text.startswith("#"):
             continue
-        if text.endswith("?") and not one.unit.header:
+        if text.endswith(("?", "？", "؟")) and not one.unit.header:
             continue
         yield Candidate(passage, order)
 
@@ -177,11 +177,19 @@ class QuestionTerms:
         return sum(self.weights.values()) or 1.0
 
 
+# Chinese is cut into pairs of characters. A pair with one of these joins two words, or asks.
+_JOINS_WORDS = frozenset("的了是在谁什么哪几多少吗呢怎样为何和与有这那从被它她他们吧着过把其之于")
+
+
+def _drop_joining_pairs(terms: list[str]) -> list[str]:
+    return [term for term in terms if len(term) != 2 or not _JOINS_WORDS & set(term)] or terms
+
+
 def weigh_terms(text: str, sentences: Sequence[Candidate]) -> QuestionTerms:
     """Weigh the terms of a question by the sentences that may answer it."""
     question = parse_question(text)
     text = question.core
-    asked = extract_terms(text)
+    asked = _drop_joining_pairs(extract_terms(text))
     wanted = set(asked)
     holds: Counter[str] = Counter()
     for one in sentences:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragstone.index.analyze import extract_terms
+from ragstone.index.analyze import count_words, extract_terms
 from ragstone.reading.features import Candidate
 from ragstone.reading.layout import (
     Span,
@@ -64,7 +64,7 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
     if spans[0] == (one.start, one.end):
         spans[0] = (start, one.end)
     written = format_spans(text, spans)
-    if written.startswith("```") or len(written.split()) < _MIN_WORDS_ALONE:
+    if written.startswith("```") or count_words(written) < _MIN_WORDS_ALONE:
         chunk = one.source.hit.chunk
         title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
         gap = "\n\n" if written.startswith("```") else " "
@@ -136,7 +136,7 @@ def find_short_answer(question: Question, short: ShortAnswer | None) -> str:
     if short is None or not question.wants_short_answer or short.score < _MIN_SHORT_SCORE:
         return ""
     text = " ".join(short.text.split()).strip(" ,;:|")
-    if not 0 < len(text.split()) <= _MAX_SHORT_WORDS:
+    if not 0 < count_words(text) <= _MAX_SHORT_WORDS:
         return ""
     return "" if text.casefold() in question.text.casefold() else text
 

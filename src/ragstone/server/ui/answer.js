@@ -2,7 +2,7 @@
 
 import { el, pageOf } from "./dom.js";
 import { cutRuns, renderMarkdown, wrapStyles } from "./markdown.js";
-import { t } from "./text.js";
+import { said, t } from "./text.js";
 import { claimsSummary, confidence, degraded, isSmallTalk, verdictOf } from "./words.js";
 
 const MARKER = /\[Source (\d+)\]/g;
@@ -118,7 +118,7 @@ function findPieces(runs, edges, markers) {
 
 function claimNode(claim, ends) {
   const verdict = verdictOf(claim.verdict);
-  const says = [verdict.label, ...claim.reasons, claim.repaired ? t("The citation was corrected.") : ""].filter(Boolean).join(". ");
+  const says = [verdict.label, ...claim.reasons.map(said), claim.repaired ? t("The citation was corrected.") : ""].filter(Boolean).join(". ");
   const kinds = ["claim", `claim-${claim.verdict}`, claim.isOnlyHere ? "only-here" : ""].join(" ");
   if (!ends) return el("span", { class: kinds, "data-verdict": claim.verdict });
   const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
@@ -146,7 +146,7 @@ export function renderAppraisal(answer) {
     answer.status === "answered" && !isSmallTalk(answer) && el("ul", { class: "verdicts", "aria-label": t("Verdicts") },
       claimsSummary(answer.claims).map((one) => el("li", { class: `verdict verdict-${one.name}` },
         el("span", { class: "mark", "aria-hidden": "true" }, one.mark), t("{} {}", one.count, one.label.toLowerCase())))),
-    problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shorten(claim.text, 90)), ` ${reason}`))),
+    problems.length > 0 && el("ul", { class: "reasons" }, problems.map(({ claim, reason }) => el("li", {}, el("q", {}, shorten(claim.text, 90)), ` ${said(reason)}`))),
     answer.claims.some((claim) => claim.verdict === "suspicious") && el("div", { class: "notice warn", role: "alert" },
       el("p", {}, t("A document holds text that reads like an instruction to a model. The marked sentences rest on it: do not rely on them."))),
     answer.degraded.length > 0 && el("div", { class: "notice warn degraded" }, answer.degraded.map((name) => el("p", {}, el("strong", {}, t("Went on without a part.")), " ", degraded(name)))));

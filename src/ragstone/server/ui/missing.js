@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, replace } from "./dom.js";
-import { plural, t } from "./text.js";
+import { plural, said, t } from "./text.js";
 
 /** Build a chooser of documents with the verdict below it. `chosen(id, about)` hears of each choice. */
 export function createMissing({ queryId, collection, citations = [] }, chosen = () => {}) {
@@ -20,7 +20,7 @@ export function createMissing({ queryId, collection, citations = [] }, chosen = 
       const chunks = plural(about.chunks, "chunk");
       const far = citations.some((one) => one.document_id === document) ? t("This document is cited.")
         : about.chunks_found ? t("{} of its {} found.", about.chunks_found, chunks) : t("None of its {} was found.", chunks);
-      replace(says, el("strong", {}, far), " ", t("The closest one: {}", about.verdict));
+      replace(says, el("strong", {}, far), " ", t("The closest one: {}", said(about.verdict)));
       chosen(document, about);
     } catch (error) {
       replace(says, `${error.message} ${error.hint ?? ""}`);

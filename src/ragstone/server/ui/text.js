@@ -10,6 +10,7 @@ export const language = wanted.map(base).find((code) => code in LANGUAGES) ?? "e
 // With its region: de-CH writes numbers in another way than de-DE.
 const locale = navigator.languages.find((tag) => base(tag) === language) ?? language;
 let texts = {};
+let sentences = [];
 
 export const chosenLanguage = () => localStorage.getItem(CHOICE) ?? "";
 
@@ -24,7 +25,10 @@ export function chooseLanguage(code) {
 export async function loadTexts() {
   document.documentElement.lang = language;
   if (language === "en") return;
-  texts = (await import(`./texts/${language}.js`)).default;
+  const [own, server] = await Promise.all([import(`./texts/${language}.js`), import(`./sentences/${language}.js`)]);
+  texts = own.default;
+  const escaped = (text) => text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replaceAll("{}", "(.+?)");
+  sentences = Object.entries(server.default).map(([text, found]) => [new RegExp(`^${escaped(text)}$`, "s"), found]);
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
@@ -35,9 +39,22 @@ export async function loadTexts() {
 
 /** Translate a text; each `{}` stands for one of the values, and a catalogue may order them: `{1}`. */
 export function t(text, ...values) {
-  let next = 0;
   const found = texts[text] ?? text;
-  return values.length ? found.replace(/\{(\d*)\}/g, (_, place) => String(values[place === "" ? next++ : Number(place)] ?? "")) : found;
+  return values.length ? fill(found, values) : found;
+}
+
+function fill(text, values) {
+  let next = 0;
+  return text.replace(/\{(\d*)\}/g, (_, place) => String(values[place === "" ? next++ : Number(place)] ?? ""));
+}
+
+/** Translate a finished sentence of the server, and sentences inside it. */
+export function said(text) {
+  for (const [pattern, found] of sentences) {
+    const match = pattern.exec(text);
+    if (match) return fill(found, match.slice(1).map(said));
+  }
+  return text;
 }
 
 export const number = (value, digits) => value.toLocaleString(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits ?? 3 });

@@ -7,7 +7,7 @@ import { announce, el, empty, failure, replace } from "./dom.js";
 import { createMissing } from "./missing.js";
 import { openSource } from "./open.js";
 import { stage } from "./stages.js";
-import { ms, number, percent, t, when } from "./text.js";
+import { ms, number, percent, said, t, when } from "./text.js";
 
 const ROWS = 25;
 const STATUSES = { answered: t("answered"), abstained: t("no answer"), conversational: t("small talk"), ungrounded: t("without documents"), refused: t("withheld") };
@@ -61,12 +61,12 @@ export function create(shared) {
     try {
       const found = await api.get(`/v1/queries/${id}/explain`, { chunk_id: chunkId });
       replace(detail, el("h2", {}, t("{}, chunk {}", found.document_name, chunkId.split(":").pop())),
-        el("p", { class: "lead verdict-text" }, found.verdict),
+        el("p", { class: "lead verdict-text" }, said(found.verdict)),
         el("ol", { class: "steps" }, found.steps.map((step) => el("li", { class: `step step-${step.outcome}` },
           el("span", { class: "step-stage" }, stage(step.stage)),
           el("span", { class: "step-outcome" }, [OUTCOMES[step.outcome] ?? step.outcome, step.rank && t("rank {}", step.rank), step.score !== null && t("score {}", step.score)].filter(Boolean).join(", ")),
-          step.reason && el("span", { class: "muted" }, step.reason)))));
-      announce(found.verdict);
+          step.reason && el("span", { class: "muted" }, said(step.reason))))));
+      announce(said(found.verdict));
     } catch (error) {
       replace(detail, failure(error));
     }
