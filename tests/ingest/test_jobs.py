@@ -217,6 +217,16 @@ def test_a_note_does_not_wait_for_a_large_batch(reader: Reader) -> None:
     assert reader.read == ["note", "waits 0", "waits 1", "waits 2"]
 
 
+def test_the_lease_of_a_job_that_somebody_else_sent_is_extended(reader: Reader) -> None:
+    reader.jobs.lease_s = 2.0
+    reader.runner.start(takes_uploads=True, poll_s=0.1)
+    send(open_jobs(reader.jobs._catalog, "server"), "waits")  # type: ignore[arg-type]
+    wait_until(lambda: bool(reader.runner.stages))
+    first = reader.jobs.list_unfinished()[0]["held_until"]
+    wait_until(lambda: reader.jobs.list_unfinished()[0]["held_until"] > first)
+    assert reader.read == []
+
+
 def test_runs_over_folders_of_one_collection_follow_each_other(reader: Reader) -> None:
     done: list[str] = []
     started = threading.Event()

@@ -193,6 +193,7 @@ class JobRunner:
                     stop = self._running[upload.id] = threading.Event()
                     if self._is_closed:
                         stop.set()
+                    self._wake()  # from now on its lease is extended
                 return upload
         if run is not None:
             run.is_running = True
