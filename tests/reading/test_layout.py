@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -134,3 +135,16 @@ def test_whatever_the_text_blocks_do_not_overlap_and_spans_lie_inside(text: str)
     for span in find_sentence_spans(text):
         for start, end in widen_sentence(text, span, whole_list=True).spans:
             assert 0 <= start < end <= len(text)
+
+
+@pytest.mark.parametrize("line", ["a: b\n", " a: b\n", "- a\n", "\n", "a: - b\n"])
+def test_front_matter_without_an_end_costs_nothing(line: str) -> None:
+    text = "---\n" + 400 * line
+    start = time.process_time()
+    assert clean_for_reading(text).text == text
+    assert time.process_time() - start < 1
+
+
+def test_front_matter_is_removed() -> None:
+    text = "---\ntitle: Pods\nweight: 10\ntags:\n- a\n  - b\n\n---\nA pod is a group.\n"
+    assert clean_for_reading(text).text == "A pod is a group.\n"

@@ -307,7 +307,7 @@ _NOISE = re.compile(
     r"|\{\{[<%][^}]*?[%>]\}\}"
     r"|!\[(?P<image>[^\]\n]*)\]\([^)\n]*\)"
     r"|(?<!!)\[(?P<label>[^\]\n]+)\]\((?:[^()]|\([^()\n]*\)){0,300}\)"
-    r"|\A---\n(?:[\w-]+:.*\n|[ \t]+.*\n|-.*\n|\n)*?---\n"
+    r"|\A---\n(?:(?:[\w-]+:|[ \t]|-)[^\n]*\n|\n)*?---\n"
     r"|\*\*(?P<bold>[^*\n]+)\*\*"
     r"|[ \t]*\{#[\w-]+\}"
     r"|</?(?:br|p|div|span|sup|sub|em|strong|b|i|a|code|small|table|t[rdh]|tbody|thead|caption)\b[^>\n]*>",
