@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ragstone.catalog.collections import CollectionInfo
-from ragstone.catalog.documents import refuse_other_embedder
 from ragstone.catalog.feedback import Feedback, Vote
 from ragstone.errors import InputError
 from ragstone.events import Event, Finished, SideEvent, SideName
@@ -127,9 +126,15 @@ class Engine(EngineParts):
         super().__init__(settings, given)
         self._used_background_loop = False
 
+    def _open_sibling(self, settings: Settings) -> Self:
+        given = {one.name: getattr(self._given, one.name) for one in fields(GivenParts)}
+        sibling = type(self)(settings, **given | {"embedder": None, "index": None})
+        sibling.share_parts(self)
+        return sibling
+
     def open(self) -> Self:
         """Open every part, and remove what has expired. Raise an error if one cannot be opened."""
-        _ = self.moderator, self._wrapped
+        _ = self.moderator, self.wrapped
         self.history.delete_expired()
         return self
 
@@ -165,9 +170,9 @@ class Engine(EngineParts):
         self, question: str, *, max_tokens: int | None = None, **options: Unpack[QueryOptions]
     ) -> QuestionContext:
         """Return the numbered sources for a question within a budget, for a model of your own."""
-        query, run = await self._begin(question, options)
-        await self._wrapped.moderation.check_question(query.messages, run)
-        return await build_context(self.pipeline, query, run, self.embedder, max_tokens)
+        query, run, engine = await self._begin(question, options)
+        await engine.wrapped.moderation.check_question(query.messages, run)
+        return await build_context(engine.pipeline, query, run, engine.embedder, max_tokens)
 
     async def stream(
         self, question: str, **options: Unpack[QueryOptions]
@@ -195,8 +200,8 @@ class Engine(EngineParts):
 
             asyncio.run(main())
         """
-        query, run = await self._begin(question, options)
-        wrapped = self._find_wrapped(options.get("choice"))
+        query, run, engine = await self._begin(question, options)
+        wrapped = engine.find_wrapped(options.get("choice"))
         async with aclosing(await wrapped.handle(query, run)) as events:
             async for event in events:
                 if isinstance(event, Finished):
@@ -216,21 +221,21 @@ class Engine(EngineParts):
         self, question: str, **options: Unpack[QueryOptions]
     ) -> AsyncGenerator[SideEvent, None]:
         """Yield the events of both answers. The enhanced one is the answer that `stream` gives."""
-        query, run = await self._begin(question, options)
+        query, run, engine = await self._begin(question, options)
         if query.mode == "plain":
             raise InputError(
                 "Two answers are compared by their documents, and rag_enabled is off.",
                 hint="Leave out compare, or set rag_enabled to true.",
             )
-        wrapped = self._wrapped
+        wrapped = engine.wrapped
         await wrapped.moderation.check_question(query.messages, run)
         query = await wrapped.conversation.with_history(query, run)
-        start = await self.pipeline.begin(query, run)
+        start = await engine.pipeline.begin(query, run)
         sides: dict[str, EventStream] = {}
         for side, mode in (("baseline", "raw"), ("enhanced", "refined")):
             branch = run.branch()
             one = replace(query, mode="raw" if mode == "raw" else "refined")
-            stream = EventStream(self.pipeline.answer(one, branch, start))
+            stream = EventStream(engine.pipeline.answer(one, branch, start))
             sides[side] = wrapped.moderation.moderate_answer(stream, branch)
 
         async def store(answer: Answer) -> Answer:
@@ -245,15 +250,13 @@ class Engine(EngineParts):
                 shown = translate_refusal(event, question)
                 yield SideEvent("enhanced" if side_name == "enhanced" else "baseline", shown)
 
-    async def _begin(self, question: str, options: QueryOptions) -> tuple[Query, QueryRun]:
+    async def _begin(self, question: str, options: QueryOptions) -> tuple[Query, QueryRun, Self]:
+        """Return the query, its run, and the engine whose embedder its collection has."""
         query = build_query(question, options, self.settings)
+        engine = self
         if query.mode != "plain":
-            await run_in_thread_if_blocking(
-                self.catalog,
-                refuse_other_embedder,
-                self.catalog,
-                query.collection,
-                self.embedder.name,
+            engine = await run_in_thread_if_blocking(
+                self.catalog, self.for_collection, query.collection
             )
         run = QueryRun(
             options.get("request_id") or query.id,
@@ -262,7 +265,7 @@ class Engine(EngineParts):
         )
         run.notes += query.notes
         run.marks_claims = options.get("mark_claims") or False
-        return query, run
+        return query, run, engine
 
     @property
     def is_queue_full(self) -> bool:
@@ -278,27 +281,25 @@ class Engine(EngineParts):
         self, question: str, **options: Unpack[QueryOptions]
     ) -> tuple[Hits, QueryRun]:
         """Run `search` and return the record of how its hits came about as well."""
-        query, run = await self._begin(question, options)
-        await self._wrapped.moderation.check_question(query.messages, run)
-        return (await self.pipeline.search(query, run)).hits, run
+        query, run, engine = await self._begin(question, options)
+        await engine.wrapped.moderation.check_question(query.messages, run)
+        return (await engine.pipeline.search(query, run)).hits, run
 
     async def explain(
         self, question: str, chunk_id: str, **options: Unpack[QueryOptions]
     ) -> Explanation:
         """Say why a chunk is, or is not, among the hits of a question."""
         _, run = await self.search_traced(question, **options)
-        query, _ = await self._begin(question, options)
-        waterfall = run.trace.waterfall.as_dict()
-        return await run_in_thread("models", self._explainer().explain, query, waterfall, chunk_id)
+        query, _, engine = await self._begin(question, options)
+        explainer, waterfall = _build_explainer(engine), run.trace.waterfall.as_dict()
+        return await run_in_thread("models", explainer.explain, query, waterfall, chunk_id)
 
     def explain_past(self, query_id: str, chunk_id: str) -> Explanation:
         """Say the same for a past query, by what was recorded when it was asked."""
         entry = self.catalog.query(query_id)
         query = Query(query_id, entry["query"] or "", collection=entry["collection"])
-        return self._explainer().explain(query, entry["trace"]["waterfall"], chunk_id)
-
-    def _explainer(self) -> Explainer:
-        return Explainer(self.catalog, self.index, self.embedder, self.settings.retrieve)
+        explainer = _build_explainer(self.for_collection(query.collection))
+        return explainer.explain(query, entry["trace"]["waterfall"], chunk_id)
 
     def rate(
         self,
@@ -379,10 +380,14 @@ class Engine(EngineParts):
         opened = self.__dict__
         if "intake" in opened:
             self.intake.close()
-        close = getattr(opened.get("embedder"), "close", None)  # one behind HTTP pools connections
-        if close is not None:
-            close()
-        for name in ("index", "_derived", "catalog"):
+        engines: list[Engine] = [*self._siblings.values(), self]
+        for one in engines:
+            close = getattr(one.__dict__.get("embedder"), "close", None)  # HTTP pools connections
+            if close is not None:
+                close()
+            if "index" in one.__dict__:
+                one.index.close()
+        for name in ("_derived", "catalog"):
             if name in opened:
                 opened[name].close()
 
@@ -397,9 +402,12 @@ class Engine(EngineParts):
         """Close the connections of provider, moderator and retriever in the running loop."""
         opened = self.__dict__
         await self.finish_history()
-        retriever = opened["pipeline"].retriever if "pipeline" in opened else None
-        own = opened.get("provider"), opened.get("moderator")
-        for part in (*own, *self._chosen_providers, retriever):
+        parts = [opened.get("provider"), opened.get("moderator")]
+        engines: list[Engine] = [self, *self._siblings.values()]
+        for one in engines:
+            pipeline = one.__dict__.get("pipeline")
+            parts += [*one.chosen_providers, pipeline and pipeline.retriever]
+        for part in parts:
             aclose = getattr(part, "aclose", None)
             if aclose is not None:
                 await aclose()
@@ -421,3 +429,7 @@ class Engine(EngineParts):
             await self.close_connections()
         finally:
             self.close()
+
+
+def _build_explainer(engine: Engine) -> Explainer:
+    return Explainer(engine.catalog, engine.index, engine.embedder, engine.settings.retrieve)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Self, cast
 
 from ragstone.catalog import journal
 from ragstone.catalog.collections import SqlCollections
 from ragstone.catalog.database import Database
-from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.documents import SqlCatalog, refuse_other_embedder
+from ragstone.catalog.generations import Generation, GenerationCatalog, read_generations
 from ragstone.catalog.history import History
 from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
+from ragstone.catalog.vectors import OtherEmbedderError
 from ragstone.derived import FILE_NAME, DerivedStore
 from ragstone.errors import ProviderError
 from ragstone.fallback import Fallbacks
@@ -43,6 +48,7 @@ from ragstone.query.conversation import (
 )
 from ragstone.query.middleware import RecordHistory, UseConversation
 from ragstone.settings import Settings, load_settings
+from ragstone.settings.services import EmbedSettings
 from ragstone.threads import opened_once
 from ragstone.trace import QueryRun
 from ragstone.types import Answer
@@ -51,7 +57,7 @@ log = logging.getLogger(__name__)
 
 # The parts that are built again when the settings of the query pipeline change.
 _FROM_QUERY_SETTINGS = (
-    "settings", "provider", "_base_context", "_context", "pipeline", "_wrapped",
+    "settings", "provider", "_base_context", "_context", "pipeline", "wrapped",
 )  # fmt: skip
 
 
@@ -63,6 +69,7 @@ class EngineParts:
         self._given = given
         self._retired: list[Provider] = []
         self._chosen: dict[str, tuple[Provider, WrappedPipeline]] = {}
+        self._siblings: dict[str, Any] = {}
         self.fallbacks = Fallbacks()
         self.answers_secret = b""
         """Shared by the processes of one server, which then share their answers."""
@@ -85,10 +92,67 @@ class EngineParts:
 
     @opened_once
     def index(self) -> Index:
-        built: Index = self._given.index or find_part("index", self.settings.index.kind)(
-            IndexContext(self.settings, self.catalog, self.embedder)
-        )
+        if self._given.index is not None:
+            return self._given.index
+        catalog: Catalog = self.catalog
+        if isinstance(catalog, SqlCatalog):
+            catalog = cast("Catalog", GenerationCatalog(catalog, self.embedder.name))
+        context = IndexContext(self.settings, catalog, self.embedder)
+        built: Index = find_part("index", self.settings.index.kind)(context)
         return built
+
+    def for_collection(self, collection: str) -> Self:
+        """Return the engine whose embedder a collection is searched with: usually this one.
+
+        A collection that was switched to another embedder (`ragstone reembed`) has a second one,
+        which shares everything but the embedder, the index and what is built from them.
+        """
+        name = self.catalog.embedder_of(collection)
+        if name in (None, self.embedder.name):
+            return self
+        with self.opening:
+            known: Self | None = self._siblings.get(name)
+        if known is not None:
+            return known
+        return self.for_generation(read_generations(self.catalog, collection).active)
+
+    def for_generation(self, generation: Generation) -> Self:
+        """Return the engine of a generation's embedder."""
+        name = generation.embedder
+        if name == self.embedder.name:
+            return self
+        with self.opening:
+            if name not in self._siblings:
+                if generation.settings is None:
+                    refuse_other_embedder(self.catalog, generation.collection, self.embedder.name)
+                settings = apply_embed_settings(self.settings, generation.settings or {})
+                self._siblings[name] = self._open_sibling(settings)
+            sibling: Self = self._siblings[name]
+        return sibling
+
+    def _open_sibling(self, settings: Settings) -> Self:
+        """Make an engine with other settings that shares all parts which do not depend on them."""
+        raise NotImplementedError
+
+    def share_parts(self, main: EngineParts) -> None:
+        """Use the parts of another engine, which closes them; not its embedder and index."""
+        names = ["catalog", "moderator", "history", "reading_embedder", "answers_secret"]
+        names += ["fallbacks", "_derived", "_sessions", "_directory", "_journal"]
+        if main.provider.name != "extractive":  # that one is fitted to the scores of its embedder
+            names.append("provider")
+        for name in names:
+            setattr(self, name, getattr(main, name))
+
+    def list_indexes(self) -> Iterator[tuple[str, Index]]:
+        """Yield every collection that can be searched, with its index."""
+        for name in self.catalog.collections():
+            with suppress(OtherEmbedderError):
+                yield name, self.for_collection(name).index
+
+    def find_search_parts(self, collection: str) -> tuple[Embedder, Index]:
+        """Return the embedder and the index that a collection is searched with."""
+        engine = self.for_collection(collection)
+        return engine.embedder, engine.index
 
     @opened_once
     def intake(self) -> Intake:
@@ -100,6 +164,7 @@ class EngineParts:
             Originals.from_settings(self._directory, self.settings.originals),
             self._given.splitter,
             self._derived,
+            self.find_search_parts,
         )
 
     @property
@@ -169,7 +234,7 @@ class EngineParts:
 
     @property
     def conversation(self) -> Conversation:
-        return self._wrapped.conversation.conversation
+        return self.wrapped.conversation.conversation
 
     @opened_once
     def _directory(self) -> Path:
@@ -232,7 +297,7 @@ class EngineParts:
         return sessions
 
     @opened_once
-    def _wrapped(self) -> WrappedPipeline:
+    def wrapped(self) -> WrappedPipeline:
         conversation = Conversation(
             self._sessions,
             self.embedder,
@@ -251,7 +316,7 @@ class EngineParts:
         )
 
     @property
-    def _chosen_providers(self) -> list[Provider]:
+    def chosen_providers(self) -> list[Provider]:
         return [*self._retired, *(provider for provider, _ in self._chosen.values())]
 
     def apply_settings(self, settings: Settings) -> None:
@@ -261,7 +326,7 @@ class EngineParts:
         """
         with self.opening:
             # Questions that are being answered still use these; they are closed with the engine.
-            self._retired = self._chosen_providers
+            self._retired = self.chosen_providers
             self._chosen = {}
             opened = self.__dict__
             if "provider" in opened and self._given.provider is None:
@@ -270,11 +335,17 @@ class EngineParts:
             self.answers_secret = b""  # answers under the old settings are not shared any more
             for name in _FROM_QUERY_SETTINGS:
                 opened.pop(name, None)
+            for name, old in self._siblings.items():
+                self._retired += old.chosen_providers
+                again = apply_embed_settings(settings, get_embed_settings(old.settings))
+                sibling = self._open_sibling(again)
+                sibling.embedder, sibling.index = old.embedder, old.index
+                self._siblings[name] = sibling
 
-    def _find_wrapped(self, name: str | None) -> WrappedPipeline:
+    def find_wrapped(self, name: str | None) -> WrappedPipeline:
         """Return the pipeline in which the chosen model writes; each is built once."""
         if not name or name == self.model_choices[0].name:
-            return self._wrapped
+            return self.wrapped
         choice = choose_model(self.model_choices, name)
         with self.opening:
             if choice.name not in self._chosen:
@@ -282,7 +353,7 @@ class EngineParts:
             return self._chosen[choice.name][1]
 
     def _build_chosen(self, choice: ModelChoice) -> tuple[Provider, WrappedPipeline]:
-        main, wrapped = self._context, self._wrapped
+        main, wrapped = self._context, self.wrapped
         base = replace(self._base_context, settings=apply_choice(self.settings, choice))
         provider: Provider = find_part("provider", choice.provider)(base)
         quoting = provider if provider.name == "extractive" else main.quoting
@@ -316,6 +387,23 @@ class EngineParts:
                     upload_id=upload_id,
                 )
             )
+
+
+# What builds an embedder again, in this process and in others. Keys are never stored.
+_EMBED_SETTINGS = ("name", "model", "base_url", "dimension", "batch")
+
+
+def get_embed_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that build the embedder, without keys."""
+    return {name: getattr(settings.embed, name) for name in _EMBED_SETTINGS}
+
+
+def apply_embed_settings(settings: Settings, embed: Mapping[str, Any]) -> Settings:
+    """Return settings with another embedder; its key is the one of this process."""
+    values = {name: value for name, value in embed.items() if name in _EMBED_SETTINGS}
+    if values.get("name") == settings.embed.name:
+        values["api_key"] = settings.embed.api_key
+    return settings.model_copy(update={"embed": EmbedSettings(**values)})
 
 
 def open_catalog(settings: Settings, directory: Path) -> Catalog:

@@ -204,7 +204,7 @@ class Catalog(Protocol):
     def last_change(self, collection: str) -> int: ...
     def changes(self, collection: str, *, after: int, limit: int) -> list[Change]: ...
     def chunks_with_vectors(
-        self, ranges: Sequence[range], *, dimension: int
+        self, ranges: Sequence[range], *, dimension: int, embedder: str = ""
     ) -> tuple[list[Chunk], Vectors]:
         """Return the current chunks with these keys and their vectors, by ascending key."""
         ...
@@ -268,7 +268,7 @@ class IntakeRecords(Protocol):
         """Return whether a document exists, was read without error and is not replaced."""
         ...
 
-    def vectors_by_text(self, document_id: str) -> dict[str, Vectors]:
+    def vectors_by_text(self, document_id: str, embedder: str) -> dict[str, Vectors]:
         """Return the vectors of a document's chunks, by the text that was embedded."""
         ...
 

@@ -19,7 +19,7 @@ EMBEDDER = HashEmbedder(16)
 
 
 def states(catalog: SqlCatalog, index: EmbeddedIndex, *, repair: bool) -> dict[str, str]:
-    found = check_data(catalog, catalog.database, index, EMBEDDER, repair=repair)
+    found = check_data(catalog, catalog.database, {"c": index}, EMBEDDER, repair=repair)
     return {finding.subject: finding.state for finding in found}
 
 

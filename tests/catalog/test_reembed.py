@@ -1,149 +1,316 @@
-"""A collection gets the vectors of another embedder: wholly, or it stays refused."""
+"""A collection gets the vectors of another embedder while the ones before are searched."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import func, select
 
 from ragstone.catalog import reembed
-from ragstone.catalog.reembed import embed_collection_again
+from ragstone.catalog.generations import (
+    Generation,
+    begin_generation,
+    drop_generation,
+    read_generations,
+    switch_generation,
+)
+from ragstone.catalog.reembed import Reembedder
+from ragstone.catalog.schema import chunk_vectors, chunks
 from ragstone.engine import Engine
-from ragstone.errors import StoreBusyError, StoreError
-from ragstone.protocols import Vectors
+from ragstone.errors import InputError, StoreError
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.protocols import NewDocument, Vectors
 from ragstone.testing.fakes import HashEmbedder
+from ragstone.types import Chunk, Document
 
 from ..conftest import settings_in
 
-
-class OtherEmbedder(HashEmbedder):
-    """Another model: other vectors, and more numbers in each."""
-
-    name = "hash-v2"
-
-    def __init__(self) -> None:
-        super().__init__(128)
+SHIPPED = {"name": "builtin", "model": ""}
+QUESTION = "What is the code of gate 3?"
 
 
 @pytest.fixture
-async def folder(tmp_path: Path) -> Path:
-    """A data directory with five documents, embedded with the first model."""
-    for number in range(5):
-        (tmp_path / f"{number}.txt").write_text(f"The code of gate {number} is {number}812.")
-    engine = open_engine(tmp_path, HashEmbedder())
-    await engine.ingest(list_files(tmp_path))
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine with five documents, embedded without a model."""
+    engine = open_engine(tmp_path)
+    await engine.ingest(write_files(tmp_path, range(5)))
+    yield engine
     engine.close()
-    return tmp_path
+
+
+def write_files(folder: Path, numbers: Sequence[int]) -> list[Path]:
+    paths = [folder / f"{number}.txt" for number in numbers]
+    for number, path in zip(numbers, paths, strict=True):
+        path.write_text(f"The code of gate {number} is {number}812.")
+    return paths
 
 
 def list_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.txt"))
 
 
-def open_engine(folder: Path, embedder: HashEmbedder) -> Engine:
-    return Engine(settings_in(folder / "data"), embedder=embedder)
+def open_engine(folder: Path) -> Engine:
+    return Engine(settings_in(folder / "data"), embedder=HashEmbedder())
 
 
-def embed_again(engine: Engine, embed: object = None) -> int:
-    return embed_collection_again(
+def begin(engine: Engine, embed: object = None) -> Reembedder:
+    """Begin to embed with the shipped model, which another process can build from its settings."""
+    name = OnnxEmbedder().name
+    generation = begin_generation(engine.catalog, "default", name, SHIPPED, None)
+    return make_run(engine, generation, embed)
+
+
+def make_run(engine: Engine, generation: Generation, embed: object = None) -> Reembedder:
+    target = engine.for_generation(generation)
+    return Reembedder(
         engine.catalog,
-        "default",
-        engine.embedder.name,
-        embed or engine.embedder.embed,  # type: ignore[arg-type]  a stand-in that fails
-        lambda: engine.index.rebuild("default"),
+        generation,
+        embed or target.embedder.embed,  # type: ignore[arg-type]  a stand-in that fails
+        lambda: target.index.refresh("default"),
     )
 
 
-def list_vectors(engine: Engine) -> Vectors:
-    keys = list(range(1, 6))
-    return engine.index.vectors("default", keys)
+async def find_names(engine: Engine, question: str = QUESTION) -> list[str]:
+    return [hit.chunk.document_name for hit in await engine.search(question)]
 
 
-async def test_it_is_refused_before_and_searched_afterwards(folder: Path) -> None:
-    engine = open_engine(folder, OtherEmbedder())
-    with pytest.raises(StoreError, match="with 'hash', not with 'hash-v2'") as refused:
-        await engine.search("What is the code of gate 3?")
-    assert "ragstone reindex --embed --collection default" in refused.value.hint
-    assert embed_again(engine) == 5
-    hits = await engine.search("What is the code of gate 3?")
-    assert hits[0].chunk.document_name == "3.txt"
-    texts = [engine.catalog.chunks([key])[key].contextual_text for key in range(1, 6)]
-    assert np.allclose(list_vectors(engine), engine.embedder.embed(texts), atol=1e-3)
-    engine.close()
+def check_vectors(engine: Engine) -> None:
+    """Every chunk has the vector of the embedder that is searched, in the catalog and the index."""
+    embedder, index = engine.find_search_parts("default")
+    changes = engine.catalog.changes("default", after=0, limit=1000)
+    ranges = [one.keys for one in changes if one.kind == "add"]
+    stored, vectors = engine.catalog.chunks_with_vectors(
+        ranges, dimension=embedder.dimension, embedder=embedder.name
+    )
+    wanted = embedder.embed([chunk.contextual_text for chunk in stored])
+    assert np.allclose(vectors, wanted, atol=2e-3)
+    assert np.allclose(index.vectors("default", [one.key for one in stored]), wanted, atol=2e-3)
+    assert index.counts("default").dense == len(stored) == engine.catalog.counts("default").chunks
 
 
-async def test_no_file_is_read_again(folder: Path) -> None:
-    engine = open_engine(folder, OtherEmbedder())
-    embed_again(engine)
-    report = await engine.ingest(list_files(folder))
-    assert [file.outcome for file in report.files] == ["unchanged"] * 5
-    engine.close()
+def count_rows(engine: Engine) -> tuple[int, int]:
+    """Count the chunks without a vector beside them, and the vectors in the second table."""
+    with engine.catalog.read_transaction() as connection:
+        empty = select(func.count()).where(func.length(chunks.c.embedding) == 0)
+        second = select(func.count()).select_from(chunk_vectors)
+        return connection.scalar(empty), connection.scalar(second)
 
 
-async def test_a_run_that_was_stopped_is_refused_and_continues(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+async def test_questions_go_on_until_the_switch_and_after_it(engine: Engine) -> None:
+    before = engine.catalog.embedder_of("default")
+    run = begin(engine)
+    assert run.fill() == 5
+    assert engine.catalog.embedder_of("default") == before == "hash"
+    assert (await find_names(engine))[0] == "3.txt"
+    check_vectors(engine)
+    run.switch()
+    assert engine.catalog.embedder_of("default") == run.generation.embedder != "hash"
+    assert (await find_names(engine))[0] == "3.txt"
+    check_vectors(engine)
+
+
+async def test_uploads_and_deletions_while_it_is_filled_and_after(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reembed, "_BATCH_CHUNKS", 2)
-    engine = open_engine(folder, OtherEmbedder())
-    seen: list[str] = []
+    monkeypatch.setattr(reembed, "_BATCH_CHANGES", 2)
+    run = begin(engine)
+    embed, done = run.embed, 0
+    by_name = {one.name: one.id for one in engine.documents()}
+
+    def change_meanwhile(texts: Sequence[str]) -> Vectors:
+        nonlocal done
+        done += 1
+        if done == 1:
+            engine.intake.delete_document(by_name["1.txt"])
+        return embed(texts)
+
+    run.embed = change_meanwhile
+    run.fill()
+    await engine.ingest(write_files(tmp_path, [5, 6]))
+    (tmp_path / "2.txt").write_text("The code of gate 2 is new: 777.")
+    await engine.ingest([tmp_path / "2.txt"])
+    assert (await find_names(engine, "What is the code of gate 6?"))[0] == "6.txt"
+    run.switch()
+    check_vectors(engine)
+    names = {one.name for one in engine.documents()}
+    assert names == {"0.txt", "2.txt", "3.txt", "4.txt", "5.txt", "6.txt"}
+    assert (await find_names(engine, "What is the code of gate 6?"))[0] == "6.txt"
+    # After the switch uploads are embedded with the new model.
+    await engine.ingest(write_files(tmp_path, [7]))
+    await engine.delete({one.name: one.id for one in engine.documents()}["5.txt"])
+    check_vectors(engine)
+    assert (await find_names(engine, "What is the code of gate 7?"))[0] == "7.txt"
+
+
+async def test_it_can_be_taken_back_with_what_came_meanwhile(
+    engine: Engine, tmp_path: Path
+) -> None:
+    begin(engine).switch()
+    await engine.ingest(write_files(tmp_path, [5]))
+    await engine.delete({one.name: one.id for one in engine.documents()}["0.txt"])
+    assert not switch_generation(engine.catalog, "default"), "gate 5 has no old vector yet"
+    other = read_generations(engine.catalog, "default").other
+    assert other is not None
+    run = make_run(engine, other)
+    run.switch()
+    assert run.count == 1
+    assert engine.catalog.embedder_of("default") == "hash"
+    check_vectors(engine)
+    assert (await find_names(engine, "What is the code of gate 5?"))[0] == "5.txt"
+
+
+async def test_the_generation_before_is_dropped(engine: Engine, tmp_path: Path) -> None:
+    run = begin(engine)
+    run.switch()
+    await engine.ingest(write_files(tmp_path, [5]))
+    assert drop_generation(engine.catalog, "default") == "hash"
+    assert count_rows(engine) == (0, 0)
+    assert read_generations(engine.catalog, "default").other is None
+    engine.for_collection("default").index.rebuild("default")
+    check_vectors(engine)
+    assert (await find_names(engine))[0] == "3.txt"
+    await engine.ingest(write_files(tmp_path, [6]))
+    check_vectors(engine)
+    folder = tmp_path / "data" / "index" / "default"
+    assert not (folder / "manifest.json").exists()
+    # And a third generation, made with the first embedder, in the same way.
+    third = begin_generation(engine.catalog, "default", "hash", None, None)
+    make_run(engine, third).switch()
+    check_vectors(engine)
+
+
+async def test_an_unused_generation_is_dropped(engine: Engine) -> None:
+    run = begin(engine)
+    run.fill()
+    assert drop_generation(engine.catalog, "default") == run.generation.embedder
+    assert count_rows(engine) == (0, 0)
+    engine.index.rebuild("default")
+    check_vectors(engine)
+    with pytest.raises(InputError, match="one generation only"):
+        switch_generation(engine.catalog, "default")
+
+
+async def test_another_process_notices_the_switch(engine: Engine, tmp_path: Path) -> None:
+    waiting = open_engine(tmp_path)
+    assert (await find_names(waiting))[0] == "3.txt"
+    begin(engine).switch()
+    assert (await find_names(waiting))[0] == "3.txt"
+    embedder, _ = waiting.find_search_parts("default")
+    assert embedder.name == engine.catalog.embedder_of("default")
+    waiting.close()
+
+
+async def test_an_ingestion_under_way_is_stored_with_the_new_vectors(
+    engine: Engine, tmp_path: Path
+) -> None:
+    run = begin(engine)
+    run.fill()
+    old, switched = engine.embedder.embed, []
+
+    def switch_first(texts: Sequence[str]) -> Vectors:
+        if not switched and any("gate 8" in text for text in texts):
+            switched.append(True)
+            run.switch()
+        return old(texts)
+
+    engine.embedder.embed = switch_first  # type: ignore[method-assign]
+    report = await engine.ingest(write_files(tmp_path, [8]))
+    assert switched
+    assert [file.outcome for file in report.files] == ["added"]
+    check_vectors(engine)
+    assert (await find_names(engine, "What is the code of gate 8?"))[0] == "8.txt"
+
+
+async def test_no_file_is_read_again(engine: Engine, tmp_path: Path) -> None:
+    begin(engine).switch()
+    report = await engine.ingest(list_files(tmp_path))
+    assert [file.outcome for file in report.files] == ["unchanged"] * 5
+
+
+async def test_a_run_that_was_stopped_goes_on(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reembed, "_BATCH_CHUNKS", 2)
+    run = begin(engine)
+    embed, seen = run.embed, []
 
     def fail_at_the_third(texts: Sequence[str]) -> Vectors:
         if len(seen) >= 2:
             raise KeyboardInterrupt
         seen.extend(texts)
-        return engine.embedder.embed(texts)
+        return embed(texts)
 
+    run.embed = fail_at_the_third
     with pytest.raises(KeyboardInterrupt):
-        embed_again(engine, fail_at_the_third)
-    engine.close()
-    for embedder in (OtherEmbedder(), HashEmbedder()):
-        engine = open_engine(folder, embedder)
-        with pytest.raises(StoreError, match="'hash-v2 up to chunk 2'"):
-            await engine.search("What is the code of gate 3?")
-        engine.close()
-    engine = open_engine(folder, OtherEmbedder())
-    assert embed_again(engine) == 3
-    assert (await engine.search("the code of gate 0"))[0].chunk.document_name == "0.txt"
-    engine.close()
+        run.fill()
+    assert (await find_names(engine))[0] == "3.txt"
+    check_vectors(engine)
+    again = begin(engine)
+    assert again.fill() == 3
+    again.switch()
+    check_vectors(engine)
 
 
-async def test_an_engine_that_is_open_notices(folder: Path) -> None:
-    waiting = open_engine(folder, OtherEmbedder())
-    with pytest.raises(StoreError):
-        await waiting.search("What is the code of gate 3?")
-    worker = open_engine(folder, OtherEmbedder())
-    embed_again(worker)
-    worker.close()
-    assert await waiting.search("What is the code of gate 3?")
-    waiting.close()
+async def test_uploads_that_never_end_wait_for_the_last_chunks(engine: Engine) -> None:
+    run = begin(engine)
+    number = iter(range(10, 1000))
+
+    def upload() -> None:
+        add_document(engine, f"{next(number)}.txt")
+        engine.for_generation(run.generation).index.refresh("default")
+
+    run.refresh = upload
+    run.switch()
+    assert engine.catalog.embedder_of("default") == run.generation.embedder
 
 
-def test_two_runs_at_once_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reembed, "_BATCH_CHUNKS", 2)
-    engine = open_engine(folder, OtherEmbedder())
-    begun: list[int] = []
-
-    def start_a_second_run(texts: Sequence[str]) -> Vectors:
-        begun.append(len(texts))
-        if len(begun) == 2:  # the first call only sees whether the embedder answers
-            embed_again(engine)
-        return engine.embedder.embed(texts)
-
-    with pytest.raises(StoreBusyError, match="another process"):
-        embed_again(engine, start_a_second_run)
-    engine.close()
+def add_document(engine: Engine, name: str) -> None:
+    text = f"The code of gate {name} is here."
+    embedder, _ = engine.find_search_parts("default")
+    document = Document(
+        id=name, collection="default", source=name, name=name, media_type="text/plain",
+        sha256=name, text=text, chunk_count=1,
+    )  # fmt: skip
+    chunk = Chunk(name, 0, text, 0, len(text), name)
+    new = NewDocument(document, (chunk,), embedder.embed([chunk.contextual_text]))
+    engine.catalog.add([new], embedder=embedder.name)
 
 
-def test_an_embedder_that_does_not_answer_costs_nothing(folder: Path) -> None:
-    def fail(texts: Sequence[str]) -> Vectors:
-        raise ConnectionError("nobody listens")
+def test_a_second_model_is_refused_until_the_first_is_dropped(engine: Engine) -> None:
+    begin(engine)
+    with pytest.raises(InputError, match="has a second generation already"):
+        begin_generation(engine.catalog, "default", "third", None, None)
+    with pytest.raises(InputError, match="is searched with 'hash' already"):
+        begin_generation(engine.catalog, "default", "hash", None, None)
 
-    other = open_engine(folder, OtherEmbedder())
-    with pytest.raises(ConnectionError):
-        embed_again(other, fail)
-    stored = other.catalog.embedder_of("default")
-    assert stored is not None
-    assert "up to chunk" not in stored
+
+async def test_without_the_settings_of_the_embedder_it_is_refused(
+    engine: Engine, tmp_path: Path
+) -> None:
+    other = Engine(settings_in(tmp_path / "data"))
+    with pytest.raises(StoreError, match="was embedded with 'hash'"):
+        await other.search(QUESTION)
     other.close()
+
+
+async def test_a_deleted_collection_leaves_no_vectors(engine: Engine, tmp_path: Path) -> None:
+    begin(engine).switch()
+    await engine.delete_collection("default")
+    assert count_rows(engine) == (0, 0)
+    assert not list((tmp_path / "data" / "index" / "default").glob("@*"))
+    await engine.ingest(list_files(tmp_path))
+    assert engine.catalog.embedder_of("default") == "hash"
+    check_vectors(engine)
+
+
+def test_the_rate_is_not_exceeded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(reembed.time, "sleep", slept.append)
+    run = begin(engine)
+    run.chunks_per_s = 0.5
+    run.fill()
+    assert 0 < sum(slept) <= 10

@@ -177,6 +177,7 @@ def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
         ["documents", "list"],
         ["history"],
         ["reindex"],
+        ["reembed"],
         ["mcp"],
         ["eval", "--from-documents"],
         ["tune", "--from-documents"],

@@ -28,7 +28,7 @@ GROUPS = {
 }
 SINGLE = ["demo", "ingest", "ask", "chat", "search", "check", "eval", "compare", "tune", "serve"]
 SINGLE += ["mcp", "documents", "history", "models", "settings", "reindex", "backup", "restore"]
-SINGLE += ["doctor", "feedback"]
+SINGLE += ["doctor", "feedback", "reembed"]
 COMMANDS = [[name] for name in SINGLE]
 COMMANDS += [[group, name] for group, names in GROUPS.items() for name in names]
 

@@ -27,7 +27,7 @@ def contents(engine: Engine) -> Stored:
     """Every document: its id, the texts that were embedded, and their vectors."""
     found: Stored = {}
     for document in engine.documents():
-        vectors = engine.records.vectors_by_text(document.id)
+        vectors = engine.records.vectors_by_text(document.id, engine.embedder.name)
         found[document.name] = (document.id, list(vectors), np.stack(list(vectors.values())))
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from ragstone.catalog.documents import SqlCatalog
-from ragstone.catalog.reembed import write_vectors
+from ragstone.catalog.vectors import write_vectors
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock
 from ragstone.index.local import EmbeddedIndex

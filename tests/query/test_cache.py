@@ -222,7 +222,7 @@ async def test_the_memory_of_answers_has_a_bound_in_bytes(tmp_path: Path) -> Non
     questions = [f"Is the gate number {number} green?" for number in range(20)]
     for question in questions:
         await engine.ask(question)
-        assert 0 < engine._wrapped.cache.answers.size_bytes <= 30_000
+        assert 0 < engine.wrapped.cache.answers.size_bytes <= 30_000
     assert stages(await engine.ask(questions[-1])) == ["repeat"]
     assert stages(await engine.ask(questions[0])) != ["repeat"]
     engine.close()

@@ -130,7 +130,7 @@ async def test_work_that_is_slow_to_stop_does_not_hide_what_began_after_it(engin
     async def hearing(number: int) -> None:
         nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
-        stream = await engine._wrapped.cache.handle(query, QueryRun("r"), begin)
+        stream = await engine.wrapped.cache.handle(query, QueryRun("r"), begin)
         async with aclosing(stream) as events:
             async for _ in events:
                 heard += 1
@@ -185,7 +185,7 @@ async def test_an_error_is_raised_for_all_who_wait_and_for_nobody_after_them(
     async def hearing(number: int) -> None:
         nonlocal heard
         query = Query(str(number), QUESTION, temperature=0.0)
-        stream = await engine._wrapped.cache.handle(query, QueryRun("r"), begin)
+        stream = await engine.wrapped.cache.handle(query, QueryRun("r"), begin)
         async with aclosing(stream) as events:
             async for _ in events:
                 heard += 1

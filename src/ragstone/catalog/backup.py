@@ -19,7 +19,7 @@ import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +203,7 @@ class Finding:
 def check_data(
     catalog: Catalog,
     database: Database,
-    index: Index,
+    indexes: Mapping[str, Index],
     embedder: Embedder,
     *,
     repair: bool,
@@ -211,15 +211,16 @@ def check_data(
 ) -> Iterator[Finding]:
     """Check the catalog, the embedding model, and the index of every collection.
 
-    With `deep` also compare the tables of the catalog with their indexes.
+    `indexes` are those of the collections that can be searched. With `deep` also compare the tables
+    of the catalog with their indexes.
     """
     yield _check_database(database, deep=deep)
     yield _check_embedder(embedder)
     for collection in catalog.collections():
-        stored = catalog.embedder_of(collection)
-        if stored == embedder.name:
-            yield _check_index(catalog, index, collection, repair=repair)
+        if collection in indexes:
+            yield _check_index(catalog, indexes[collection], collection, repair=repair)
         else:
+            stored = catalog.embedder_of(collection)
             detail = f"embedded with '{stored}', but '{embedder.name}' is in use"
             detail += f"; run: ragstone reindex --embed --collection {shlex.quote(collection)}"
             yield Finding(f"collection {collection}", "wrong", detail)

@@ -17,11 +17,13 @@ from ragstone.catalog.schema import (
     document_counts,
     documents,
     files,
+    generations,
     page_lines,
     queries,
     sources,
 )
 from ragstone.catalog.uploads import mark_unused
+from ragstone.catalog.vectors import delete_chunks
 from ragstone.errors import InputError, NotFoundError
 from ragstone.protocols import Catalog
 
@@ -84,7 +86,7 @@ class SqlCollections:
                 for sha256 in unused:
                     mark_unused(connection, sha256)
                 delete_collection_jobs(connection, name)
-            for table in (files, sources, queries):
+            for table in (files, sources, queries, generations):
                 connection.execute(table.delete().where(table.c.collection == name))
             sessions.delete_collection_sessions(connection, name)
             connection.execute(collections.delete().where(collections.c.name == name))
@@ -155,7 +157,7 @@ def _delete_documents(connection: Connection, name: str) -> list[Any]:
     """Delete every document and its versions, log the changes, and return the rows."""
     found = rows.log_removals(connection, documents.c.collection == name)
     for row in found:
-        connection.execute(chunks.delete().where(chunks.c.document_id == row.id))
+        delete_chunks(connection, row)
         connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
     connection.execute(documents.delete().where(documents.c.collection == name))
     return found

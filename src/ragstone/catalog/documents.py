@@ -24,7 +24,15 @@ from ragstone.catalog.schema import (
     page_lines,
     sources,
 )
-from ragstone.errors import NotFoundError, StoreError
+from ragstone.catalog.vectors import (
+    OtherEmbedderError,
+    Place,
+    delete_chunks,
+    read_place,
+    read_vector,
+    select_vectors,
+)
+from ragstone.errors import NotFoundError
 from ragstone.filters import ANY_QUERY, HistoryFilter, SearchScope
 from ragstone.protocols import Catalog, CatalogCounts, Change, NewDocument, Vectors
 from ragstone.types import LOCAL_OWNER, Answer, Chunk, Document, Query
@@ -69,10 +77,11 @@ class SqlCatalog:
         with self.database.write_transaction(lock_of(names)) as connection:
             for new in batch:
                 document = new.document
-                _claim_collection(connection, document.collection, embedder)
+                place = _claim_collection(connection, document.collection, embedder)
                 _remove_source(connection, document.collection, document.source, keep=document.id)
                 _delete_document(connection, document.id)
-                rows.insert_document(connection, new)
+                is_second = place == "vectors"
+                rows.insert_document(connection, new, has_second_vectors=is_second)
                 rows.set_source(connection, document.collection, document.source, document.id)
 
     def add_failure(self, document: Document) -> None:
@@ -223,13 +232,13 @@ class SqlCatalog:
     def counts(self, collection: str) -> CatalogCounts:
         with self.database.read_transaction() as connection:
             count, _, chunk_count = lookup.read_counts(connection, collection)
-            return CatalogCounts(count, chunk_count, _read_last_change(connection, collection))
+            return CatalogCounts(count, chunk_count, read_last_change(connection, collection))
 
     def is_empty(self, collection: str) -> bool:
         return not self._read_cached("has documents", collection, _has_indexed_documents)
 
     def last_change(self, collection: str) -> int:
-        return int(self._read_cached("last change", collection, _read_last_change))
+        return int(self._read_cached("last change", collection, read_last_change))
 
     def _read_cached(
         self, name: str, collection: str, read: Callable[[Connection, str], Any]
@@ -260,18 +269,17 @@ class SqlCatalog:
             ]
 
     def chunks_with_vectors(
-        self, ranges: Sequence[range], *, dimension: int
+        self, ranges: Sequence[range], *, dimension: int, embedder: str = ""
     ) -> tuple[list[Chunk], Vectors]:
         found: list[Chunk] = []
         vectors: list[Vectors] = []
+        select_all = select_vectors(embedder).order_by(chunks.c.key)
         with self.database.read_transaction() as connection:
             for keys in ranges:
-                query = rows.select_chunks.add_columns(chunks.c.embedding).where(
-                    chunks.c.key.between(keys.start, keys.stop - 1)
-                )
-                for row in connection.execute(query.order_by(chunks.c.key)):
+                query = select_all.where(chunks.c.key.between(keys.start, keys.stop - 1))
+                for row in connection.execute(query):
                     found.append(rows.to_chunk(row))
-                    vectors.append(rows.to_vector(row.embedding))
+                    vectors.append(read_vector(row))
         if not found:
             return [], np.empty((0, dimension), np.float32)
         return found, np.stack(vectors)
@@ -332,7 +340,7 @@ def refuse_other_embedder(catalog: Catalog, collection: str, embedder: str) -> N
 
 def _check_embedder(collection: str, stored: str | None, embedder: str) -> None:
     if stored is not None and stored != embedder:
-        raise StoreError(
+        raise OtherEmbedderError(
             f"The collection '{collection}' was embedded with '{stored}', not with '{embedder}'.",
             hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again with: "
             f"ragstone reindex --embed --collection {shlex.quote(collection)}",
@@ -343,18 +351,19 @@ def _read_embedder(connection: Connection, collection: str) -> str | None:
     return connection.scalar(select(collections.c.embedder).where(collections.c.name == collection))
 
 
-def _read_last_change(connection: Connection, collection: str) -> int:
+def read_last_change(connection: Connection, collection: str) -> int:
     last = select(func.coalesce(func.max(changes.c.seq), 0))
     return int(connection.execute(last.where(changes.c.collection == collection)).scalar_one())
 
 
-def _claim_collection(connection: Connection, name: str, embedder: str) -> None:
-    """Create a collection for the embedder of its first document."""
+def _claim_collection(connection: Connection, name: str, embedder: str) -> Place:
+    """Create a collection for the embedder of its first document; return where vectors go."""
     stored = _read_embedder(connection, name)
     _check_embedder(name, stored, embedder)
     if stored is None:
         values = {"name": name, "embedder": embedder, "created_at": time.time()}
         connection.execute(collections.insert().values(**values))
+    return read_place(connection, name, embedder)
 
 
 def _remove_source(connection: Connection, collection: str, source: str, *, keep: str = "") -> None:
@@ -366,8 +375,8 @@ def _remove_source(connection: Connection, collection: str, source: str, *, keep
         sources.delete().where(sources.c.collection == collection, sources.c.source == source)
     )
     if connection.execute(select(sources).where(sources.c.document_id == old)).first() is None:
-        rows.log_removals(connection, documents.c.id == old)
-        connection.execute(chunks.delete().where(chunks.c.document_id == old))
+        for row in rows.log_removals(connection, documents.c.id == old):
+            delete_chunks(connection, row)
         connection.execute(
             documents.update().where(documents.c.id == old).values(retired_at=time.time())
         )
@@ -386,10 +395,12 @@ def _has_indexed_documents(connection: Connection, collection: str) -> bool:
 
 def _delete_document(connection: Connection, document_id: str) -> bool:
     """Delete a document and its chunks; return False if it does not exist."""
-    if not rows.log_removals(connection, documents.c.id == document_id):
+    found = rows.log_removals(connection, documents.c.id == document_id)
+    if not found:
         return False
-    for table in (chunks, page_lines):
-        connection.execute(table.delete().where(table.c.document_id == document_id))
+    for row in found:
+        delete_chunks(connection, row)
+    connection.execute(page_lines.delete().where(page_lines.c.document_id == document_id))
     connection.execute(documents.delete().where(documents.c.id == document_id))
     return True
 

@@ -1,161 +1,133 @@
-"""Replace the vectors of a collection by those of another embedder: stored chunks → new vectors.
+"""Embed the stored chunks of a collection with another embedder: texts → vectors.
 
-Until the end the collection bears the new embedder's name with the last chunk that has its vector,
-so no search and no ingestion takes it for finished, and a killed run continues where it stopped.
+Questions are answered with the generation before until `switch` makes the new one the one that is
+searched. Whatever is committed stays: a run that was killed is continued by the next one.
 """
 
 from __future__ import annotations
 
-import zlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, select
 
 from ragstone.catalog import rows
 from ragstone.catalog.documents import lock_of
-from ragstone.catalog.schema import chunks, collections, documents, files
-from ragstone.errors import StoreBusyError
+from ragstone.catalog.generations import (
+    Generation,
+    advance_generation,
+    log_new_vectors,
+    switch_generation,
+)
+from ragstone.catalog.schema import chunks, documents
+from ragstone.catalog.vectors import (
+    find_vectorless,
+    get_vector,
+    read_place,
+    select_vectors,
+    write_vectors,
+)
 from ragstone.protocols import Catalog, Change, Vectors
 
 Embed = Callable[[Sequence[str]], Vectors]
 
-_BATCH_CHUNKS = 512
-_UNFINISHED = " up to chunk "
-# The keys of chunks begin at 1: no index has this one.
-_NO_KEY = 0
+_BATCH_CHUNKS = 256
+_BATCH_CHANGES = 200
+# Chunks whose vectors are looked for at once.
+_MAX_KEYS = 5_000
+# The index is brought up to date after so many chunks, so that no long step is left for the end.
+_CHUNKS_PER_REFRESH = 20_000
+# So often a switch is tried while uploads go on; then they wait for the last few chunks.
+_SWITCH_ATTEMPTS = 5
 
 
-def embed_collection_again(
-    catalog: Catalog,
-    collection: str,
-    embedder: str,
-    embed: Embed,
-    rebuild: Callable[[], None],
-    report: Callable[[int], None] = lambda count: None,
-) -> int:
-    """Embed every chunk with `embed` and rebuild the index; return the number of chunks.
+@dataclass(slots=True)
+class Reembedder:
+    """Fill a generation and keep it in step with uploads and deletions."""
 
-    `embedder` is the name of the new one. `report` gets the number of chunks done so far.
-    """
-    # An embedder that cannot be reached must not cost the collection the vectors it has.
-    embed(["A first text, to see that the embedder answers."])
-    mark = _begin(catalog, collection, embedder)
-    done = 0
-    while batch := _read_batch(catalog, collection, after=_read_position(mark)):
-        vectors = embed([text for _, text in batch])
-        keys = [key for key, _ in batch]
-        mark = _write_batch(catalog, collection, mark, embedder, keys, vectors)
-        done += len(batch)
-        report(done)
-    # Only then may searches trust the name: an index with the old vectors would answer nonsense.
-    rebuild()
-    _finish(catalog, collection, mark, embedder)
-    return done
+    catalog: Catalog
+    generation: Generation
+    embed: Embed
+    refresh: Callable[[], None]
+    """Bring the index of the generation up to date."""
+    chunks_per_s: float = 0.0
+    """The rate that is not exceeded, for the sake of those who ask meanwhile; 0 for none."""
+    report: Callable[[int], None] = lambda count: None
+    """Called with the number of chunks embedded so far."""
+    count: int = 0
+    _unindexed: int = field(default=0, init=False)
+
+    def fill(self) -> int:
+        """Embed all chunks that have no vector yet; return how many chunks were embedded so far."""
+        self._fill_vectors()
+        self._refresh()
+        return self.count
+
+    def switch(self) -> None:
+        """Search this generation from now on, with everything that was stored until now."""
+        collection = self.generation.collection
+        for _ in range(_SWITCH_ATTEMPTS):
+            self.fill()
+            if switch_generation(self.catalog, collection):
+                return
+        with self.catalog.write_transaction(lock_of(collection)):
+            self._fill_vectors(may_refresh=False)
+            switch_generation(self.catalog, collection)
+        self._refresh()
+
+    def _fill_vectors(self, *, may_refresh: bool = True) -> None:
+        while changes := self._read_changes():
+            keys = [key for change in changes if change.kind == "add" for key in change.keys]
+            for begin in range(0, len(keys), _MAX_KEYS):
+                self._embed_missing(keys[begin : begin + _MAX_KEYS])
+            self._advance([], np.empty((0, 0), np.float32), changes[-1].seq)
+            if may_refresh and self._unindexed >= _CHUNKS_PER_REFRESH:
+                self._refresh()
+
+    def _read_changes(self) -> list[Change]:
+        here = self.generation
+        return self.catalog.changes(here.collection, after=here.filled_seq, limit=_BATCH_CHANGES)
+
+    def _embed_missing(self, keys: Sequence[int]) -> None:
+        with self.catalog.read_transaction() as connection:
+            missing = find_vectorless(connection, self.generation.embedder, keys)
+        for begin in range(0, len(missing), _BATCH_CHUNKS):
+            batch = missing[begin : begin + _BATCH_CHUNKS]
+            begun = time.monotonic()
+            vectors = self.embed([rows.to_chunk(row).contextual_text for row in batch])
+            self._advance([row.key for row in batch], vectors, 0)
+            self.count += len(batch)
+            self._unindexed += len(batch)
+            self.report(self.count)
+            if self.chunks_per_s:
+                time.sleep(max(0.0, len(batch) / self.chunks_per_s - (time.monotonic() - begun)))
+
+    def _advance(self, keys: Sequence[int], vectors: Vectors, filled_seq: int) -> None:
+        self.generation = advance_generation(
+            self.catalog, self.generation, keys, vectors, filled_seq
+        )
+
+    def _refresh(self) -> None:
+        self._unindexed = 0
+        self.refresh()
 
 
-def repair_vectors(catalog: Catalog, collection: str, embed: Embed) -> int:
+def repair_vectors(catalog: Catalog, collection: str, embedder: str, embed: Embed) -> int:
     """Embed the chunks whose vectors are damaged; return their number. Then rebuild the index."""
-    query = (
-        select(chunks.c.key, chunks.c.embedding, chunks.c.vector_checksum)
-        .join(documents, documents.c.id == chunks.c.document_id)
-        .where(documents.c.collection == collection)
-    )
+    query = select_vectors(embedder).where(documents.c.collection == collection)
     with catalog.read_transaction() as connection:
-        found = [row.key for row in connection.execute(query) if not rows.is_sound_vector(*row[1:])]
+        place = read_place(connection, collection, embedder)
+        found = [
+            row.key
+            for row in connection.execute(query.order_by(chunks.c.key))
+            if not rows.is_sound_vector(*get_vector(row))
+        ]
     for begin in range(0, len(found), _BATCH_CHUNKS):
         keys = found[begin : begin + _BATCH_CHUNKS]
         texts = {key: chunk.contextual_text for key, chunk in catalog.chunks(keys).items()}
         vectors = embed(list(texts.values()))
         with catalog.write_transaction() as connection:
-            write_vectors(connection, list(texts), vectors)
-            _log_new_vectors(connection, collection)
+            write_vectors(connection, list(texts), vectors, place)
+            log_new_vectors(connection, collection)
     return len(found)
-
-
-def _begin(catalog: Catalog, collection: str, embedder: str) -> str:
-    """Mark the collection as unfinished; return the mark of this run or of the one before."""
-    with catalog.write_transaction(lock_of(collection)) as connection:
-        stored = _read_name(connection, collection)
-        if stored.startswith(f"{embedder}{_UNFINISHED}"):
-            return stored
-        mark = f"{embedder}{_UNFINISHED}{_NO_KEY}"
-        _set_name(connection, collection, stored, mark)
-        # Files whose chunks are here need not be read again because of the new name.
-        before = stored.partition(_UNFINISHED)[0]
-        name = func.replace(files.c.fingerprint, f":{before}:", f":{embedder}:")
-        here = files.c.collection == collection
-        connection.execute(files.update().where(here).values(fingerprint=name))
-    return mark
-
-
-def _read_position(mark: str) -> int:
-    return int(mark.rpartition(_UNFINISHED)[2])
-
-
-def _read_batch(catalog: Catalog, collection: str, *, after: int) -> list[tuple[int, str]]:
-    query = (
-        rows.select_chunks.where(documents.c.collection == collection, chunks.c.key > after)
-        .order_by(chunks.c.key)
-        .limit(_BATCH_CHUNKS)
-    )
-    with catalog.read_transaction() as connection:
-        return [(row.key, rows.to_chunk(row).contextual_text) for row in connection.execute(query)]
-
-
-_set_vector = (
-    chunks.update()
-    .where(chunks.c.key == bindparam("chunk"))
-    .values(embedding=bindparam("vector"), vector_checksum=bindparam("sum"))
-)
-
-
-def _write_batch(
-    catalog: Catalog,
-    collection: str,
-    mark: str,
-    embedder: str,
-    keys: Sequence[int],
-    vectors: Vectors,
-) -> str:
-    after = f"{embedder}{_UNFINISHED}{keys[-1]}"
-    with catalog.write_transaction(lock_of(collection)) as connection:
-        _set_name(connection, collection, mark, after)
-        write_vectors(connection, keys, vectors)
-    return after
-
-
-def write_vectors(connection: Connection, keys: Sequence[int], vectors: Vectors) -> None:
-    """Replace the vectors of chunks."""
-    stored = [vector.tobytes() for vector in np.asarray(vectors).astype("<f2")]
-    values = [
-        {"chunk": key, "vector": vector, "sum": zlib.crc32(vector)}
-        for key, vector in zip(keys, stored, strict=True)
-    ]
-    connection.execute(_set_vector, values)
-
-
-def _finish(catalog: Catalog, collection: str, mark: str, embedder: str) -> None:
-    with catalog.write_transaction(lock_of(collection)) as connection:
-        _set_name(connection, collection, mark, embedder)
-        _log_new_vectors(connection, collection)
-
-
-def _log_new_vectors(connection: Connection, collection: str) -> None:
-    """Log a change, although it removes nothing: other processes forget what they had cached."""
-    rows.log_change(connection, collection, Change(0, "remove", "", _NO_KEY, 1))
-
-
-def _read_name(connection: Connection, collection: str) -> str:
-    query = select(collections.c.embedder).where(collections.c.name == collection)
-    return str(connection.execute(query).scalar_one())
-
-
-def _set_name(connection: Connection, collection: str, before: str, after: str) -> None:
-    """Change the embedder's name; refuse if another process changed it meanwhile."""
-    here = (collections.c.name == collection, collections.c.embedder == before)
-    if not connection.execute(collections.update().where(*here).values(embedder=after)).rowcount:
-        raise StoreBusyError(
-            f"The collection '{collection}' is being embedded by another process.",
-            hint="Wait until it has finished.",
-        )

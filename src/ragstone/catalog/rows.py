@@ -16,7 +16,15 @@ from sqlalchemy.dialects import sqlite
 
 from ragstone.blocks import LineBox
 from ragstone.catalog import lookup
-from ragstone.catalog.schema import changes, chunks, counters, documents, page_lines, sources
+from ragstone.catalog.schema import (
+    changes,
+    chunk_vectors,
+    chunks,
+    counters,
+    documents,
+    page_lines,
+    sources,
+)
 from ragstone.filters import CHUNK_FIELDS, Filter, combine_filters, match_any, reduce_filter
 from ragstone.protocols import Change, NewDocument, Vectors
 from ragstone.types import Chunk, Document, Query
@@ -100,8 +108,13 @@ def to_vector(blob: bytes) -> Vectors:
     return np.frombuffer(blob, dtype="<f2").astype(np.float32)
 
 
-def insert_document(connection: Connection, new: NewDocument) -> None:
-    """Insert a document and its chunks under new consecutive keys, and log the change."""
+def insert_document(
+    connection: Connection, new: NewDocument, *, has_second_vectors: bool = False
+) -> None:
+    """Insert a document and its chunks under new consecutive keys, and log the change.
+
+    With `has_second_vectors` its vectors go to the table of the second generation.
+    """
     document, count = new.document, len(new.chunks)
     first_key = _reserve_keys(connection, count)
     row = {
@@ -126,7 +139,10 @@ def insert_document(connection: Connection, new: NewDocument) -> None:
     paths = (chunk.heading_path for chunk in new.chunks)
     lookup.insert_lookups(connection, SimpleNamespace(**row), paths)
     if count:
-        connection.execute(chunks.insert(), list(_to_chunk_rows(new, first_key)))
+        stored = list(_to_chunk_rows(new, first_key))
+        if has_second_vectors:
+            connection.execute(chunk_vectors.insert(), [_move_vector(row) for row in stored])
+        connection.execute(chunks.insert(), stored)
         log_change(connection, document.collection, Change(0, "add", document.id, first_key, count))
 
 
@@ -150,6 +166,13 @@ def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]
             "embedding": embedding.tobytes(),
         }
         yield {**row, "checksum": sum_chunk(row), "vector_checksum": zlib.crc32(row["embedding"])}
+
+
+def _move_vector(row: dict[str, Any]) -> dict[str, Any]:
+    """Take the vector out of a chunk's row, and return it as a row of its own."""
+    own = {"key": row["key"], "embedding": row["embedding"], "checksum": row["vector_checksum"]}
+    row |= {"embedding": b"", "vector_checksum": zlib.crc32(b"")}
+    return own
 
 
 def pack_lines(lines: Iterable[LineBox]) -> bytes:

@@ -119,11 +119,39 @@ chunks = Table(
     # The column names and the names of a table that stand outside the chunk, where it has them.
     Column("table_header", Text),
     Column("context", Text),
-    # Little-endian float16: half the size of float32, and the same ranking.
+    # Little-endian float16: half the size of float32, and the same ranking. Empty where the
+    # generation that is searched has its vectors elsewhere.
     Column("embedding", LargeBinary, nullable=False),
     # CRC-32 of the other columns, and of the vector alone: each has its own truth to repair it.
     Column("checksum", _KEY),
     Column("vector_checksum", _KEY),
+)
+
+# All vectors of one embedder over a collection. A collection without rows has one generation, that
+# of its embedder; `collections.embedder` names the one that is searched.
+generations = Table(
+    "generations",
+    tables,
+    Column("collection", String, primary_key=True),
+    Column("embedder", String, primary_key=True),
+    # The settings that build the embedder, without keys; None if only the configured one does.
+    Column("settings", JSON),
+    # Where its vectors are (`vectors.Place`).
+    Column("place", String, nullable=False),
+    # Every chunk that was added up to this change has its vector.
+    Column("filled_seq", _KEY, nullable=False),
+    # The folder of its files below those of the collection's index.
+    Column("folder", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+# The vectors of a second generation.
+chunk_vectors = Table(
+    "chunk_vectors",
+    tables,
+    Column("key", _KEY, primary_key=True, autoincrement=False),
+    Column("embedding", LargeBinary, nullable=False),
+    Column("checksum", _KEY, nullable=False),
 )
 
 # What happened to each collection, in order; an index remembers how far it has read.

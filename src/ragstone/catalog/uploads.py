@@ -21,6 +21,7 @@ from ragstone.catalog.schema import (
     upload_inputs,
     uploads,
 )
+from ragstone.catalog.vectors import get_vector, select_vectors
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog, FileRecord, Vectors
 from ragstone.types import Document
@@ -90,16 +91,17 @@ class SqlIntakeRecords:
         with self._catalog.read_transaction() as connection:
             return rows.is_current(connection, document_id)
 
-    def vectors_by_text(self, document_id: str) -> dict[str, Vectors]:
+    def vectors_by_text(self, document_id: str, embedder: str) -> dict[str, Vectors]:
         query = (
-            rows.select_chunks.add_columns(chunks.c.embedding)
+            select_vectors(embedder)
             .where(chunks.c.document_id == document_id)
             .order_by(chunks.c.key)
         )
         with self._catalog.read_transaction() as connection:
             return {
-                rows.to_chunk(row).contextual_text: rows.to_vector(row.embedding)
+                rows.to_chunk(row).contextual_text: rows.to_vector(get_vector(row)[0])
                 for row in connection.execute(query)
+                if get_vector(row)[0]
             }
 
     def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:

@@ -22,6 +22,7 @@ from ragstone.cli import (
     ingest,
     keys,
     maintain,
+    reembed,
     search,
     serve,
     setup,
@@ -65,6 +66,7 @@ app.add_typer(feedback.consent_app, name="consent")
 app.add_typer(maintain.models_app, name="models")
 app.command("settings")(maintain.settings)
 app.command("reindex")(maintain.reindex)
+app.command("reembed")(reembed.embed_again)
 app.command("backup")(maintain.backup)
 app.command("restore")(maintain.restore)
 app.command("doctor")(maintain.doctor)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import SecretStr
 
-from ragstone.catalog.collections import refuse_unknown_collection
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
-from ragstone.errors import NotFoundError, SettingsError
+from ragstone.errors import SettingsError
 from ragstone.models import registry
 from ragstone.settings import Setting, Settings
-from ragstone.system import count_usable_cores
 
 if TYPE_CHECKING:
     from ragstone.catalog.backup import Finding
@@ -46,53 +44,40 @@ def reindex(
 ) -> None:
     """Rebuild the search index from the catalog. Needs no model; searches go on meanwhile.
 
-    With --embed a collection is not searched until its last chunk is embedded. A run that was
-    stopped continues where it was.
+    With --embed the vectors before are searched until the last chunk is embedded, and then deleted.
+    A run that was stopped continues where it was. To compare first, use `ragstone reembed`.
 
     Example:  ragstone reindex --collection wiki
     """
     with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
-        known = engine.catalog.collections()
-        if collection and not known:
-            raise NotFoundError("There are no collections yet.", hint="Try: ragstone ingest PATH…")
-        if collection:
-            refuse_unknown_collection(engine.catalog, collection)
-        for name in [collection] if collection else known:
+        for name in options.choose_collections(engine, collection):
             begun = time.perf_counter()
-            if not (embed and _embed_again(engine, name)):
-                engine.index.rebuild(name)
-            counts = engine.index.counts(name)
+            if embed:
+                _embed_again(engine, name)
+            index = engine.for_collection(name).index
+            index.rebuild(name)
             stdout().print(
-                f"{name}: {counts.dense:,} chunks indexed in {time.perf_counter() - begun:.1f} s"
+                f"{name}: {index.counts(name).dense:,} chunks indexed in "
+                f"{time.perf_counter() - begun:.1f} s"
             )
 
 
-def _embed_again(engine: Engine, collection: str) -> bool:
-    """Embed a collection and rebuild its index; return False if the index is still to be built."""
-    from ragstone.catalog.reembed import embed_collection_again, repair_vectors
-    from ragstone.ingest.embed import EmbeddingQueue
+def _embed_again(engine: Engine, collection: str) -> None:
+    """Embed a collection with the configured embedder, or its damaged vectors with its own."""
+    from ragstone.catalog.generations import drop_generation
+    from ragstone.catalog.reembed import repair_vectors
+    from ragstone.cli.reembed import begin_run, open_run, show_progress
 
-    embedder, ingest = engine.embedder, engine.settings.ingest
+    embedder = engine.embedder
     if engine.catalog.embedder_of(collection) == embedder.name:
-        if repaired := repair_vectors(engine.catalog, collection, embedder.embed):
+        if repaired := repair_vectors(engine.catalog, collection, embedder.name, embedder.embed):
             stdout().print(f"{collection}: damaged vectors embedded again: {repaired:,}")
-        return False
-    threads = ingest.embed_threads or count_usable_cores()
-    with (
-        EmbeddingQueue(embedder, threads, niceness=ingest.niceness) as queue,
-        stderr().status(f"{collection}: embedding …") as status,
-    ):
-        count = embed_collection_again(
-            engine.catalog,
-            collection,
-            embedder.name,
-            lambda texts: queue.put(texts, {}).result(),
-            lambda: engine.index.rebuild(collection),
-            lambda done: status.update(f"{collection}: {done:,} chunks embedded"),
-        )
-    engine.index.refresh(collection)
-    stdout().print(f"{collection}: {count:,} chunks embedded with {embedder.name}")
-    return True
+        return
+    generation = begin_run(engine, collection, engine.settings)
+    with open_run(engine, generation) as run, show_progress(run):
+        run.switch()
+    drop_generation(engine.catalog, collection)
+    stdout().print(f"{collection}: {run.count:,} chunks embedded with {embedder.name}")
 
 
 def backup(
@@ -130,8 +115,8 @@ def restore(
     _refuse_postgres(loaded.settings)
     label = archive.restore_backup(source, loaded.settings.data.directory)
     with options.open_engine(loaded) as engine:
-        for name in engine.catalog.collections():
-            engine.index.refresh(name)
+        for name, index in engine.list_indexes():
+            index.refresh(name)
     made = datetime.fromtimestamp(label["created_at"], UTC).strftime("%Y-%m-%d %H:%M UTC")
     stdout().print(f"Restored the backup of {made} into '{loaded.settings.data.directory}'.")
 
@@ -183,7 +168,7 @@ def doctor(
             check_data(
                 catalog,
                 catalog.database,
-                engine.index,
+                dict(engine.list_indexes()),
                 engine.embedder,
                 repair=not check,
                 deep=deep,
@@ -209,9 +194,8 @@ def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:
     """Compare the index files of the collections that can be searched with their checksums."""
     from ragstone.index.verify import check_index_files
 
-    catalog, name = engine.catalog, engine.embedder.name
-    collections = [one for one in catalog.collections() if catalog.embedder_of(one) == name]
-    return check_index_files(engine.index, collections, repair=repair)
+    for name, index in engine.list_indexes():
+        yield from check_index_files(index, [name], repair=repair)
 
 
 def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:

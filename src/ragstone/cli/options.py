@@ -364,3 +364,15 @@ def require_collection(engine: Engine, name: str) -> None:
     options = engine.settings.retrieve
     if options.enabled and options.retriever_name == "hybrid":
         refuse_unknown_collection(engine.catalog, name)
+
+
+def choose_collections(engine: Engine, name: str | None) -> list[str]:
+    """Return the collection of that name, which must exist, or all."""
+    from ragstone.catalog.collections import refuse_unknown_collection
+
+    known = engine.catalog.collections()
+    if name and not known:
+        raise NotFoundError("There are no collections yet.", hint="Try: ragstone ingest PATH…")
+    if name:
+        refuse_unknown_collection(engine.catalog, name)
+    return [name] if name else known

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from ragstone.index.keyword import KeywordIndex, read_language_codes
 from ragstone.index.manifest import (
     Manifest,
     add_checksums,
+    delete_index,
     delete_unpublished,
     find_damage,
     has_changed,
@@ -82,6 +85,7 @@ class EmbeddedIndex:
         self._lock_timeout_s = lock_timeout_s
         self._nothing = Manifest(dimension, catalog.identity(), analyzer=ANALYZER_VERSION)
         self._indexes: dict[str, _OpenIndex] = {}
+        self._folders: dict[str, tuple[float, Path]] = {}
         self._open_lock = threading.RLock()
 
     @property
@@ -93,8 +97,20 @@ class EmbeddedIndex:
         self._refresh(collection, timeout_s=self._lock_timeout_s)
 
     def rebuild(self, collection: str) -> None:
-        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
+        with self._hold_lock(collection):
             self._apply_changes(collection, self._nothing)
+        self.delete_others(collection)
+
+    def delete_others(self, collection: str) -> None:
+        """Delete the files of other embedders, unless the collection has such vectors too."""
+        if getattr(self._catalog, "has_other", lambda name: True)(collection):
+            return
+        own, first = self._folder(collection), self._directory / collection
+        for path in first.glob("@*"):
+            if path != own:
+                shutil.rmtree(path, ignore_errors=True)
+        if own != first:
+            delete_index(first)
 
     def counts(self, collection: str) -> IndexCounts:
         index = self._get_index(collection)
@@ -121,7 +137,7 @@ class EmbeddedIndex:
 
         A writer replaces files before it publishes their checksums.
         """
-        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
+        with self._hold_lock(collection):
             damaged = find_damage(self._folder(collection), self._nothing)
             if damaged and repair:
                 self._apply_changes(collection, self._nothing)
@@ -166,13 +182,30 @@ class EmbeddedIndex:
         self._indexes.clear()
 
     def _folder(self, collection: str) -> Path:
-        return self._directory / collection
+        """Return the folder of a collection's files, which depends on its generation."""
+        asked_at, folder = self._folders.get(collection, (0.0, self._directory))
+        if not asked_at or time.monotonic() - asked_at > _CATCH_UP_S:
+            folder = self._directory / collection
+            if (find := getattr(self._catalog, "folder_of", None)) is not None:
+                folder /= find(collection)
+            self._folders[collection] = (time.monotonic(), folder)
+        return folder
+
+    def _hold_lock(
+        self, collection: str, timeout_s: float | None = None
+    ) -> AbstractContextManager[None]:
+        """Hold the lock of the writers; a second generation has one of its own."""
+        folder = self._folder(collection)
+        place = folder if folder.parent != self._directory else self._directory
+        return hold_writer_lock(
+            place, timeout_s=self._lock_timeout_s if timeout_s is None else timeout_s
+        )
 
     def _refresh(self, collection: str, *, timeout_s: float) -> None:
         before = read_manifest(self._folder(collection), self._nothing)
         if self._catalog.last_change(collection) <= before.seq:
             return
-        with hold_writer_lock(self._directory, timeout_s=timeout_s):
+        with self._hold_lock(collection, timeout_s):
             # Another process may have done it meanwhile.
             before = read_manifest(self._folder(collection), self._nothing)
             if not before.seq and read_stamp(self._folder(collection)):
@@ -293,7 +326,7 @@ class EmbeddedIndex:
             return self._read_with_retries(collection, old)
         except _DAMAGE as error:
             log.warning("the index of %r is damaged and is built again: %s", collection, error)
-        with hold_writer_lock(self._directory, timeout_s=self._lock_timeout_s):
+        with self._hold_lock(collection):
             try:
                 return self._read(collection, None)  # another process may have rebuilt it
             except _DAMAGE:

@@ -119,6 +119,13 @@ def delete_unpublished(folder: Path, published: Manifest) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def delete_index(folder: Path) -> None:
+    """Delete the files of an index, but nothing else that is in its folder."""
+    (folder / _MANIFEST_FILE).unlink(missing_ok=True)
+    for path in folder.glob("*-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def read_stamp(folder: Path) -> tuple[int, int] | None:
     """Return a value that changes with the manifest; None without one."""
     try:

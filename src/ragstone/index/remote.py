@@ -218,9 +218,15 @@ class RemoteIndex:
                 self._rebuild(collection)
             finally:
                 self._progress.release(collection, self._holder)
-            for name in self._progress.list_others(collection, self._points.prefix):
-                self._points.delete_elsewhere(collection, name)
-                ProgressStore(self._catalog, name).delete(collection)
+        self.delete_others(collection)
+
+    def delete_others(self, collection: str) -> None:
+        """Delete what other embedders wrote, unless the collection has such vectors too."""
+        if getattr(self._catalog, "has_other", lambda name: False)(collection):
+            return
+        for name in self._progress.list_others(collection, self._points.prefix):
+            self._points.delete_elsewhere(collection, name)
+            ProgressStore(self._catalog, name).delete(collection)
 
     def _rebuild(self, collection: str) -> None:
         last = self._catalog.counts(collection).last_change

@@ -30,7 +30,7 @@ from ragstone.ingest.discover import FoundFiles, find_files
 from ragstone.ingest.jobs import JobRunner
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
-from ragstone.ingest.store import Record, refresh_index
+from ragstone.ingest.store import FindParts, Record, refresh_index
 from ragstone.ingest.uploads import Upload, accept_upload, find_upload_files
 from ragstone.protocols import (
     AcceptedUpload,
@@ -92,8 +92,10 @@ class Intake:
         originals: Originals,
         splitter: Splitter | None = None,
         derived: DerivedStore | None = None,
+        find_parts: FindParts | None = None,
     ) -> None:
         self._catalog = catalog
+        self._find_parts: FindParts = find_parts or (lambda collection: (embedder, index))
         self._derived = derived
         self._index = index
         self._embedder = embedder
@@ -243,7 +245,7 @@ class Intake:
             self._catalog.delete(document_id)
         self._delete_derived({document_id}, {document.collection})
         self._delete_unused_files()
-        refresh_index(self._index, document.collection)
+        refresh_index(self._find_parts(document.collection)[1], document.collection)
         self._catalog.erase_deleted()
 
     def change_tags(self, document_id: str, tags: Sequence[str]) -> None:
@@ -261,12 +263,13 @@ class Intake:
         scope = self._catalog.resolve_scope(query)
         keys = [key for part in (scope.ranges if scope else ()) for key in part]
         chunks = tuple(self._catalog.chunks(keys).values())
-        known = self.records.vectors_by_text(document_id)
+        embedder, index = self._find_parts(document.collection)
+        known = self.records.vectors_by_text(document_id, embedder.name)
         vectors = np.array([known[one.contextual_text] for one in chunks], np.float32)
         lines = tuple(self.records.lines(document_id))
         # Stored anew: an index may keep the metadata beside its vectors.
         changed = NewDocument(replace(document, metadata=metadata), chunks, vectors, lines)
-        self._catalog.add([changed], embedder=self._embedder.name)
+        self._catalog.add([changed], embedder=embedder.name)
 
     def create_collection(self, name: str) -> CollectionInfo:
         self.collections.create(check_collection(name), embedder=self._embedder.name)
@@ -309,7 +312,7 @@ class Intake:
         return report
 
     def _refuse_other_embedder(self, collection: str) -> None:
-        refuse_other_embedder(self._catalog, collection, self._embedder.name)
+        refuse_other_embedder(self._catalog, collection, self._find_parts(collection)[0].name)
 
     def _build_ingestor(
         self,
@@ -320,11 +323,12 @@ class Intake:
         record: Record | None = None,
         stage: Stage | None = None,
     ) -> Ingestor:
+        embedder, index = self._find_parts(options.collection)
         return Ingestor(
             self._catalog,
             self.records,
-            self._index,
-            self._embedder,
+            index,
+            embedder,
             self._settings,
             options,
             progress=progress,
@@ -332,6 +336,7 @@ class Intake:
             stage=stage,
             stop=stop,
             splitter=self._splitter,
+            find_parts=self._find_parts,
         )
 
     def _run(self, ingestor: Ingestor, found: FoundFiles, stop: threading.Event) -> IngestReport:

@@ -31,6 +31,7 @@ from ragstone.ingest.parser.protocol import Request, SplitOptions
 from ragstone.ingest.split import ChunkingOptions, SplitContext
 from ragstone.ingest.store import (
     BatchWriter,
+    FindParts,
     FinishedFile,
     PreparedDocument,
     Record,
@@ -91,10 +92,10 @@ class Ingestor:
         stage: Stage | None = None,
         stop: threading.Event | None = None,
         splitter: Splitter | None = None,
+        find_parts: FindParts | None = None,
     ) -> None:
         self._catalog = catalog
         self._records = records
-        self._index = index
         self._embedder = embedder
         self._settings = settings
         self._options = options
@@ -118,6 +119,7 @@ class Ingestor:
             refresh_s=settings.refresh_s,
             report=self._report,
             record=record,
+            find_parts=find_parts,
         )
         self._open_files: dict[str, FinishedFile] = {}
         self._queue: deque[PreparedDocument | FinishedFile] = deque()
@@ -144,7 +146,7 @@ class Ingestor:
                 self._new_ids.clear()
         if self._options.prune and not self._stop.is_set():
             self._writer.prune(found)
-        refresh_index(self._index, self._options.collection)
+        refresh_index(self._writer.index, self._options.collection)
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),
@@ -314,7 +316,9 @@ class Ingestor:
             return PreparedDocument(document, outcome, is_copy=True)
         self._new_ids.add(document.id)
         self._languages.update(filter(None, [loaded.metadata.get("language")]))
-        known = self._records.vectors_by_text(previous.id) if previous is not None else {}
+        known = {}
+        if previous is not None:
+            known = self._records.vectors_by_text(previous.id, self._embedder.name)
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
 

@@ -12,11 +12,20 @@ from typing import Protocol, TypeAlias
 from ragstone.blocks import LineBox
 from ragstone.catalog.documents import lock_of
 from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.catalog.vectors import OtherEmbedderError
 from ragstone.errors import NotFoundError, StoreBusyError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import PendingVectors
 from ragstone.ingest.parser.pool import FileStamp
-from ragstone.protocols import Catalog, FileRecord, Index, IntakeRecords, NewDocument
+from ragstone.protocols import (
+    Catalog,
+    Embedder,
+    FileRecord,
+    Index,
+    IntakeRecords,
+    NewDocument,
+    Vectors,
+)
 from ragstone.reports import IngestedFile
 from ragstone.types import Chunk, Document
 
@@ -36,6 +45,10 @@ class Report(Protocol):
 
 Record: TypeAlias = Callable[[Sequence[IngestedFile], Sequence[str]], None]
 """Called inside each commit with the outcomes in it, and the names of the files it finishes."""
+
+
+FindParts: TypeAlias = Callable[[str], tuple[Embedder, Index]]
+"""Return the embedder and the index that a collection is searched with now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,7 @@ class BatchWriter:
     refresh_s: float
     report: Report
     record: Record | None = None
+    find_parts: FindParts | None = None
     _documents: list[PreparedDocument] = field(default_factory=list, init=False)
     _files: list[FinishedFile] = field(default_factory=list, init=False)
     _chunk_count: int = field(default=0, init=False)
@@ -117,8 +131,35 @@ class BatchWriter:
             for item in documents
             if item.vectors is not None
         ]
+        try:
+            documents, files = self._store_batch(documents, files, new, self.embedder)
+        except OtherEmbedderError:
+            if self.find_parts is None:
+                raise
+            # The collection was switched to another embedder while this run was under way.
+            embedder, self.index = self.find_parts(self.collection)
+            mark = f":{embedder.name}:"
+            self.fingerprint = self.fingerprint.replace(f":{self.embedder}:", mark)
+            new = [replace(one, vectors=_embed_chunks(embedder, one)) for one in new]
+            documents, files = self._store_batch(documents, files, new, embedder.name)
+        for item in documents:
+            self.report(item.outcome)
+        for file in files:
+            self.report(file.outcome if file.is_unchanged else None, files_done=1)
+        self._refresh_if_due()
+
+    def _store_batch(
+        self,
+        documents: list[PreparedDocument],
+        files: list[FinishedFile],
+        new: Sequence[NewDocument],
+        embedder: str,
+    ) -> tuple[list[PreparedDocument], list[FinishedFile]]:
+        """Store in one transaction; return what was stored."""
         with self.catalog.write_transaction(lock_of(self.collection)):
-            self._store_documents(documents, new)
+            if new:
+                self.catalog.add(new, embedder=embedder)
+            self._store_documents(documents)
             for file in files:
                 self._remove_leftovers(file)
             # A file without a record is read again.
@@ -129,17 +170,9 @@ class BatchWriter:
             outcomes += [file.outcome for file in files if file.is_unchanged and file.outcome]
             if self.record is not None:
                 self.record(outcomes, [file.file.name for file in files])
-        for item in documents:
-            self.report(item.outcome)
-        for file in files:
-            self.report(file.outcome if file.is_unchanged else None, files_done=1)
-        self._refresh_if_due()
+        return documents, files
 
-    def _store_documents(
-        self, documents: list[PreparedDocument], new: Sequence[NewDocument]
-    ) -> None:
-        if new:
-            self.catalog.add(new, embedder=self.embedder)
+    def _store_documents(self, documents: list[PreparedDocument]) -> None:
         for item in documents:
             document = item.document
             if item.is_copy:
@@ -221,6 +254,10 @@ class BatchWriter:
 
 def _get_file_source(item: PreparedDocument) -> str:
     return item.document.source.partition(MEMBER_SEPARATOR)[0]
+
+
+def _embed_chunks(embedder: Embedder, new: NewDocument) -> Vectors:
+    return embedder.embed([chunk.contextual_text for chunk in new.chunks])
 
 
 def refresh_index(index: Index, collection: str) -> None:

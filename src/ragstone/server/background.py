@@ -133,9 +133,8 @@ class StoredDataCheck:
 
     def _find_all(self) -> Iterator[Finding]:
         catalog, settings = self._engine.catalog, self._engine.settings
-        name = self._engine.embedder.name
-        mine = [one for one in catalog.collections() if catalog.embedder_of(one) == name]
-        yield from check_index_files(self._engine.index, mine, repair=True, pause=self._pause)
+        for name, index in self._engine.list_indexes():
+            yield from check_index_files(index, [name], repair=True, pause=self._pause)
         if isinstance(catalog, SqlCatalog):
             originals, keeps = self._engine.intake.originals, settings.ingest.keep_originals
             yield from check_content(

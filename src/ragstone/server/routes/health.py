@@ -50,7 +50,10 @@ async def check_ready(request: Request, response: Response, engine: EngineDep) -
 def _check_parts(engine: Engine) -> dict[str, str]:
     parts: dict[str, Callable[[], object]] = {
         "catalog": engine.catalog.collections,
-        "index": lambda: [engine.index.counts(name) for name in engine.catalog.collections()[:1]],
+        "index": lambda: [
+            engine.for_collection(name).index.counts(name)
+            for name in engine.catalog.collections()[:1]
+        ],
         "embedder": lambda: engine.embedder.embed(["ready"]),
     }
     return {name: _check_part(check) for name, check in parts.items()}

@@ -1,0 +1,59 @@
+"""Test two generations of vectors on a real Qdrant: each has a collection of its own there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ragstone.catalog.generations import drop_generation, read_generations
+from ragstone.engine import Engine
+from ragstone.index.qdrant import QdrantIndex
+from ragstone.testing.fakes import HashEmbedder
+
+from ..catalog.test_reembed import begin, check_vectors, find_names, make_run, write_files
+from ..conftest import settings_in
+
+
+@pytest.fixture
+async def engine(tmp_path: Path, qdrant_url: str) -> AsyncIterator[Engine]:
+    flags = {
+        "index.kind": "qdrant",
+        "index.qdrant_url": qdrant_url,
+        "index.qdrant_prefix": f"g{abs(hash(tmp_path)) % 10**10}_",
+        "index.qdrant_timeout_s": 30,
+    }
+    engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder())
+    await engine.ingest(write_files(tmp_path, range(5)))
+    yield engine
+    engine.close()
+
+
+async def test_a_generation_on_qdrant_is_filled_used_taken_back_and_dropped(
+    engine: Engine, tmp_path: Path
+) -> None:
+    run = begin(engine)
+    run.fill()
+    await engine.ingest(write_files(tmp_path, [5]))
+    assert (await find_names(engine, "What is the code of gate 5?"))[0] == "5.txt"
+    engine.index.rebuild("default")  # it must not take the other generation for a leftover
+    run.switch()
+    check_vectors(engine)
+    assert (await find_names(engine, "What is the code of gate 5?"))[0] == "5.txt"
+    await engine.ingest(write_files(tmp_path, [6]))
+    await engine.delete({one.name: one.id for one in engine.documents()}["0.txt"])
+    check_vectors(engine)
+    other = read_generations(engine.catalog, "default").other
+    assert other is not None
+    make_run(engine, other).switch()
+    assert engine.catalog.embedder_of("default") == "hash"
+    check_vectors(engine)
+    second = engine.for_generation(run.generation).index
+    assert drop_generation(engine.catalog, "default") == run.generation.embedder
+    assert isinstance(engine.index, QdrantIndex)
+    assert isinstance(second, QdrantIndex)
+    engine.index.delete_others("default")
+    assert second._points.count("default", 0) == 0
+    check_vectors(engine)
+    assert (await find_names(engine, "What is the code of gate 6?"))[0] == "6.txt"
