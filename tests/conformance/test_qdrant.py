@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from ragstone.catalog.schema import index_terms
 from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.index.progress import ProgressStore
 from ragstone.index.qdrant import QdrantIndex
+from ragstone.index.verify import check_index_files
 from ragstone.protocols import Catalog
 from ragstone.settings import IndexSettings
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document, make_unit_vectors
@@ -102,6 +105,50 @@ def test_after_a_restore_an_index_that_is_ahead_is_not_searched(
             found = find_texts(restored, after, "wind")
             assert set(found) == {TEXTS[0], TEXTS[2], "Wind that is new."}
             assert after.counts("c").dense == restored.counts("c").chunks == 4
+            assert list_states(after, repair=False) == ["ok"]
+
+
+def list_states(index: QdrantIndex, *, repair: bool) -> list[str]:
+    """Return what `doctor --deep` says of the content on the server."""
+    return [one.state for one in check_index_files(index, ["c"], repair=repair)]
+
+
+def test_after_a_restore_the_doctor_tells_and_repairs(
+    tmp_path: Path, catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str
+) -> None:
+    write_backup(tmp_path / "one", tmp_path / "backup.tar")
+    catalog.add([make_document("z", ["Wind that was lost."])], embedder=EMBEDDER)
+    index.refresh("c")
+    restore_backup(tmp_path / "backup.tar", tmp_path / "two")
+    with (
+        closing(SqlCatalog.in_directory(tmp_path / "two")) as restored,
+        closing(open_index(restored, qdrant_url, prefix)) as after,
+    ):
+        (finding,) = check_index_files(after, ["c"], repair=False)
+        assert finding.state == "wrong"
+        assert finding.detail == "3 chunks missing; run: ragstone reindex --collection c"
+        after.rebuild("c")
+        assert list_states(after, repair=False) == ["ok"]
+        assert set(find_texts(restored, after, "wind")) == {TEXTS[0], TEXTS[2]}
+
+
+def test_the_doctor_compares_content_and_not_counts(
+    catalog: SqlCatalog, index: QdrantIndex
+) -> None:
+    assert list_states(index, repair=False) == ["ok"]
+    other = make_document("b", ["Quite another text."], seed=7)
+    points, build = index._points, ProgressStore(catalog, index._points.name).read("c")
+    assert build is not None
+    (first, *_) = index._prepare_chunks([range(1, 2)])
+    swapped = replace(first, vector=other.vectors[0])
+    points.write("c", build.build, [swapped])  # the same number of points as before
+    assert index.counts("c").dense == 3
+    (finding,) = check_index_files(index, ["c"], repair=False)
+    assert (finding.state, finding.detail.partition(";")[0]) == ("wrong", "1 chunks other content")
+    points.write("c", build.build, [replace(first, counts=Counter({5: 1}))])
+    assert list_states(index, repair=False) == ["wrong"]
+    assert list_states(index, repair=True) == ["repaired"]
+    assert list_states(index, repair=False) == ["ok"]
 
 
 def test_an_index_that_the_server_lost_is_an_error_until_it_is_rebuilt(

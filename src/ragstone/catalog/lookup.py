@@ -239,12 +239,22 @@ def _has_value(
     collection: str, field: str, *conditions: ColumnElement[bool], is_selective: bool = False
 ) -> ColumnElement[bool]:
     table = document_values.c
-    found = select(table.document_id).where(
-        table.collection == collection, table.field == field, *conditions
-    )
+    found = select(table.document_id).where(table.field == field, *conditions)
     if is_selective:
-        return documents.c.id.in_(found)
+        return documents.c.id.in_(found.where(table.collection == collection))
+    # Without the collection: SQLite would read all its values for each document.
     return found.where(table.document_id == documents.c.id).correlate(documents).exists()
+
+
+def is_selective(part: Filter) -> bool:
+    """Return whether a filter names values that an index finds, as far as can be seen."""
+    if isinstance(part, Condition):
+        field = part.field.removeprefix("metadata.")
+        is_listed = field in ("document_id", "upload_id") or field not in _COLUMNS
+        return part.operator in ("eq", "in") and is_listed and part.field not in CHUNK_FIELDS
+    if isinstance(part, Not):
+        return False
+    return (any if isinstance(part, And) else all)(map(is_selective, part.parts))
 
 
 def _compare(column: Any, operator: str, numbers: list[float]) -> ColumnElement[bool]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ragstone.errors import StoreBusyError, StoreError
 from ragstone.filters import SearchScope
 from ragstone.index.sparse import StoredTerms
 from ragstone.protocols import ScoredKey, Vectors
@@ -65,3 +67,25 @@ class ChunkStore(Protocol):
     def read_terms(self, collection: str, keys: Sequence[int]) -> list[StoredTerms]: ...
     def read_vectors(self, collection: str, keys: Sequence[int]) -> Mapping[int, Any]: ...
     def close(self) -> None: ...
+
+
+def make_mismatch_error(collection: str, what: str) -> StoreError:
+    return StoreError(
+        f"The index of '{collection}' {what}.",
+        hint="Nothing was changed. Build it again from the catalog with: "
+        f"ragstone reindex --collection {shlex.quote(collection)}",
+    )
+
+
+def make_unfilled_error(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"The index of '{collection}' does not hold all documents yet.",
+        hint=f"Fill it with: ragstone reindex --collection {shlex.quote(collection)}",
+    )
+
+
+def make_busy_error(collection: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"Another process is updating the index of '{collection}'.",
+        hint="The documents are stored and become searchable when it has finished.",
+    )

@@ -23,7 +23,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from ragstone.errors import StoreBusyError, StoreError
+from ragstone.errors import StoreError
 from ragstone.filters import SearchScope
 from ragstone.index.analyze import (
     FUNCTION_WORDS,
@@ -31,7 +31,14 @@ from ragstone.index.analyze import (
     extract_query_terms,
     extract_terms,
 )
-from ragstone.index.chunk_store import ChunkStore, MissingCollectionError, NewChunk
+from ragstone.index.chunk_store import (
+    ChunkStore,
+    MissingCollectionError,
+    NewChunk,
+    make_busy_error,
+    make_mismatch_error,
+    make_unfilled_error,
+)
 from ragstone.index.keyword import idf
 from ragstone.index.progress import IndexProgress, ProgressStore
 from ragstone.index.sparse import hash_term, score_terms
@@ -49,6 +56,8 @@ _MAX_BEHIND = _BATCH_CHANGES
 # How long a writer waits for another process that is bringing the index up to date.
 _WAIT_S = 60.0
 _RESCORE_DEPTH = 100
+# Half precision and the server's own scaling to length 1 change a vector by less.
+_SAME_WITHIN = 5e-3
 # The languages of chunks are counted like terms; hashes of terms are not negative.
 _LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
 
@@ -91,7 +100,7 @@ class RemoteIndex:
                 if self._follow(collection):
                     return
             if time.monotonic() > end:
-                raise _make_busy(collection)
+                raise make_busy_error(collection)
             time.sleep(0.2)
 
     def _follow(self, collection: str) -> bool:
@@ -186,24 +195,28 @@ class RemoteIndex:
         self, collection: str, build: int, ranges: Sequence[range]
     ) -> tuple[Counter[int], int, int]:
         """Write chunks as points; return their terms, their number and their length."""
+        new = self._prepare_chunks(ranges)
+        terms: Counter[int] = Counter()
+        for one in new:
+            terms.update([*one.counts, one.language])
+        batches = [new[at : at + _BATCH_POINTS] for at in range(0, len(new), _BATCH_POINTS)]
+        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
+            for _ in pool.map(lambda one: self._points.write(collection, build, one), batches):
+                pass
+        return terms, len(new), sum(one.counts.total() for one in new)
+
+    def _prepare_chunks(self, ranges: Sequence[range]) -> list[NewChunk]:
+        """Read the chunks that still exist, as they are written to the server."""
         chunks, vectors = self._catalog.chunks_with_vectors(ranges, dimension=self._dimension)
         fields = self._catalog.document_fields({chunk.document_id for chunk in chunks})
-        terms: Counter[int] = Counter()
-        length = 0
         new: list[NewChunk] = []
         for chunk, vector in zip(chunks, vectors, strict=True):
             document = fields.get(chunk.document_id, {})
             text = chunk.contextual_text
             language = choose_language(text, document.get("language"))
             counts = Counter(map(hash_term, extract_terms(text, language)))
-            terms.update([*counts, _LANGUAGES[language]])
-            length += counts.total()
             new.append(NewChunk(chunk, vector, counts, _LANGUAGES[language], document))
-        batches = [new[at : at + _BATCH_POINTS] for at in range(0, len(new), _BATCH_POINTS)]
-        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
-            for _ in pool.map(lambda one: self._points.write(collection, build, one), batches):
-                pass
-        return terms, len(chunks), length
+        return new
 
     def rebuild(self, collection: str) -> None:
         """Write all points again and delete those that are left over; searches go on meanwhile."""
@@ -269,7 +282,7 @@ class RemoteIndex:
         try:
             return _sort_hits(self._points.search_dense(collection, vector, limit, scope))
         except MissingCollectionError as error:
-            raise _make_mismatch(collection, "is gone from the index server") from error
+            raise make_mismatch_error(collection, "is gone from the index server") from error
 
     def search_keyword(
         self,
@@ -294,7 +307,7 @@ class RemoteIndex:
         try:
             found = self._points.search_terms(collection, rarity, depth, scope)
         except MissingCollectionError as error:
-            raise _make_mismatch(collection, "is gone from the index server") from error
+            raise make_mismatch_error(collection, "is gone from the index server") from error
         average = progress.average_length
         return _sort_hits(
             ScoredKey(one.key, score_terms(one, rarity, average, k1=k1, b=b)) for one in found
@@ -323,6 +336,40 @@ class RemoteIndex:
     def close(self) -> None:
         self._points.close()
 
+    def compare_content(
+        self, collection: str, pause: Callable[[], None] = lambda: None
+    ) -> Counter[str]:
+        """Compare every chunk of the catalog with what the server holds: its terms and its vector.
+
+        Returns how many are missing, have other content, or are on the server only.
+        """
+        found: Counter[str] = Counter()
+        seq = present = 0
+        if self._read_progress(collection) is None:
+            return Counter(missing=self._catalog.counts(collection).chunks)
+        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
+            added = [one.keys for one in changes if one.kind == "add"]
+            new = self._prepare_chunks(added)
+            for begin in range(0, len(new), _BATCH_POINTS):
+                batch = new[begin : begin + _BATCH_POINTS]
+                keys = [one.chunk.key for one in batch]
+                terms = {
+                    one.key: set(one.terms) for one in self._points.read_terms(collection, keys)
+                }
+                vectors = self._points.read_vectors(collection, keys)
+                for one in batch:
+                    key = one.chunk.key
+                    is_here = key in terms and key in vectors
+                    is_same = is_here and terms[key] == set(one.counts)
+                    is_same = is_same and np.allclose(vectors[key], one.vector, atol=_SAME_WITHIN)
+                    found["missing"] += not is_here
+                    found["other content"] += is_here and not is_same
+                    present += is_here
+                pause()
+            seq = changes[-1].seq
+        found["on the server only"] = max(0, self._points.count(collection, present) - present)
+        return +found
+
     def _catch_up(self, collection: str) -> IndexProgress | None:
         """Return the progress; None if there is nothing to search.
 
@@ -348,7 +395,7 @@ class RemoteIndex:
         if progress is None and not behind:
             return None
         if progress is None or progress.seq < progress.target_seq:
-            raise _make_unfilled(collection)
+            raise make_unfilled_error(collection)
         self._known[collection] = progress
         self._checked_at[collection] = now
         return progress
@@ -367,9 +414,9 @@ class RemoteIndex:
         """Raise a StoreError if the server lost what was written to it."""
         marker = self._points.read_marker(collection)
         if marker is None and progress.seq:
-            raise _make_mismatch(collection, "is gone from the index server")
+            raise make_mismatch_error(collection, "is gone from the index server")
         if marker is not None and marker < progress.seq:
-            raise _make_mismatch(collection, "lacks changes that were written to it")
+            raise make_mismatch_error(collection, "lacks changes that were written to it")
 
     @property
     def _epoch(self) -> str:
@@ -394,25 +441,3 @@ def _sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
 
 def _new_build() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _make_mismatch(collection: str, what: str) -> StoreError:
-    return StoreError(
-        f"The index of '{collection}' {what}.",
-        hint="Nothing was changed. Build it again from the catalog with: "
-        f"ragstone reindex --collection {shlex.quote(collection)}",
-    )
-
-
-def _make_unfilled(collection: str) -> StoreBusyError:
-    return StoreBusyError(
-        f"The index of '{collection}' does not hold all documents yet.",
-        hint=f"Fill it with: ragstone reindex --collection {shlex.quote(collection)}",
-    )
-
-
-def _make_busy(collection: str) -> StoreBusyError:
-    return StoreBusyError(
-        f"Another process is updating the index of '{collection}'.",
-        hint="The documents are stored and become searchable when it has finished.",
-    )

@@ -1,12 +1,14 @@
-"""Verify the files of the embedded index by their checksums; the catalog repairs them."""
+"""Verify an index: its files by their checksums, or its chunks on a server with the catalog."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from ragstone.catalog.backup import Finding
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.index.local import EmbeddedIndex
+from ragstone.index.remote import RemoteIndex
 from ragstone.protocols import Index
 
 
@@ -19,8 +21,11 @@ def check_index_files(
 ) -> Iterator[Finding]:
     """Compare the files of each collection's index with their checksums; build wrong ones again.
 
-    An index on a server has checksums of its own.
+    An index on a server is compared chunk by chunk with the catalog.
     """
+    if isinstance(index, RemoteIndex):
+        for collection in collections:
+            yield _check_server(index, collection, repair=repair, pause=pause)
     if not isinstance(index, EmbeddedIndex):
         return
     for collection in collections:
@@ -40,3 +45,24 @@ def check_index_files(
             yield Finding(subject, "repaired", f"damaged: {names}; built again from the catalog")
         else:
             yield Finding(subject, "wrong", f"damaged: {names}; run: ragstone doctor --deep")
+
+
+def _check_server(
+    index: RemoteIndex, collection: str, *, repair: bool, pause: Callable[[], None]
+) -> Finding:
+    """Compare the terms and vectors on the server with the catalog; write them again if wrong."""
+    subject = f"index content of {collection}"
+    try:
+        if repair:
+            index.refresh(collection)
+        found = index.compare_content(collection, pause)
+        if not found:
+            return Finding(subject, "ok", "terms and vectors of every chunk match the catalog")
+        detail = ", ".join(f"{count:,} chunks {name}" for name, count in found.items())
+        if not repair:
+            command = f"ragstone reindex --collection {shlex.quote(collection)}"
+            return Finding(subject, "wrong", f"{detail}; run: {command}")
+        index.rebuild(collection)
+    except StoreError as error:
+        return Finding(subject, "wrong", f"{error.message} {error.hint}")
+    return Finding(subject, "repaired", f"{detail}; written again from the catalog")
