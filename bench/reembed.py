@@ -64,8 +64,12 @@ def print_row(name: str, times: list[float]) -> None:
     )
 
 
-async def change_documents(engine: Engine, folder: Path, names: set[str]) -> None:
+async def change_documents(
+    engine: Engine, folder: Path, names: set[str], stop: asyncio.Event
+) -> None:
     for number in itertools.count(100_000):
+        if stop.is_set():
+            return
         path = folder / f"{number}.txt"
         path.write_text(f"Record {number} came while the vectors were made.")
         await engine.ingest([path])
@@ -83,7 +87,9 @@ def start(data: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def check(engine: Engine, names: set[str]) -> None:
     stored = [one.name for one in engine.documents()]
-    assert sorted(stored) == sorted(names), "documents were lost or doubled"
+    wrong = sorted(set(stored) ^ names)
+    assert len(stored) == len(names), f"documents were lost or doubled: {wrong}"
+    assert not wrong, f"documents were lost or doubled: {wrong}"
     embedder, index = engine.find_search_parts("default")
     added = [one.keys for one in engine.catalog.changes("default", after=0, limit=10**9)
              if one.kind == "add"]  # fmt: skip
@@ -111,7 +117,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     print("                       questions  questions/s  median ms    p95 ms    max ms")
     end = time.monotonic() + arguments.seconds
     print_row("before", await ask_until(engine, lambda: time.monotonic() > end))
-    changing = asyncio.ensure_future(change_documents(engine, files, names))
+    stop = asyncio.Event()
+    changing = asyncio.ensure_future(change_documents(engine, files, names, stop))
     rate = ["--rate", str(arguments.rate)] if arguments.rate else []
     filling = start(data, "--model", arguments.model, *rate)
     print_row("while it is filled", await ask_until(engine, lambda: filling.poll() is not None))
@@ -119,8 +126,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     switching = start(data, "--switch")
     print_row("while it is switched", await ask_until(engine, lambda: switching.poll() is not None))
     assert switching.returncode == 0
-    changing.cancel()
-    await asyncio.wait([changing])
+    stop.set()
+    await changing
     engine.index.refresh("default")
     end = time.monotonic() + arguments.seconds
     print_row("after", await ask_until(engine, lambda: time.monotonic() > end))
