@@ -253,7 +253,7 @@ class Intake:
         collection = self._catalog.document(document_id).collection
         with self._catalog.write_transaction(lock_of(collection)):
             self._store_tags(self._catalog.document(document_id), tags)
-        refresh_index(self._index, collection)
+        refresh_index(self._find_parts(collection)[1], collection)
 
     def _store_tags(self, document: Document, tags: Sequence[str]) -> None:
         document_id = document.id
@@ -263,7 +263,7 @@ class Intake:
         scope = self._catalog.resolve_scope(query)
         keys = [key for part in (scope.ranges if scope else ()) for key in part]
         chunks = tuple(self._catalog.chunks(keys).values())
-        embedder, index = self._find_parts(document.collection)
+        embedder, _ = self._find_parts(document.collection)
         known = self.records.vectors_by_text(document_id, embedder.name)
         vectors = np.array([known[one.contextual_text] for one in chunks], np.float32)
         lines = tuple(self.records.lines(document_id))
