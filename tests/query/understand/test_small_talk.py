@@ -22,10 +22,10 @@ from ragstone.settings import UnderstandSettings
 THRESHOLD = UnderstandSettings().intent_confidence
 GOLDEN_WEIGHTS = "509573b9ff50f92b"
 GOLDEN: dict[str, float] = {
-    "thank you so much, you saved my week": 0.8084,
-    "what is the notice period?": 0.0,
-    "wie läuft dein Tag bisher?": 0.6182,
-    "你们周日营业吗": 0.0073,
+    "thank you so much, you saved my week": 0.9349,
+    "what is the notice period?": 0.0001,
+    "wie läuft dein Tag bisher?": 0.8204,
+    "你们周日营业吗": 0.0053,
 }
 
 
