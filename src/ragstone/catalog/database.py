@@ -378,14 +378,12 @@ def _create_engine(url: str | URL) -> Engine:
 
 
 def _set_timeout(connection: Connection, timeout_s: float) -> None:
-    sock = getattr(connection.connection.dbapi_connection, "_usock", None)
-    if sock is not None:
+    if (sock := getattr(connection.connection.dbapi_connection, "_usock", None)) is not None:
         sock.settimeout(timeout_s)
 
 
 def _limit_next_ping(connection: Any, _record: object) -> None:
-    sock = getattr(connection, "_usock", None)
-    if sock is not None:
+    if (sock := getattr(connection, "_usock", None)) is not None:
         sock.settimeout(_PING_TIMEOUT_S)
 
 
