@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there_is_not_made_by_reading(tmp_path: Path) -> None
 
 def test_a_changed_value_counts_as_missing(store: DerivedStore, tmp_path: Path) -> None:
     store.put_many([(b"one", "d1", b"content"), (b"two", "d1", b"content")])
-    with sqlite3.connect(tmp_path / FILE_NAME) as other:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
         other.execute("UPDATE derived SET content = ? WHERE key = ?", (b"c0ntent", b"one"))
     assert store.get_many([b"one", b"two"]) == {b"two": b"content"}
     store.put_many([(b"one", "d1", b"content")])
@@ -104,10 +104,10 @@ async def test_what_was_computed_from_a_document_is_deleted_with_it(tmp_path: Pa
         engine._derived.flush()
         (document,) = engine.documents()
         path = tmp_path / "data" / FILE_NAME
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other:
             assert {row[0] for row in other.execute("SELECT owner FROM derived")} == {document.id}
         await engine.delete(document.id)
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other:
             assert other.execute("SELECT count(*) FROM derived").fetchone() == (0,)
         assert b"painted" not in path.read_bytes()
 

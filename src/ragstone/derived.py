@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
+from ragstone.files import OwnConnection
 from ragstone.protocols import Catalog
 
 log = logging.getLogger(__name__)
@@ -174,7 +175,9 @@ class DerivedStore:
         return self._connection
 
     def _connect(self, timeout_s: float) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=timeout_s, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._path, timeout=timeout_s, check_same_thread=False, factory=OwnConnection
+        )
         try:
             for name, value in (
                 ("journal_mode", "wal"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,13 @@ from filelock import FileLock, Timeout
 
 from ragstone.errors import InputError, StoreBusyError, StoreError
 from ragstone.system import sync_directory
+
+
+class OwnConnection(sqlite3.Connection):
+    """Close the file when nobody holds the connection any more: from 3.13 on Python complains."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def create_data_directory(directory: Path) -> Path:

@@ -26,7 +26,7 @@ def test_a_catalog_from_the_future_is_refused(tmp_path: Path) -> None:
     with catalog.database.write_transaction() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     catalog.close()
-    with pytest.raises(StoreError, match="newer version"):
+    with pytest.raises(StoreError, match="newer Ragstone"):
         SqlCatalog.in_directory(tmp_path)
 
 

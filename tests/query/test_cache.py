@@ -208,6 +208,7 @@ async def test_answers_that_end_together_are_written_with_few_commits(filled: En
     ]
     before = filled._journal.commits
     await asyncio.gather(*(filled._journal.write(entry) for entry in entries))
+    assert await filled._journal.finish(LONG_S)
     written = {entry["query_id"] for entry in filled.catalog.queries(limit=100)}
     assert {f"together-{number}" for number in range(20)} <= written
     assert filled._journal.commits - before <= 2

@@ -21,6 +21,7 @@ from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .test_isolation import DOORS
 
 pytestmark = pytest.mark.slow
@@ -48,7 +49,7 @@ def test_no_request_breaks_a_door(method: str, path: str, api: Any) -> None:
         phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     def asked(case: Any) -> None:
-        response = case.call()
+        response = case.call(timeout=LONG_S)
         checks = [not_a_server_error, response_schema_conformance, content_type_conformance]
         case.validate_response(response, checks=checks)
 

@@ -44,7 +44,7 @@ from ragstone.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from ragstone.files import hold_writer_lock
+from ragstone.files import OwnConnection, hold_writer_lock
 from ragstone.system import sync_directory
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,7 @@ def is_schema_current(connection: Connection, *, location: str) -> bool:
     known = {path.name.partition("_")[0] for path in versions.glob("[0-9]*.py")}
     if revision is not None and revision not in known:
         raise StoreError(
-            f"The catalog {location} was written by a newer version of Ragstone "
-            f"(schema {revision}).",
+            f"The catalog {location} was written by a newer Ragstone (schema {revision}).",
             hint="Install that version or newer, or choose another data directory.",
         )
     return revision == HEAD
@@ -354,7 +353,8 @@ def _create_engine(url: str | URL) -> Engine:
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+pg8000")
     if address.get_backend_name() == "sqlite":
-        engine = create_engine(address, connect_args={"timeout": _LOCK_TIMEOUT_S})
+        own = {"timeout": _LOCK_TIMEOUT_S, "factory": OwnConnection}
+        engine = create_engine(address, connect_args=own)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         event.listen(engine, "before_cursor_execute", _refuse_nul)
