@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.index.analyze import FUNCTION_WORDS
+from ragstone.query.understand.nouns import QUESTION_WORDS
 from ragstone.text import normalize_words
 from ragstone.types import SMALL_TALK, Intent
 
@@ -144,9 +145,11 @@ def _find_first_words() -> dict[str, int]:
 _MAX_CHARS = 200
 _LONGEST_PIECE = 5
 _SURE_THANKS = 0.7
-# One or two words say little: the odds that they are small talk are divided by this.
+# One or two words say little, and what asks may ask the documents: the odds that it is small talk
+# are divided by this.
 _FEW_WORDS = 2
-_FEW_WORDS_COST = 3.0
+_DOUBT = 3.0
+_ASKS = ("?", "？", "؟")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _REPEATED = re.compile(r"(.)\1{2,}", re.DOTALL)
 _LENGTHS = (1, 2, 3, 4, 6, 9, 13)
@@ -183,7 +186,7 @@ def list_shapes(text: str) -> Iterator[str]:
         found, left = _tile(words, phrases, FUNCTION_WORDS.get(_NAMES[language], frozenset()))
         if (left, -len(found)) < (strange, -len(kinds)):
             kinds, strange = found, left
-    asks = text.rstrip().endswith(("?", "？", "؟"))
+    asks = text.rstrip().endswith(_ASKS)
     size = sum(len(words) > length for length in _LENGTHS)
     yield f"n {size} {asks}"
     yield f"d {any(word.isdigit() for word in words)}"
@@ -263,5 +266,7 @@ def classify_small_talk(text: str) -> SmallTalk | None:
         return SmallTalk(kind)
     odds = float(1 - found[0]) / max(float(found[0]), 1e-9)
     if 0 < len(words) <= _FEW_WORDS:
-        odds /= _FEW_WORDS_COST
+        odds /= _DOUBT
+    if text.rstrip().endswith(_ASKS) or (words and words[0] in QUESTION_WORDS):
+        odds /= _DOUBT
     return SmallTalk(kind, odds / (1 + odds))
