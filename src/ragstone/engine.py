@@ -258,6 +258,8 @@ class Engine(EngineParts):
             engine = await run_in_thread_if_blocking(
                 self.catalog, self.for_collection, query.collection
             )
+            if engine is not self and "wrapped" not in vars(engine):
+                await run_in_thread("models", getattr, engine, "wrapped")  # it loads a model
         run = QueryRun(
             options.get("request_id") or query.id,
             owner=options.get("owner") or LOCAL_OWNER,

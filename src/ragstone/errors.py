@@ -117,6 +117,10 @@ class StoreUnavailableError(StoreError):
     retry_after_s = 2
 
 
+class OriginalMissingError(StoreUnavailableError):
+    """Report a received file that this process does not find; another one may."""
+
+
 class ProviderError(RagstoneError):
     """Report a model or external service that did not answer.
 

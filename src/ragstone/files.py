@@ -7,7 +7,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -20,7 +20,8 @@ class OwnConnection(sqlite3.Connection):
     """Close the file when nobody holds the connection any more: from 3.13 on Python complains."""
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(sqlite3.Error):  # it was never opened
+            self.close()
 
 
 def create_data_directory(directory: Path) -> Path:

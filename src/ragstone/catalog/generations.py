@@ -142,7 +142,7 @@ def switch_generation(catalog: Catalog, collection: str) -> bool:
     with catalog.write_transaction(lock_of(collection)) as connection:
         pair = _read_pair(connection, collection)
         before, after = pair.active, pair.other
-        if after is None:
+        if after is None or after.place == "dropping":
             raise InputError(
                 f"The collection '{collection}' has one generation only.",
                 hint="Fill a second one: ragstone reembed --model NAME",

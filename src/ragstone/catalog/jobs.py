@@ -78,17 +78,19 @@ class UploadJobs:
                 )
             )
             connection.execute(upload_inputs.insert(), inputs)
+        mine = uploads.update().where(uploads.c.id == upload.id)
+        reader = self._reader if keep else ""
         try:
             store_files()
+            with self._catalog.write_transaction(FILES_LOCK) as connection:
+                now = _read_clock(connection)
+                held_until = now + self.lease_s if keep else 0.0
+                values = {"status": "running", "reader": reader, "held_until": held_until}
+                connection.execute(mine.values(**values, created_at=now))
         except BaseException:
             with suppress(StoreError):
                 self.delete(upload.id)
             raise
-        with self._catalog.write_transaction(FILES_LOCK) as connection:
-            held_until = _read_clock(connection) + self.lease_s if keep else 0.0
-            mine = uploads.update().where(uploads.c.id == upload.id)
-            reader = self._reader if keep else ""
-            connection.execute(mine.values(status="running", reader=reader, held_until=held_until))
 
     def take(
         self,
@@ -158,7 +160,7 @@ class UploadJobs:
         """Add outcomes, and remove the files `read` from those that are unread."""
         last = select(func.coalesce(func.max(upload_files.c.position), -1))
         with self._catalog.write_transaction() as connection:
-            self._check_lease(connection, upload_id)
+            self._check_lease(connection, upload_id, is_read=bool(read))
             here = upload_files.c.upload_id == upload_id
             first = int(connection.execute(last.where(here)).scalar_one()) + 1
             for position, outcome in enumerate(outcomes, start=first):
@@ -170,13 +172,17 @@ class UploadJobs:
                     mark_unused(connection, sha256)
                 connection.execute(upload_inputs.delete().where(*one))
 
-    def _check_lease(self, connection: Connection, upload_id: str) -> None:
+    def _check_lease(
+        self, connection: Connection, upload_id: str, *, is_read: bool = False
+    ) -> None:
         """Refuse to store for a job that this process does not hold; else extend its lease.
 
-        What is stored shows that the job does not kill its readers: the attempts are counted anew.
+        A whole file that is read will not be read again: the attempts are counted anew.
         """
         mine = (uploads.c.id == upload_id, uploads.c.reader == self._reader)
-        held = {"held_until": _read_clock(connection) + self.lease_s, "attempts": 1}
+        held = {"held_until": _read_clock(connection) + self.lease_s}
+        if is_read:
+            held["attempts"] = 1
         if connection.execute(uploads.update().where(*mine).values(**held)).rowcount == 0:
             raise LeaseLostError(
                 "Another process reads this upload now, or its collection was deleted.",
@@ -299,7 +305,7 @@ def _has_earlier_version() -> ColumnElement[bool]:
         theirs.c.name == mine.c.name,
         theirs.c.upload_id == other.c.id,
         other.c.collection == uploads.c.collection,
-        other.c.status.in_(["running", _RECEIVING]),
+        other.c.status == "running",
         is_earlier,
     )
 

@@ -67,6 +67,7 @@ class Reembedder:
     def switch(self) -> None:
         """Search this generation from now on, with everything that was stored until now."""
         collection = self.generation.collection
+        self.chunks_per_s = 0.0  # uploads may have to wait for the last chunks
         for _ in range(_SWITCH_ATTEMPTS):
             self.fill()
             if switch_generation(self.catalog, collection):
@@ -117,7 +118,6 @@ def repair_vectors(catalog: Catalog, collection: str, embedder: str, embed: Embe
     """Embed the chunks whose vectors are damaged; return their number. Then rebuild the index."""
     query = select_vectors(embedder).where(documents.c.collection == collection)
     with catalog.read_transaction() as connection:
-        place = read_place(connection, collection, embedder)
         found = [
             row.key
             for row in connection.execute(query.order_by(chunks.c.key))
@@ -127,7 +127,8 @@ def repair_vectors(catalog: Catalog, collection: str, embedder: str, embed: Embe
         keys = found[begin : begin + _BATCH_CHUNKS]
         texts = {key: chunk.contextual_text for key, chunk in catalog.chunks(keys).items()}
         vectors = embed(list(texts.values()))
-        with catalog.write_transaction() as connection:
+        with catalog.write_transaction(lock_of(collection)) as connection:
+            place = read_place(connection, collection, embedder)
             write_vectors(connection, list(texts), vectors, place)
             log_new_vectors(connection, collection)
     return len(found)

@@ -32,7 +32,9 @@ _TRIES = 3
 _FIRST_PAUSE_S = 0.2
 _COPY_BYTES = 1 << 20
 # A file that was fetched is read within this time; then its copy is deleted.
-_COPY_AGE_S = 3600.0
+_COPY_AGE_S = 24 * 3600.0
+# Codes of a 404 that say that there is no such object; any other is a wrong address.
+_MISSING = {"GET": ("NoSuchKey",), "DELETE": ("NoSuchKey", "")}
 
 
 class S3Store:
@@ -108,7 +110,7 @@ class S3Store:
                 return
 
     def delete_old_copies(self) -> None:
-        """Delete the local copies that were not used for an hour."""
+        """Delete the local copies that were not used for a day."""
         oldest = time.time() - _COPY_AGE_S
         for copy in self._copies.glob("*"):
             with suppress(FileNotFoundError):
@@ -158,8 +160,8 @@ class S3Store:
             try:
                 if reply.status_code >= 500 and not is_last:
                     continue
-                _refuse_failure(reply)
                 try:
+                    _refuse_failure(reply, may_be_missing=_MISSING.get(method, ()) if key else ())
                     yield reply
                 except httpx.TransportError as error:  # in the middle of the body
                     raise _make_unavailable(error) from error
@@ -215,14 +217,17 @@ def _parse_xml(content: bytes) -> etree._Element:
         ) from error
 
 
-def _refuse_failure(reply: httpx.Response) -> None:
-    """Raise an error for a failed request, without the host, the bucket or a key."""
+def _refuse_failure(reply: httpx.Response, *, may_be_missing: tuple[str, ...]) -> None:
+    """Raise an error for a failed request, without the host, the bucket or a key.
+
+    `may_be_missing` are the codes that say that there is no such object.
+    """
     status = reply.status_code
     if status < 300:
         return
     text = reply.read()[:10_000].decode("utf-8", "replace")
     code = text.partition("<Code>")[2].partition("</Code>")[0]
-    if status == 404 and code in {"NoSuchKey", ""}:
+    if status == 404 and code in may_be_missing:
         return
     log.warning("the object store answered %d %s", status, code)
     if status >= 500:

@@ -203,7 +203,8 @@ class Intake:
                 options={
                     "metadata": dict(run_options.metadata),
                     "again": run_options.again,
-                    "retry": options.get("retry", False),
+                    # A password is not stored, so nobody could try again.
+                    "retry": options.get("retry", False) and run_options.password is None,
                 },
                 keep=reads_here,
             )

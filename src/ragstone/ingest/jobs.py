@@ -21,6 +21,7 @@ from ragstone.catalog.jobs import SMALL_BYTES, LeaseLostError, UploadJobs, compu
 from ragstone.errors import (
     IngestError,
     NotFoundError,
+    OriginalMissingError,
     RagstoneError,
     StoreBusyError,
     StoreError,
@@ -173,7 +174,7 @@ class JobRunner:
                 with self._take_lock:
                     if (job := self._take_next(only_small)) is not None:
                         return job
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  this thread must go on
                 log.warning("no job can be taken now: %s", error)
                 pause_s = max(pause_s, _DATABASE_AWAY_S)
             with self._changed:
@@ -195,8 +196,11 @@ class JobRunner:
                         stop.set()
                     self._wake()  # from now on its lease is extended
                 return upload
-        if run is not None:
-            run.is_running = True
+        with self._changed:
+            if run is not None:
+                if self._is_closed:
+                    return None
+                run.is_running = True
         return run
 
     def _find_folder_run(self, only_small: bool) -> _FolderRun | None:
@@ -236,8 +240,9 @@ class JobRunner:
 
     def _handle_failure(self, upload: AcceptedUpload, error: Exception) -> None:
         """Try a job again later, or record that it failed for good."""
-        message = error.message if isinstance(error, RagstoneError) else str(error)
-        message = message or type(error).__name__
+        message = "The server could not read this upload; its log has the reason."
+        if isinstance(error, RagstoneError):
+            message = error.message
         may_help = not isinstance(error, RagstoneError) or error.retryable
         retries = bool(upload.options.get("retry"))
         if not isinstance(error, RagstoneError):
@@ -248,8 +253,10 @@ class JobRunner:
                 self._jobs.postpone(upload.id, error=message, delay_s=delay_s)
                 log.warning("an upload is tried again in %g s: %s", delay_s, message)
                 return
-            self._fail(upload, message, keep_unread=retries)
-        except StoreError as second:  # it is taken again when the catalog is back
+            # What is missing here may be found by another process: it stays.
+            keeps = retries or isinstance(error, OriginalMissingError)
+            self._fail(upload, message, keep_unread=keeps)
+        except Exception as second:  # noqa: BLE001  it is taken again, or was deleted meanwhile
             log.warning("the failure of an upload could not be stored: %s", second)
         self._resolve(upload.id, error)
 
@@ -291,7 +298,7 @@ class JobRunner:
                 self._save_stages()
                 if is_due or not self._takes_uploads:
                     self._follow_others()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  this thread must go on
                 log.warning("leases cannot be extended now: %s", error)
                 time.sleep(_TICK_S)
 

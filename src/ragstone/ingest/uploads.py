@@ -14,6 +14,7 @@ from typing import Any
 from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.uploads import UPLOAD_SCHEME
+from ragstone.errors import OriginalMissingError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name
 from ragstone.protocols import AcceptedUpload
@@ -56,13 +57,18 @@ def find_upload_files(originals: Originals, upload: AcceptedUpload) -> FoundFile
     """Return the files to read. The name is the source: the same name is a new version."""
     return FoundFiles(
         tuple(
-            # A file that is gone is reported by the parser.
-            FoundFile(
-                originals.files.find(file.sha256) or originals.new_path(),
-                file.name,
-                UPLOAD_SCHEME + file.name,
-            )
+            FoundFile(_find_original(originals, file.sha256), file.name, UPLOAD_SCHEME + file.name)
             for file in upload.files
         ),
         roots=(),
     )
+
+
+def _find_original(originals: Originals, sha256: str) -> Path:
+    """Return the place of a received file; one that is not here may still be elsewhere."""
+    if (path := originals.files.find(sha256)) is None:
+        raise OriginalMissingError(
+            "A received file is not in the store of this process.",
+            hint="Machines that read uploads must share their originals: set a bucket.",
+        )
+    return path
