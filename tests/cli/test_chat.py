@@ -81,6 +81,8 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
 def test_the_last_session_is_continued_renamed_and_exported(folder: Path) -> None:
     assert_refused(talk(folder, "hi\n", "--continue"), "no session in the collection")
     talk(folder, "What was the revenue in 2022?\n", "--session", "money")
+    both = talk(folder, "and in 2023?\n", "--continue", "--session", "other")
+    assert_refused(both, "name two conversations")
     again = talk(folder, "and in 2023?\n", "--continue")
     assert "Searched as: What was the revenue in 2023?" in again.stdout
     call("sessions", "rename", "money", "Our money", "-d", "data", cwd=folder)

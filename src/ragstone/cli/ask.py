@@ -187,6 +187,8 @@ def check(
         reason = sources or " ".join(claim.reasons)
         rows.append((claim.verdict, f"{claim.score:.2f}", claim.text, reason))
     print_table(["verdict", "score", "claim", "source or reason"], rows)
+    for note in grounding.notes:
+        stdout().print(escape(note))
     stdout().print(f"[dim]support {grounding.support_score:.2f}[/]")
 
 

@@ -52,6 +52,10 @@ def chat(
 
       printf 'What is the rent?\\nand the deposit?\\n' | ragstone chat
     """
+    if session and continue_:
+        raise InputError(
+            "--session and --continue name two conversations.", hint="Leave one of them out."
+        )
     flags = {"retrieve.enabled": rag, "provider.strict": strict or None}
     with options.open_engine(options.load_settings(data, config, preset, set, **flags)) as engine:
         options.require_collection(engine, collection)

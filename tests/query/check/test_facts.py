@@ -28,9 +28,12 @@ SAME = [
     ("The dome is closed.", "The dome is closed, but the terrace is not."),
     ("It lasts one year.", "It lasts a year, with one month of notice."),
     ("The stay is two days.", "The trip takes two hours, the stay two days."),
+    ("More than 12,000 patients were treated.", "The clinic treated 12,480 patients."),
+    ("The clinic has over 300 employees.", "The clinic has 340 employees."),
     ("It is calibrated with two buffers.", "It is calibrated with buffers of pH 4.01 and 7.00."),
 ]
 OTHER = [
+    ("More than 13,000 patients were treated.", "The clinic treated 12,480 patients.", "number"),
     ("The rent is EUR 18,500.", "The rent is EUR 18,400 per year.", "number"),
     ("The wind limit is 13 km/h.", "The wind limit is 13 m/s.", "unit"),
     ("Guests need no card for up to 24 days.", "A card is needed from 24 hours on.", "unit"),

@@ -41,9 +41,9 @@ class Quantity:
         tolerance = 0.05 if self.is_rounded or other.is_rounded else 2e-3
         if math.isclose(mine, theirs, rel_tol=tolerance, abs_tol=1e-12):
             return True
-        # "within 30 months" follows from "within 30 days"
+        # "within 30 months" follows from "within 30 days", "over 300" from "340"
         weaker = mine >= theirs if self.bound == "max" else mine <= theirs
-        return bool(self.bound) and self.bound == other.bound and weaker
+        return bool(self.bound) and other.bound in ("", self.bound) and weaker
 
     def is_equal(self, other: Quantity) -> bool:
         """Return True when both are the same amount, however they are written."""
