@@ -148,7 +148,7 @@ def test_every_example_in_the_reference_of_the_commands_can_be_read() -> None:
         words = shlex.split(re.split(r" [<|>&]", example)[0])[1:]
         command: Any = typer.main.get_command(app)
         context = command.make_context("ragstone", [], resilient_parsing=True)
-        while words and hasattr(command, "resolve_command"):
+        while words and hasattr(command, "resolve_command") and not words[0].startswith("-"):
             name, command, words = command.resolve_command(context, words)
             context = command.make_context(name, [*words], resilient_parsing=True)
         command.make_context("ragstone", words)

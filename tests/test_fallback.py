@@ -150,7 +150,7 @@ async def test_with_everything_off_the_hits_are_plain_retrieval(
     )
     plain = HybridRetriever(engine.catalog, engine.index, embedder, settings.retrieve)
     for question in ("How large is the primary mirror?", "When does the café close?"):
-        query, _ = await engine._begin(question, {"top_k": 1000})
+        query, *_ = await engine._begin(question, {"top_k": 1000})
         expected = (await plain.retrieve(query, QueryRun("t"))).hits
         assert await engine.search(question, top_k=1000) == expected
         assert await engine.search(question, top_k=7) == expected[:7]

@@ -14,6 +14,7 @@
     ├── StoreError             the data directory, catalog or index cannot be used
     │   ├── StoreBusyError     another process is writing; try again
     │   └── StoreUnavailableError  a database or index server does not answer; try again
+    │       └── OriginalMissingError   a received file is not where this process looks
     ├── ProviderError          a model or service did not answer
     │   └── UnusableReplyError the reply does not have the requested form
     └── NotFoundError          nothing has that id

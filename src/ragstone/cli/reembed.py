@@ -122,7 +122,7 @@ def embed_again(
             if drop:
                 _drop(engine, name)
             elif compare:
-                _compare(engine, name, questions, limit, as_json=json)
+                _compare(engine, name, questions, limit, as_json=json, is_only=len(names) == 1)
             elif switch or back:
                 _switch(engine, name, rate, back=back)
             else:
@@ -251,7 +251,13 @@ def _drop(engine: Engine, collection: str) -> None:
 
 
 def _compare(
-    engine: Engine, collection: str, file: Path | None, limit: int, *, as_json: bool
+    engine: Engine,
+    collection: str,
+    file: Path | None,
+    limit: int,
+    *,
+    as_json: bool,
+    is_only: bool,
 ) -> None:
     from ragstone.evaluate.datasets import load_dataset
     from ragstone.evaluate.generations import compare_generations, read_own_questions
@@ -264,10 +270,12 @@ def _compare(
     else:
         asked = list(load_dataset(file).take_sample(limit).questions)
     if not asked:
-        raise InputError(
-            f"The history has no questions to '{collection}' yet.",
-            hint="Give an evaluation file: ragstone reembed --compare --questions FILE",
-        )
+        missing = f"The history has no questions to '{collection}' yet."
+        if is_only:
+            hint = "Give an evaluation file: ragstone reembed --compare --questions FILE"
+            raise InputError(missing, hint=hint)
+        stderr().print(missing)
+        return
     before, after = engine.for_generation(active), engine.for_generation(other)
     result = asyncio.run(compare_generations(before, after, collection, asked))
     if as_json:
