@@ -1,8 +1,8 @@
 """Turn an English sentence and a fact in it into the question that the fact answers.
 
 "The lease was signed on 3 May 2019." and the place of the date → "When was the lease signed?". The
-rules know main clauses with a simple subject; for any other sentence there is no question, because
-a reader of an evaluation should not have to guess what was asked.
+rules cover main clauses with a simple subject and skip other sentences, so that readers of an
+evaluation never have to guess what was asked.
 """
 
 from __future__ import annotations
