@@ -116,7 +116,7 @@ def main() -> None:
     log.write(loaded=clock.spent(), tokens=int(packed.length.sum()))
     student.dropout = settings["dropout"]
     master = Master(student, settings["rate"], decay=settings["decay"])
-    batches = mix_streams(rows, train, settings["share"], settings["tokens"], seed + 7)
+    batches = mix_streams(rows, train, settings, seed + 7, clock)
     step, running = 0, {}
     while (progress := clock.progress(step)) < 1:
         batch = next(batches)

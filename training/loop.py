@@ -6,6 +6,7 @@ of the settings or the clock, whichever is further, so a run ends within its tim
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -31,8 +32,12 @@ from training.pack import (
 )
 
 Array = np.ndarray[Any, Any]
-LOOSE, OPEN = 3, 4  # read and verify rows that only the teacher judges: streams of their own
-STREAMS = {"read": READ, "verify": VERIFY, "rank": RANK, "unlabelled": LOOSE, "open": OPEN}
+# Streams of their own: rows that only the teacher judges, and those written by hand.
+LOOSE, OPEN, WRITTEN_READ, WRITTEN_VERIFY = 3, 4, 5, 6
+STREAMS = {
+    "read": READ, "verify": VERIFY, "rank": RANK, "unlabelled": LOOSE, "open": OPEN,
+    "written_read": WRITTEN_READ, "written_verify": WRITTEN_VERIFY,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -243,15 +248,25 @@ def split_rows(packed: Packed, held: int) -> tuple[dict[int, Array], dict[int, A
             rows = rows[packed.label[rows] >= 0]
         last = np.arange(len(rows)) % held == held - 1
         train[task], check[task] = rows[~last], rows[last]
+    for task, stream in ((READ, WRITTEN_READ), (VERIFY, WRITTEN_VERIFY)):
+        written = packed.written[train[task]]
+        train[stream], train[task] = train[task][written], train[task][~written]
     return train, check
 
 
 def mix_streams(
-    rows: Rows, train: dict[int, Array], share: dict[str, float], tokens: int, seed: int
+    rows: Rows, train: dict[int, Array], settings: dict[str, Any], seed: int, clock: Clock
 ) -> Iterator[Batch]:
-    """Yield batches of all streams, each as often as its share says."""
-    streams = {name: rows.endless(train[STREAMS[name]], tokens) for name in share}
+    """Yield batches of all streams, each as often as its share says.
+
+    From `late_from` of the run on the shares of `[late]` hold: the best rows come last, when the
+    rate falls.
+    """
+    names = list(settings["share"])
+    tokens = settings["tokens"]
+    streams = {name: rows.endless(train[STREAMS[name]], tokens) for name in names}
     choice = np.random.default_rng(seed)
-    names = list(share)
-    while True:
-        yield next(streams[names[int(choice.choice(len(names), p=list(share.values())))]])
+    for step in itertools.count():
+        late = clock.progress(step) >= settings["late_from"]
+        share = settings["late" if late else "share"]
+        yield next(streams[names[int(choice.choice(len(names), p=[share[n] for n in names]))]])

@@ -113,6 +113,7 @@ class Packed:
     start: Array
     end: Array
     label: Array
+    written: Array  # true for rows made from those written by hand
 
     @classmethod
     def load(cls, paths: Sequence[Path], longest: int, *, sample: int = 0) -> Packed:
@@ -121,7 +122,16 @@ class Packed:
         shift = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
         join = {
             name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("ids", "length", "first_length", "task", "start", "end", "label")
+            for name in (
+                "ids",
+                "length",
+                "first_length",
+                "task",
+                "start",
+                "end",
+                "label",
+                "written",
+            )
         }
         begin = np.concatenate([part.begin + s for part, s in zip(parts, shift, strict=True)])
         return cls(begin=begin, **join)
@@ -152,4 +162,7 @@ class Packed:
         cut = spans & (end >= length - 1)  # the span was cut away with the end of the passage
         start[cut] = end[cut] = UNLABELLED
         begin = np.concatenate([[0], np.cumsum(length.astype(np.int64))])[:-1]
-        return cls(np.concatenate(ids), begin, length, first_length, rows[:, 0], start, end, label)
+        written = np.full(len(rows), path.name.startswith("written"))
+        return cls(
+            np.concatenate(ids), begin, length, first_length, rows[:, 0], start, end, label, written
+        )

@@ -33,7 +33,6 @@ from training.rows import (
     type_question,
 )
 from training.settings import Settings, load_settings, open_tokenizer, write_pack
-from training.written_reads import add_written_reads
 
 Span = tuple[int, int]
 
@@ -349,7 +348,6 @@ def main() -> None:
         print(
             f"{name:<32} {len(questions):>6} questions {len(passages):>6} passages {spans:>6} spans"
         )
-    add_written_reads(rows, settings.reader.written)
     add_rank_rows(rows, settings)
     for kind, count in rows.counts.most_common():
         print(f"{count:>8} {kind}")

@@ -26,7 +26,6 @@ from training.pack import (
 from training.rows import digest, read_set, sample_rows, split_sentences, squeeze
 from training.settings import Settings, load_settings, open_tokenizer, write_pack
 from training.templates import make_fact
-from training.written import WrittenClaims, add_written_claims, read_written
 
 LABELS = {
     "supported": SUPPORTED, "contradicted": CONTRADICTED, "neutral": NEUTRAL,
@@ -79,6 +78,11 @@ def read_passages(settings: Settings) -> list[list[str]]:
             if len(sentences) >= 2:
                 passages[text] = sentences[:10]
     return list(passages.values())
+
+
+def list_distractors(passages: list[list[str]]) -> list[str]:
+    """Return sentences to set around evidence."""
+    return [s for p in passages for s in p[:2]][:20_000]
 
 
 def add_judged(rows: VerifyRows, settings: Settings) -> None:
@@ -242,11 +246,6 @@ def add_open_pairs(rows: VerifyRows, settings: Settings, most: int) -> None:
         for claim, near in zip(chosen, found, strict=True):
             for i in near[1:3]:
                 rows.packer.add_row(VERIFY, claim, split_sentences(evidence[i])[:8], label=-1)
-    for row in read_written("claims"):
-        text = WrittenClaims.from_row(row)
-        for claim, _, _ in text.claims:
-            for at in range(min(len(text.sentences), 5)):
-                rows.packer.add_row(VERIFY, claim, text.sentences[at : at + 1], label=-1)
 
 
 def main() -> None:
@@ -254,13 +253,11 @@ def main() -> None:
     rng = random.Random(settings.seed + 1)
     packer = Packer(open_tokenizer(settings))
     passages = read_passages(settings)
-    distractors = [s for p in passages for s in p[:2]][:20_000]
-    rows = VerifyRows(packer, rng, distractors)
+    rows = VerifyRows(packer, rng, list_distractors(passages))
     add_judged(rows, settings)
     add_conclusions(rows, settings)
     add_from_passages(rows, passages, settings)
     add_facts(rows, settings.verifier.facts)
-    add_written_claims(rows, settings.verifier.written)
     add_open_pairs(rows, settings, settings.verifier.open)
     for kind, count in sorted(rows.counts.items()):
         print(f"{count:>8} {kind}")

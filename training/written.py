@@ -1,5 +1,7 @@
 """Read the rows written by hand and make training rows of them: claims, questions, variants.
 
+    python -m training.written     # → out/rows/written.xz
+
 `training/written/claims.jsonl.gz`: a text with claims that it supports, claims with one thing
 changed, and one that it does not decide. `training/written/reads.jsonl.gz`: a passage of
 documentation with questions it answers (and the span) and questions it does not. The last third of
@@ -18,8 +20,9 @@ from typing import Any
 import Stemmer
 
 from training.exchanges import change_sentence, paraphrase_sentence
-from training.pack import CONTRADICTED, NEUTRAL, NOT_SUPPORTED, SUPPORTED
+from training.pack import CONTRADICTED, NEUTRAL, NOT_SUPPORTED, SUPPORTED, VERIFY, Packer
 from training.rows import STOP_WORDS, plain, split_sentences, squeeze
+from training.settings import load_settings, open_tokenizer, write_pack
 
 FOLDER = Path(__file__).parent / "written"
 # Part → first number of the texts kept for development.
@@ -142,3 +145,34 @@ def add_joined_and_changed(rows: Any, text: WrittenClaims, others: list[str]) ->
             if kind in SAFE_CHANGES:
                 rows.add(changed, text.sentences, NOT_SUPPORTED, "written, rule", near=others)
                 break
+
+
+def add_single_sentences(rows: Any) -> None:
+    """Add each claim with single sentences of its text, which only the teacher judges."""
+    for row in read_written("claims"):
+        text = WrittenClaims.from_row(row)
+        for claim, _, _ in text.claims:
+            for at in range(min(len(text.sentences), 5)):
+                rows.packer.add_row(VERIFY, claim, text.sentences[at : at + 1], label=-1)
+
+
+def main() -> None:
+    from training.reader import ReadRows
+    from training.verifier import VerifyRows, list_distractors, read_passages
+    from training.written_reads import add_written_reads
+
+    settings = load_settings(__doc__)
+    rng = random.Random(settings.seed + 2)
+    packer = Packer(open_tokenizer(settings))
+    reads = ReadRows(packer, rng, settings.reader.share)
+    add_written_reads(reads, settings.reader.written)
+    claims = VerifyRows(packer, rng, list_distractors(read_passages(settings)))
+    add_written_claims(claims, settings.verifier.written)
+    add_single_sentences(claims)
+    for kind, count in sorted((reads.counts + claims.counts).items()):
+        print(f"{count:>8} {kind}")
+    write_pack(packer, settings, "written")
+
+
+if __name__ == "__main__":
+    main()
