@@ -32,6 +32,7 @@ from ragstone.reading.features import (
     weigh_terms,
 )
 from ragstone.reading.model import ReadingModel, load_reading_model
+from ragstone.reading.named import find_named_document
 from ragstone.reading.question import Question, QuestionKind, parse_question
 from ragstone.reading.read import READING, ShortAnswer, read_sentences
 from ragstone.reading.times import find_covered_year, prefer_valid, remove_year
@@ -185,6 +186,8 @@ class AnswerChooser:
         return choice
 
     def _choose_part(self, question: str, sources: Sequence[Source]) -> PartChoice:
+        if named := find_named_document(question, sources):
+            question, sources = named.question, named.sources
         candidates = list_candidates(question, sources)
         if not candidates:
             return PartChoice(question)

@@ -135,10 +135,23 @@ def find_short_answer(question: Question, short: ShortAnswer | None) -> str:
     """
     if short is None or not question.wants_short_answer or short.score < _MIN_SHORT_SCORE:
         return ""
-    text = " ".join(short.text.split()).strip(" ,;:|")
+    text = cut_at_bracket(" ".join(short.text.split())).strip(" ,;:|")
     if not 0 < count_words(text) <= _MAX_SHORT_WORDS:
         return ""
     return "" if text.casefold() in question.text.casefold() else text
+
+
+def cut_at_bracket(text: str) -> str:
+    """Cut a text where a bracket ends that began before it, or begins and does not end in it."""
+    opened: list[int] = []
+    for place, letter in enumerate(text):
+        if letter in "([":
+            opened.append(place)
+        elif letter in ")]":
+            if not opened:
+                return text[:place]
+            opened.pop()
+    return text[: opened[0]] if opened else text
 
 
 def sort_in_reading_order(chosen: Sequence[Candidate]) -> list[Candidate]:
