@@ -93,6 +93,14 @@ class VerifierScores:
     contradicted: float
     neutral: float
 
+    @property
+    def is_support(self) -> bool:
+        return self.supported > max(self.contradicted, self.neutral)
+
+    @property
+    def is_contradiction(self) -> bool:
+        return self.contradicted > max(self.supported, self.neutral)
+
 
 @dataclass(frozen=True, slots=True)
 class _Window:

@@ -27,7 +27,7 @@ from ragstone.query.check.values import (
 )
 from ragstone.text import measure_word_overlap, split_words
 
-Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word"]
+Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word", "role"]
 # Exact values. The other kinds are signs, which a verifier weighs better.
 VALUES: frozenset[Kind] = frozenset({"number", "unit", "date"})
 _Value = TypeVar("_Value", Quantity, Date)

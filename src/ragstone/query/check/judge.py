@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ragstone.protocols import Embedder
+from ragstone.query.check.clauses import is_mixture
 from ragstone.query.check.facts import find_disagreements
 from ragstone.query.check.language import can_compare, guess_languages
 from ragstone.query.check.support import (
@@ -22,6 +23,7 @@ from ragstone.query.check.support import (
     Support,
     find_missing_quotations,
     load_check_weights,
+    refuse_mixture,
     split_claim,
     weigh_reading,
 )
@@ -181,13 +183,28 @@ class StatementJudge:
         languages: Mapping[int, Languages],
         least: float = 0.0,
     ) -> None:
-        for (case, _, number), support in zip(
+        for (case, claim, number), support in zip(
             requests, self._find_supports(requests, languages, least), strict=True
         ):
             if support is None:
                 case.is_out_of_time = True
             else:
                 case.supports[number] = support
+                if self._is_mixture(claim, number, support, languages[id(case)]):
+                    case.supports[number] = refuse_mixture(support)
+
+    def _is_mixture(self, claim: str, number: int, support: Support, languages: Languages) -> bool:
+        """Return True when a supported claim mixes clauses that contradict it one by one."""
+        if self.verifier is None or not self._is_enough(support):
+            return False
+        sentences = [
+            unit.text
+            for unit in self._read(number).units
+            if support.start <= unit.start < support.end and not unit.is_row
+        ]
+        return self._can_verify(languages) and is_mixture(
+            claim, sentences, self.verifier, self.limit
+        )
 
     def _find_supports(
         self,

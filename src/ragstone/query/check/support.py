@@ -153,6 +153,17 @@ def weigh_reading(
     return support
 
 
+def refuse_mixture(support: Support) -> Support:
+    """Return the support of a claim that says of one subject what the source says of another."""
+    reason = "The source says this of something else."
+    found = Disagreement("role", reason, contradicts=False)
+    return replace(
+        support,
+        score=min(support.score, MAX_CONTRADICTED_SCORE),
+        disagreements=(*support.disagreements, found),
+    )
+
+
 _CLAUSE = re.compile(
     r";\s+|,\s+(?:and|but|while|whereas|although|though|yet)\s+|\s+(?:but|while|whereas)\s+"
     r"|,\s+(?=which\s)",

@@ -8,6 +8,7 @@ export default {
   "The source says more than {}, not less.": "In der Quelle steht mehr als {}, nicht weniger.",
   "The source says less than {}, not more.": "In der Quelle steht weniger als {}, nicht mehr.",
   "The source says “{}” where this says “{}”.": "In der Quelle steht „{}“, hier „{}“.",
+  "The source says this of something else.": "In der Quelle steht das von etwas anderem.",
   "The source says {}, not {}.": "In der Quelle steht {}, nicht {}.",
   "The source says {} elsewhere.": "{} steht in der Quelle an anderer Stelle.",
   "The source does not say {}.": "{} steht nicht in der Quelle.",

@@ -8,6 +8,7 @@ export default {
   "The source says more than {}, not less.": "来源说的是多于{}，而不是少于。",
   "The source says less than {}, not more.": "来源说的是少于{}，而不是多于。",
   "The source says “{}” where this says “{}”.": "来源中是“{}”，此处是“{}”。",
+  "The source says this of something else.": "来源说的是别的对象。",
   "The source says {}, not {}.": "来源说的是{}，不是{}。",
   "The source says {} elsewhere.": "来源在别处提到{}。",
   "The source does not say {}.": "来源没有提到{}。",
