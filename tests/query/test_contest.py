@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.evidence import Evidence
+from ragstone.evidence import ANSWER_FROM, Evidence
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.contest import (
+    choose_reading,
     find_last_answer,
     hide_said,
+    list_causes,
     list_further_units,
     repeats_answer,
     score_reading,
 )
-from ragstone.types import Message, Reading
+from ragstone.query.understand.follow_up import STANDS_ALONE, UNLIKELY
+from ragstone.trace import QueryRun
+from ragstone.types import Message, Query, Reading, RetrievedHits
 
 from ..conftest import settings_in
 from .build import query, sources
@@ -88,6 +93,80 @@ async def test_another_document_answers_the_same_question(engine: Engine) -> Non
     assert said
     if len(said) == 1:
         assert (amounts - said).pop() in other.text
+
+
+async def test_another_document_is_found_behind_many_passages_of_the_first(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    clauses = [f"The rent of the ridge is 900 euros a month, clause {n}." for n in range(1, 13)]
+    (tmp_path / "lease.md").write_text(
+        "\n\n".join(f"# Rent {n}\n\n{c}" for n, c in enumerate(clauses))
+    )
+    (tmp_path / "cafe.txt").write_text(CAFE)
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    await engine.ingest([tmp_path / "lease.md", tmp_path / "cafe.txt"])
+    first = await engine.ask("How much is the rent a month?", session_id="s", top_k=3)
+    other = await engine.ask("No, the other contract", session_id="s", top_k=3)
+    assert "900" in first.text
+    assert {one.hit.chunk.document_name for one in other.sources} == {"cafe.txt"}
+    assert "300" in other.text
+    engine.close()
+
+
+WORKSHOP = (
+    "The lathe is closed on Monday. It is closed because its belt is changed then. "
+    "Visitors come at noon. The yard is locked at night because of the foxes. "
+    "The saw is open on Friday."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("The lathe is closed on Monday.", "It is closed because its belt is changed then."),
+        ("The yard is locked at night because of the foxes.", "because of the foxes"),
+        ("Visitors come at noon.", None),
+        ("The saw is open on Friday.", None),
+    ],
+)
+def test_a_reason_belongs_to_what_was_said(said: str, reason: str | None) -> None:
+    causes = [text for _, text in list_causes(sources(WORKSHOP), said)]
+    assert causes == [] if reason is None else reason in causes[0]
+
+
+def test_since_a_year_is_no_reason() -> None:
+    text = "The lathe is closed on Monday. The lathe has been closed since 1998."
+    assert not list_causes(sources(text), "The lathe is closed on Monday.")
+
+
+async def test_why_is_not_answered_with_the_reason_of_something_else(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    (tmp_path / "workshop.txt").write_text(WORKSHOP)
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    await engine.ingest([tmp_path / "workshop.txt"])
+    asked = Message("user", "When do visitors come?")
+    answer = await engine.ask(
+        "Why?", history=[asked, Message("assistant", "Visitors come at noon.")]
+    )
+    assert answer.status == "abstained"
+    engine.close()
+
+
+async def test_a_reading_with_an_answer_beats_one_without() -> None:
+    asked = replace(
+        query("and the soup?"),
+        readings=(Reading("a", prior=STANDS_ALONE), Reading("b", "exchange", UNLIKELY)),
+    )
+
+    async def search(one: Query, run: QueryRun) -> RetrievedHits:
+        return RetrievedHits()
+
+    async def grade(one: Query, found: RetrievedHits, run: QueryRun) -> Evidence:
+        return Evidence(one, probability={"a": ANSWER_FROM - 0.01, "b": ANSWER_FROM}[one.text])
+
+    chosen = await choose_reading(asked, QueryRun("r"), search, grade, None)
+    assert chosen.query.text == "b"
 
 
 async def test_a_bad_rewrite_does_not_lose_a_good_question(

@@ -35,6 +35,12 @@ def translate(text: str, language: str) -> str:
     return text
 
 
+@cache
+def list_translations(text: str) -> tuple[str, ...]:
+    """Return a text in every language that has it."""
+    return tuple(dict.fromkeys((text, *(translate(text, code) for code in _CODES.values()))))
+
+
 def translate_outcome(outcome: Mapping[str, Any], language: str) -> dict[str, Any]:
     """Translate why a file could not be read (`error`), and what helps (`hint`)."""
     said = {name: translate(outcome.get(name) or "", language) for name in ("error", "hint")}

@@ -232,8 +232,8 @@ class Pipeline:
         query = replace(understood.query, mode=query.mode)
         evidence = await self._find_evidence(query, run, start)
         # The documents decide: what they answer was a question.
-        if evidence.query.wants_other:
-            evidence = await self._estimate(leave_document(evidence), run)
+        if evidence.query.wants_other and (others := leave_document(evidence)) is not None:
+            evidence = await self._search_until_good(others, run)
         return understood.settle(evidence), await self._avoid_repetition(evidence, run)
 
     async def _avoid_repetition(self, evidence: Evidence, run: QueryRun) -> Evidence:

@@ -14,10 +14,13 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ragstone.evidence import Draft, Evidence
+from ragstone.filters import Condition, Not, combine_filters
 from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import Answerer
-from ragstone.query.understand.follow_up import is_bare_why
+from ragstone.query.understand.forms import is_bare_why
+from ragstone.query.understand.nouns import PRONOUNS
+from ragstone.query.understand.small_talk import strip_small_talk
 from ragstone.query.understand.understander import resolve_reading
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.units import Unit, escape_markers, split_units
@@ -38,14 +41,18 @@ _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 # A sentence counts as said when so many of its words are in the earlier answer.
 _SAID = 0.8
 _CAUSE = re.compile(
-    r"\b(?:because|since|due to|the reason|this is why|so that|in order to|otherwise|weil|denn|"
-    r"deshalb|grund|porque|debido a|parce que|car|en raison|perché|omdat|doordat|потому|так как|"
+    r"\b(?:because|due to|owing to|the reason|this is why|so that|in order to|otherwise|"
+    r"to (?:avoid|prevent|protect|ensure)|(?:^|(?<=[,;] ))since(?! \d)|weil|denn|"
+    r"deshalb|damit|wegen|aufgrund|grund|porque|debido a|parce que|"
+    r"car|en raison|perché|omdat|doordat|потому|так как|"
     r"ponieważ)\b|因为|由于",
     re.IGNORECASE,
 )
 _MIN_UNIT_WORDS = 4
 _MAX_UNITS = 3
-_NEAR_UNITS = 3
+# A reason that stands elsewhere shares so many words with what it explains.
+_MIN_SHARED = 3
+_FAR = 1_000
 
 
 async def choose_reading(
@@ -60,12 +67,13 @@ async def choose_reading(
         run.trace.waterfall = Waterfall()
         found.append((await search(one, run), run.trace.waterfall))
     order = _rank_readings(query, queries, [retrieved for retrieved, _ in found])
-    best: tuple[float, Evidence, Waterfall] | None = None
+    best: tuple[tuple[bool, float], Evidence, Waterfall] | None = None
     with run.span("understand.contest") as span:
         for place in order[:_MAX_READ]:
             run.trace.waterfall = found[place][1]
             evidence = await grade(queries[place], found[place][0], run)
-            score = score_reading(query, query.readings[place], evidence)
+            # Whatever its form, a reading without an answer is worth less than one with it.
+            score = evidence.holds_answer, score_reading(query, query.readings[place], evidence)
             if best is None or score > best[0]:
                 best = score, evidence, run.trace.waterfall
         assert best is not None, "a contest has at least one reading"
@@ -104,7 +112,7 @@ def score_reading(query: Query, reading: Reading, evidence: Evidence) -> float:
 
 def _list_fresh_terms(query: Query) -> set[str]:
     """Return the terms of the message itself, as it was typed."""
-    return set(extract_terms(query.original_text or query.text))
+    return set(extract_terms(strip_small_talk(query.original_text or query.text)))
 
 
 def find_last_answer(history: Sequence[Message]) -> str:
@@ -129,7 +137,7 @@ def repeats_answer(text: str, earlier: str) -> bool:
 def is_about_message(query: Query, text: str) -> bool:
     """Return True when a text holds most of the words that are new in this message."""
     fresh = _list_fresh_terms(query)
-    return not fresh or len(fresh & set(extract_terms(text))) >= len(fresh) / 2
+    return len(fresh & set(extract_terms(text))) >= len(fresh) / 2
 
 
 async def avoid_repetition(
@@ -148,25 +156,32 @@ async def avoid_repetition(
         draft = piece.text if isinstance(piece, Draft) else draft
     if not repeats_answer(draft, earlier):
         return evidence
+    short = bool(evidence.short_answer) or not query.readings
     with run.span("understand.repetition") as span:
         hidden = hide_said(evidence.sources, earlier)
         other = await estimate(replace(evidence, sources=hidden), run)
         is_better = other.probability >= evidence.probability
-        changed = is_better or not is_about_message(query, draft)
+        # "Where?" has no words of its own: a sentence that holds the place is the answer again.
+        is_about = is_about_message(query, draft) if _list_fresh_terms(query) else short
+        changed = is_better or not is_about
         span.count(probability=round(other.probability, 4), changed=changed)
     return other if changed else evidence
 
 
-def leave_document(evidence: Evidence) -> Evidence:
-    """Leave out the document of the last answer, where another one is asked for."""
-    words = set(split_words(find_last_answer(evidence.query.history)))
+def leave_document(evidence: Evidence) -> Query | None:
+    """Leave the document of the last answer out of the search, where another one is asked for.
+
+    None if no source holds the last answer.
+    """
+    query = evidence.query
+    words = set(split_words(find_last_answer(query.history)))
     # Two contracts may say nearly the same: only what was said word for word counts.
     counts = [_count_said_words(source, words, share=1.0) for source in evidence.sources]
     if not any(counts):
-        return evidence
+        return None
     quoted = evidence.sources[counts.index(max(counts))].hit.chunk.document_id
-    others = [one for one in evidence.sources if one.hit.chunk.document_id != quoted]
-    return replace(evidence, sources=tuple(others))
+    others = Not(Condition("document_id", "eq", quoted))
+    return replace(query, filter=combine_filters(query.filter, others))
 
 
 def hide_said(sources: Sequence[Source], earlier: str) -> tuple[Source, ...]:
@@ -231,13 +246,18 @@ def list_asked_units(query: Query, sources: Sequence[Source]) -> list[tuple[Sour
     if query.wants_more:
         return list_further_units(sources, earlier)
     if is_bare_why(query.original_text):
-        return list_causes(sources, earlier) or None
+        return list_causes(sources, earlier)
     return None
 
 
 def list_causes(sources: Sequence[Source], earlier: str) -> list[tuple[Source, str]]:
-    """Return the sentence that gives the reason, near to what an earlier answer said."""
-    words = set(split_words(earlier))
+    """Return the sentence that gives the reason of what an earlier answer said; else nothing.
+
+    It is that sentence itself, one beside it that speaks of the same, or another one that has
+    several of its words. Any other reason is that of something else.
+    """
+    words, topic = set(split_words(earlier)), set(extract_terms(earlier))
+    found: list[tuple[int, int, Source, str]] = []
     for source in sources:
         units = _split_clean(source)
         said = [
@@ -245,12 +265,26 @@ def list_causes(sources: Sequence[Source], earlier: str) -> list[tuple[Source, s
             for at, unit in enumerate(units)
             if len(split_words(unit.text)) >= _MIN_UNIT_WORDS and _is_said(unit.text, words)
         ]
-        for at in said:
-            # The reason mostly follows; now and then it comes first.
-            for near in (*units[at + 1 : at + 1 + _NEAR_UNITS], *units[max(0, at - 1) : at]):
-                if _CAUSE.search(near.text) and not _is_said(near.text, words):
-                    return [(source, " ".join(near.sentence.split()))]
-    return []
+        for at, unit in enumerate(units):
+            if not _CAUSE.search(unit.text):
+                continue
+            shared = len(topic & set(extract_terms(unit.text)))
+            distance = min((abs(at - one) for one in said), default=_FAR)
+            if distance == 0:
+                found.append((0, 0, source, unit.sentence))
+            elif distance == 1 and (shared or (at - 1 in said and _points_back(unit.text))):
+                found.append((1, -shared, source, unit.sentence))
+            elif shared >= _MIN_SHARED:
+                found.append((2, -shared, source, unit.sentence))
+    if not found:
+        return []
+    _, _, source, text = min(found, key=lambda one: one[:2])
+    return [(source, " ".join(text.split()))]
+
+
+def _points_back(text: str) -> bool:
+    """Return True for a sentence about what the one before it names ("This is because …")."""
+    return split_words(text)[0] in PRONOUNS
 
 
 async def quote_units(units: Sequence[tuple[Source, str]]) -> AsyncGenerator[str | Draft, None]:

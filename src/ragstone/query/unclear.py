@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from ragstone.evidence import CORRECT_FROM, Draft, Evidence
 from ragstone.index.analyze import extract_terms
 from ragstone.protocols import Answerer, Grader
-from ragstone.query.understand.nouns import find_phrases
+from ragstone.query.understand.nouns import WHICH, find_phrases
 from ragstone.reading.question import parse_question
 from ragstone.text import split_words
 from ragstone.threads import run_in_thread
 from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Query, Source
 
-# "Which of these do you mean?" is no claim: nothing supports a question.
-WHICH = "Which of these do you mean?"
 _MAX_TERMS = 3
 # Each of so many passages is read alone.
 _MAX_CHOICES = 4

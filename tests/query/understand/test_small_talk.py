@@ -16,6 +16,7 @@ from ragstone.query.understand.small_talk import (
     detect_talk_language,
     load_model,
     match_small_talk,
+    strip_small_talk,
 )
 from ragstone.settings import UnderstandSettings
 
@@ -172,3 +173,23 @@ def test_the_shipped_weights_are_the_fitted_ones() -> None:
 )
 def test_the_language_of_small_talk_is_known(text: str, language: str | None) -> None:
     assert detect_talk_language(text) == language
+
+
+STRIPPED = """
+thanks, and for a child? | and for a child?
+ok great, and in 2023? | and in 2023?
+Perfect! Thank you. What is the rent? | What is the rent?
+thanks and in 2023? | and in 2023?
+and in 2023? Thanks! | and in 2023?
+danke, und für Kinder? | und für Kinder?
+no, the winter | no, the winter
+thanks! | thanks!
+Morning or afternoon? | Morning or afternoon?
+What is the rent? | What is the rent?
+"""
+
+
+@pytest.mark.parametrize("line", STRIPPED.strip().splitlines())
+def test_small_talk_around_a_question_is_taken_off(line: str) -> None:
+    text, rest = (part.strip() for part in line.split("|"))
+    assert strip_small_talk(text) == rest

@@ -45,6 +45,16 @@ async def test_what_only_looks_like_small_talk_is_searched_first(sample_engine: 
     assert answer.text.startswith("I am Ragstone.")
 
 
+async def test_a_remark_inside_a_conversation_is_small_talk(sample_engine: Engine) -> None:
+    history = [Message("user", "What does an adult pay?"), Message("assistant", "16 euros.")]
+    for text in ("that was really useful", "thanks!"):
+        answer = await sample_engine.ask(text, history=history)
+        assert (answer.status, answer.text) == ("conversational", "You're welcome.")
+    answer = await sample_engine.ask("thanks, and who is the safety officer?", history=history)
+    assert answer.status != "conversational"
+    assert "thanks" not in answer.searched_as
+
+
 async def test_the_documents_decide_what_is_a_question(
     tmp_path: Path, embedder: OnnxEmbedder
 ) -> None:

@@ -13,6 +13,7 @@ from ragstone.query.understand.nouns import (
     CLAUSE_STARTS,
     DETERMINERS,
     PREPOSITIONS,
+    QUESTION_WORDS,
     Phrase,
     find_chains,
     find_phrases,
@@ -38,6 +39,10 @@ def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[st
             return [exchange_phrase(question, one, rest) for one in same[:2]]
         added = f"{lead}{part[len(lead) :]}?"
         joined = [f"{question.rstrip('?!. ')} {added}"]
+        if lead in _BENEFITS and (named := [one for one in phrases if not one.preposition]):
+            # "What does an adult pay?" – "And for a child?": another one takes its place.
+            like = max(named, key=lambda one: _compare_form(one, rest, question))
+            joined.append(exchange_phrase(question, like, rest))
         # "…, and the tag is latest?" – "With a digest?": the last of several conditions changes.
         clauses = re.split(r",?\s+(?:and|or|und|oder|y|et|e)\s+|,\s+", question)
         if len(clauses) > 1 and set(split_words(question)) & CLAUSE_STARTS:
@@ -56,6 +61,26 @@ def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[st
     ]
     order = sorted(range(len(phrases)), key=lambda at: -scores[at])
     return [exchange_phrase(question, phrases[at], part) for at in order]
+
+
+_BENEFITS = frozenset({"for", "für", "pour", "para", "per", "voor", "для", "dla"})
+
+
+def exchange_question_word(question: str, part: str) -> str | None:
+    """Ask the last question with another question word: "where?" after "When …?"."""
+    if not _QUESTION_WORD.fullmatch(part):
+        return None
+    asked = part[:1].upper() + part[1:]
+    if match := _QUESTION_WORD.match(question):
+        return f"{asked}{question[match.end() :]}"
+    return f"{asked} {question[:1].lower()}{question[1:]}"
+
+
+_QUESTION_WORD = re.compile(
+    rf"(?:(?:{'|'.join(PREPOSITIONS)}) )?(?:{'|'.join(QUESTION_WORDS)})"
+    r"(?: (?:much|many|long|often|far|big|old|viel|viele|lange|oft|weit|groß|alt|time))?(?!\w)",
+    re.IGNORECASE,
+)
 
 
 def _compare_form(phrase: Phrase, part: str, question: str) -> float:

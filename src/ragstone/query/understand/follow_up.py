@@ -8,10 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragstone.index.analyze import extract_terms
-from ragstone.query.understand.exchange import Rank, exchange_part, exchange_phrase
+from ragstone.messages import list_translations
+from ragstone.query.understand.exchange import (
+    Rank,
+    exchange_part,
+    exchange_phrase,
+    exchange_question_word,
+)
+from ragstone.query.understand.forms import (
+    CONTINUES,
+    MORE,
+    ORDINAL,
+    ORDINALS,
+    OTHER_DOCUMENT,
+    RETURNS,
+    is_bare_why,
+    strip_correction,
+)
 from ragstone.query.understand.nouns import (
     AUXILIARIES,
     CLAUSE_STARTS,
@@ -20,16 +36,20 @@ from ragstone.query.understand.nouns import (
     PREPOSITIONS,
     PRONOUNS,
     QUESTION_WORDS,
+    WHICH,
     find_chains,
     find_phrases,
     find_subject,
     is_english,
+    is_name,
+    is_surely_english,
     list_items,
+    list_labels,
     list_names,
-    load_words,
 )
+from ragstone.query.understand.small_talk import match_small_talk, strip_small_talk
 from ragstone.text import find_sentence_spans, normalize_words
-from ragstone.types import Message, Reading, ReadingKind
+from ragstone.types import NO_ANSWER, Message, Reading, ReadingKind
 
 # Advantage, in logits, of a reading before anything is searched.
 STANDS_ALONE = 4.0
@@ -47,72 +67,53 @@ class Exchange:
 
     question: str
     answer: str = ""
+    refused: str = ""
+    """A later message that found no answer: not a question to complete others with, but its
+    subject is what "it" stands for."""
+
+    @property
+    def subject(self) -> str:
+        return find_subject(self.refused) or find_subject(self.question)
 
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 
 
-def _join_phrases(*names: str) -> str:
-    """Return a pattern for any of the phrases of these lists, the longest first."""
-    phrases = [phrase for name in names for phrase in load_words()[name]]
-    return "|".join(sorted(map(re.escape, phrases), key=len, reverse=True))
-
-
-_CONTINUES = re.compile(
-    rf"^[¿¡\s]*(?:(?:{_join_phrases('continues')})(?:\s+|,\s*)|那么?(?=\S))+", re.IGNORECASE
-)
-_MORE = re.compile(
-    rf"(?:(?:{_join_phrases('polite')}) )*(?:{_join_phrases('more')})"
-    rf"(?: (?:{_join_phrases('more_about')}))?(?: (?:{_join_phrases('polite')}))*"
-)
-_WHY = re.compile(rf"(?:(?:{_join_phrases('continues')}) )?(?:{_join_phrases('why')})")
-_CORRECTS = re.compile(
-    rf"^(?:(?:wrong \w+|{_join_phrases('corrects')})(?:\s*[,.:;!–-]+\s*|\s+|$))+", re.IGNORECASE
-)
-# "No, the other contract": the last question, but not from the same document.
-_OTHER = re.compile(
-    rf"(?:(?:{_join_phrases('continues', 'corrects')}) )*(?:(?:in|for|from) )?"
-    r"(?:the other|das andere|den anderen|die andere|der andere|el otro|la otra|lautre|laltro|"
-    r"o outro|a outra|de andere|het andere|другой|другая|drugi|druga) (?!one\b)\w+(?: please)?"
-)
-# "For the rent, I mean"
-_MEANT_LAST = re.compile(rf",\s*(?:{_join_phrases('corrects_last')})\s*[.!?]*$", re.IGNORECASE)
-_RETURNS = re.compile(
-    rf"^(?:(?:{_join_phrases('continues')})\s+)?(?:{_join_phrases('returns')}),?\s+"
-    r"(?P<topic>[^:,;–—]{2,60}?)\s*(?:[:;,–—]|\s-\s)\s*(?P<rest>.{3,})$"
-    rf"|^(?P<topic2>[^:,;?]{{2,60}}?),? (?:{_join_phrases('returns_last')})"
-    r"\s*[:;,–—]\s*(?P<rest2>.{3,})$",
-    re.IGNORECASE,
-)
-_ORDINALS: tuple[tuple[int, str], ...] = (
-    (0, r"first|former|erste[nrs]?|primer[oa]|premi(?:er|ère)|prim[oa]|primeir[oa]|eerste"),
-    (1, r"second|other|zweite[nrs]?|andere[nrs]?|segund[oa]|otr[oa]|deuxième|second[oa]|autre|"
-        r"altr[oa]|outr[oa]|tweede|ander[e]?"),
-    (2, r"third|dritte[nrs]?|tercer[oa]|troisième|terz[oa]|terceir[oa]|derde"),
-    (3, r"fourth|vierte[nrs]?|cuart[oa]|quatrième|quart[oa]|vierde"),
-    (-1, r"last|latter|letzte[nrs]?|últim[oa]|derni(?:er|ère)|ultim[oa]|laatste"),
-)  # fmt: skip
-_ORDINAL = re.compile(
-    r"\b(?:the|der|die|das|den|dem|el|la|le|il|lo|o|a|de|het)\s+(?:"
-    + "|".join(f"(?P<n{place % 5}>{words})" for place, words in _ORDINALS)
-    + r")(?:\s+(?:one|item|option|point|ones?))?(?=\s*[?.!,;]|\s*$|\s+(?!\w+s?\b\s*of))",
-    re.IGNORECASE,
-)
-
-
 def list_exchanges(history: Sequence[Message]) -> list[Exchange]:
     """Pair the questions of a conversation with their answers, and complete each question."""
     found: list[Exchange] = []
+    typed = ""
     for message in history:
         if message.role == "user":
-            text = message.searched_as
-            if not text:
-                readings = list_readings(message.content, found)
-                text = max(readings, key=lambda one: one.prior).text
-            found.append(Exchange(text))
-        elif message.role == "assistant" and found:
-            found[-1] = Exchange(found[-1].question, _MARKER.sub("", message.content))
+            typed = "" if match_small_talk(message.content) else message.content
+            if typed:
+                found.append(Exchange(_complete_question(message, found)))
+        elif message.role == "assistant" and typed:
+            answer = _MARKER.sub("", message.content)
+            last = found.pop()
+            if last.question == typed or not is_refusal(answer):
+                found.append(replace(last, answer=answer))
+            elif found:
+                # What was made of this message had no answer: it may be the wrong reading.
+                found[-1] = replace(found[-1], refused=typed)
+                typed = ""
+            else:
+                found.append(Exchange(typed, answer))
     return found
+
+
+def _complete_question(message: Message, before: Sequence[Exchange]) -> str:
+    """Return the whole question of an earlier message; "Why?" has that of the one before it."""
+    if before and is_bare_why(message.content):
+        return before[-1].question
+    if message.searched_as:
+        return message.searched_as
+    return max(list_readings(message.content, before), key=lambda one: one.prior).text
+
+
+def is_refusal(answer: str) -> bool:
+    """Return True when an answer says, in any language, that the documents hold none."""
+    return answer.strip().startswith(list_translations(NO_ANSWER))
 
 
 def list_readings(
@@ -121,17 +122,21 @@ def list_readings(
     """Return what a message may mean, the message as it is typed first."""
     if not exchanges:
         return (Reading(text, prior=STANDS_ALONE),)
+    text = strip_small_talk(text)
     special = _read_special(text, exchanges)
     if special is not None:
         return special
     before = exchanges[-1]
-    bare, corrects = _strip_correction(text)
-    rest = _CONTINUES.sub("", bare).strip() or bare
+    bare, corrects = strip_correction(text)
+    rest = CONTINUES.sub("", bare).strip() or bare
     points_back = corrects or rest != bare
-    if contrast := _read_contrast(text, rest, before):
-        return contrast
-    if ordinal := _read_ordinal(text, rest, before):
-        return ordinal
+    named = (
+        _read_contrast(text, rest, before)
+        or _read_ordinal(text, rest, before)
+        or _read_choice(text, rest, before)
+    )
+    if named:
+        return named
     if is_whole_question(rest) or _is_other_language(rest, before.question):
         return _read_whole_question(text, rest, exchanges, points_back=points_back)
     return _read_fragment(text, rest, before, rank, points_back=points_back)
@@ -141,13 +146,13 @@ def _read_special(text: str, exchanges: Sequence[Exchange]) -> tuple[Reading, ..
     """Read a wish for more, a bare "why?" and a return to an earlier topic."""
     before = exchanges[-1]
     plain = " ".join(normalize_words(text))
-    if _MORE.fullmatch(plain):
+    if MORE.fullmatch(plain):
         return (Reading(before.question, "more", STANDS_ALONE),)
-    if _OTHER.fullmatch(plain):
+    if OTHER_DOCUMENT.fullmatch(plain):
         return (Reading(before.question, "other", STANDS_ALONE),)
     if is_bare_why(text):
         return _ask_why(text, before)
-    if match := _RETURNS.match(text.strip()):
+    if match := RETURNS.match(text.strip()):
         topic, rest = match["topic"] or match["topic2"], match["rest"] or match["rest2"]
         return _return_to(text, rest, topic, exchanges[:-1] or exchanges)
     return None
@@ -157,10 +162,35 @@ def _read_ordinal(text: str, rest: str, before: Exchange) -> tuple[Reading, ...]
     """Read "the second one": what the last answer named, or else the last question beside it."""
     if (named := _replace_ordinal(rest, before)) is not None:
         return (Reading(text, prior=UNLIKELY), Reading(named, "answer", LIKELY))
-    if _ORDINAL.search(rest) and is_whole_question(rest):
+    if ORDINAL.search(rest) and is_whole_question(rest):
         joined = f"{rest.rstrip('?!. ')} ({before.question.rstrip('?!. ')})?"
         return (Reading(text, prior=UNLIKELY), Reading(joined, "joined", POSSIBLE))
     return ()
+
+
+def _read_choice(text: str, rest: str, before: Exchange) -> tuple[Reading, ...]:
+    """Read what was chosen when the last answer asked which of several was meant."""
+    if WHICH not in before.answer or is_whole_question(rest):
+        return ()
+    chosen, named = rest.strip("?!. "), set(extract_terms(rest))
+    shared = {
+        label: len(named & set(extract_terms(re.sub(r"[_./-]", " ", label))))
+        for label in list_labels(before.answer)
+    }
+    best = max(shared, key=lambda label: shared[label], default="")
+    if best and shared[best]:
+        heading = best.partition(" (")[0]
+        chosen = heading if named <= set(extract_terms(heading)) else f"{heading}, {chosen}"
+    joined = _join(before.question, chosen)
+    return (Reading(text, prior=UNLIKELY), Reading(joined, "joined", STANDS_ALONE))
+
+
+def _join(question: str, part: str) -> str:
+    """Add a part in brackets to a question, in the place of one that was added before."""
+    return f"{_IN_BRACKETS.sub('', question).rstrip('?!. ')} ({part})?"
+
+
+_IN_BRACKETS = re.compile(r"\s*\([^()]*\)\s*[?!.]*$")
 
 
 def is_whole_question(text: str) -> bool:
@@ -176,8 +206,8 @@ def is_whole_question(text: str) -> bool:
 
 
 def _is_other_language(text: str, other: str) -> bool:
-    """Return True when two texts are in different languages: one cannot be a part of the other."""
-    own, theirs = is_english(text), is_english(other)
+    """Return True when one of two texts is English alone: it cannot be a part of the other."""
+    own, theirs = is_surely_english(text), is_surely_english(other)
     return own is not None and theirs is not None and own != theirs
 
 
@@ -212,7 +242,7 @@ def _read_whole_question(
     if pronoun is None and not points_back:
         return (Reading(text, prior=STANDS_ALONE),)
     readings = [typed]
-    subjects: list[tuple[str, ReadingKind]] = [(find_subject(before.question), "subject")]
+    subjects: list[tuple[str, ReadingKind]] = [(before.subject, "subject")]
     subjects += [(name, "answer") for name in _list_answer_names(before)[:1]]
     if _asks_for_name(before.question) and len(subjects) > 1 and subjects[1][0]:
         subjects.reverse()
@@ -293,17 +323,6 @@ def _return_to(
     return (*readings, Reading(text, prior=UNLIKELY))
 
 
-def _strip_correction(text: str) -> tuple[str, bool]:
-    """Return what is left of "No, I meant the other one", and whether anything was corrected."""
-    bare = _CORRECTS.sub("", text.strip())
-    bare = _MEANT_LAST.sub("", bare).strip(" .!,;")
-    if not bare:
-        return text, False
-    return bare, bare != _MEANT_LAST.sub("", text.strip()).strip(" .!,;") or bool(
-        _MEANT_LAST.search(text.strip())
-    )
-
-
 # "not the summer, the winter", "the winter, not the summer": what is wrong is named as well.
 _CONTRASTS = (
     re.compile(
@@ -333,7 +352,7 @@ def _read_contrast(text: str, rest: str, before: Exchange) -> tuple[Reading, ...
             if new.split()[0].casefold() in PREPOSITIONS and len(new.split()) > 1:
                 new = new.split(maxsplit=1)[1]
             exchanged = exchange_phrase(before.question, place, new)
-            joined = f"{before.question.rstrip('?!. ')} ({new})?"
+            joined = _join(before.question, new)
             return (
                 Reading(text, prior=UNLIKELY),
                 Reading(exchanged, "exchange", LIKELY),
@@ -343,28 +362,28 @@ def _read_contrast(text: str, rest: str, before: Exchange) -> tuple[Reading, ...
 
 
 def _replace_ordinal(text: str, before: Exchange) -> str | None:
-    match = _ORDINAL.search(text)
+    match = ORDINAL.search(text)
     if match is None:
         return None
-    place = next(place for place, _ in _ORDINALS if match[f"n{place % 5}"])
+    place = next(place for place, _ in ORDINALS if match[f"n{place % 5}"])
     items = list_items(before.answer, before.question)
     if not -len(items) <= place < len(items):
         return None
     replaced = f"{text[: match.start()]}{items[place]}{text[match.end() :]}"
     if is_whole_question(replaced):
         return _capitalise(replaced)
-    return f"{before.question.rstrip('?!. ')} ({items[place]})?"
-
-
-def is_bare_why(text: str) -> bool:
-    return bool(_WHY.fullmatch(" ".join(normalize_words(text))))
+    return _join(before.question, items[place])
 
 
 def _list_answer_names(before: Exchange) -> list[str]:
+    """Return the names in the first sentence of an answer, which may be meant by a pronoun."""
     spans = find_sentence_spans(before.answer)
     first = before.answer[spans[0][0] : spans[0][1]] if spans else ""
-    names = list_names(first, without=[before.question])
-    return [name for name in names if any(char.isalpha() for char in name)]
+    # "Yearly: Adult EUR 21, Child EUR 9": the cells of a row are no names.
+    is_row = " | " in first or (":" in first and not set(normalize_words(first)) & AUXILIARIES)
+    return (
+        [] if is_row or is_refusal(before.answer) else list_names(first, without=[before.question])
+    )
 
 
 def _asks_for_name(question: str) -> bool:
@@ -379,12 +398,27 @@ def _read_fragment(
     """Put a part of a question ("and in winter?") in the place of its like in the last question."""
     typed = Reading(text, prior=UNLIKELY if points_back else POSSIBLE)
     part = fragment.strip().strip("?!. ")
+    if asked := exchange_question_word(before.question, part):
+        return (Reading(text, prior=UNLIKELY), Reading(asked, "exchange", LIKELY))
+    joined = Reading(_join(before.question, part), "joined", POSSIBLE)
     if not part or set(extract_terms(part)) <= set(extract_terms(before.question)):
-        return (typed, Reading(f"{before.question.rstrip('?!. ')} ({part})?", "joined", POSSIBLE))
+        return (typed, joined)
+    if not points_back and _is_bare_noun(part, before.question):
+        typed = Reading(text, prior=LIKELY)
     exchanged = exchange_part(before.question, part, rank)
-    joined = Reading(f"{before.question.rstrip('?!. ')} ({part})?", "joined", POSSIBLE)
     readings = [Reading(one, "exchange", LIKELY - 0.4 * at) for at, one in enumerate(exchanged[:2])]
     return (typed, *readings, joined)
+
+
+def _is_bare_noun(part: str, question: str) -> bool:
+    """Return True for a new topic in a word or two ("parking"), which may as well be asked alone.
+
+    A name after a question about a name is that question again.
+    """
+    words, small = part.split(), DETERMINERS | PREPOSITIONS | PRONOUNS | CLAUSE_STARTS
+    is_plain = not any(word.casefold() in small or word[:1].isdigit() for word in words)
+    has_names = any(phrase.is_name for phrase in find_phrases(question))
+    return is_plain and not any(map(is_name, words[1:] if not has_names else words))
 
 
 def _capitalise(text: str) -> str:

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
-from ragstone.index.analyze import STOP_WORDS
+from ragstone.index.analyze import FUNCTION_WORDS, STOP_WORDS
 from ragstone.text import find_sentence_spans
 
 _TOKEN = re.compile(r"[^\s?!,;:()\"“”«»¿¡]+|[?!,;:()]")
@@ -169,8 +169,11 @@ def _find_of_chain(question: str, phrases: Sequence[Phrase]) -> str | None:
     return None
 
 
+_AMOUNT = re.compile(r"[€$£¥]?[\d.,]+[€$£¥%]?|[€$£¥]|EUR|USD|GBP|CHF|JPY|CNY|SEK|NOK|DKK|PLN|CZK")
+
+
 def list_names(text: str, *, without: Sequence[str] = ()) -> list[str]:
-    """Return the names of a text in order, each once, without those of other texts."""
+    """Return the names of a text in order, each once, without amounts and the names of others."""
     known = {word.casefold() for other in without for word in re.findall(r"[\w.-]+", other)}
     names: dict[str, None] = {}
     for phrase in find_phrases(text):
@@ -180,9 +183,33 @@ def list_names(text: str, *, without: Sequence[str] = ()) -> list[str]:
                          and words[0][1:].islower() and len(phrase.words) == 1):  # fmt: skip
             continue
         name = " ".join(words)
-        if not {word.casefold() for word in words} & known:
+        is_amount = any(map(_AMOUNT.fullmatch, phrase.words))
+        if not is_amount and not {word.casefold() for word in words} & known:
             names.setdefault(name)
     return list(names)
+
+
+_FOREIGN = (
+    frozenset().union(*(words for name, words in FUNCTION_WORDS.items() if name != "english"))
+    - FUNCTION_WORDS["english"]
+)
+_LATIN = re.compile(r"[a-zà-öø-ɏ]", re.IGNORECASE)
+_ENOUGH_WORDS = 4
+
+
+def is_surely_english(text: str) -> bool | None:
+    """Tell by most of its small words whether a text is English; None for a short or unclear one.
+
+    Another script is told by a single word.
+    """
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]+", text)]
+    if words and not any(map(_LATIN.search, words)):
+        return False
+    if len(words) < _ENOUGH_WORDS:
+        return None
+    english = sum(word in FUNCTION_WORDS["english"] for word in words)
+    foreign = sum(word in _FOREIGN for word in words)
+    return None if english == foreign else english > foreign
 
 
 def is_english(text: str) -> bool | None:
@@ -194,25 +221,32 @@ def is_english(text: str) -> bool | None:
     return False if any(word in known for word in words) else None
 
 
+WHICH = "Which of these do you mean?"
+"""Ends an answer that names several choices."""
 _BOLD_LINE = re.compile(r"^\*\*([^*\n]+)\*\*$", re.MULTILINE)
 _BULLET = re.compile(
     r"(?:^|\n|\s)(?:[-*•]|\d{1,2}[.)])\s+(.+?)(?=(?:\s(?:[-*•]|\d{1,2}[.)])\s)|\n|$)"
 )
 
 
+def list_labels(answer: str) -> list[str]:
+    """Return the labels of the choices that an answer offers."""
+    return _BOLD_LINE.findall(answer)
+
+
 def list_items(answer: str, question: str) -> list[str]:
-    """Return the things that an answer names one after the other: a list, a row, or names."""
-    headings = [one.partition(" (")[0] for one in _BOLD_LINE.findall(answer)]
+    """Return the things that an answer lists: choices, bullets or an enumeration.
+
+    Without any, those that the question enumerates.
+    """
+    headings = [one.partition(" (")[0] for one in list_labels(answer)]
     if len(headings) > 1:  # the choices of an unclear question
         return headings
     bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
     if len(bullets) > 1:
         return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
     listed = [_split_enumeration(answer[start:end]) for start, end in find_sentence_spans(answer)]
-    if longest := max(listed, key=len, default=[]):
-        return longest
-    names = list_names(answer, without=[question])
-    return names if len(names) > 1 else _split_enumeration(question)
+    return max(listed, key=len, default=[]) or _split_enumeration(question)
 
 
 def _split_enumeration(sentence: str) -> list[str]:
@@ -235,4 +269,5 @@ def _split_enumeration(sentence: str) -> list[str]:
         begin = inside[-1 if at == 0 else 0]
         chains = [one for one in find_chains(part) if one.start == begin.start]
         items.append(max([begin, *chains], key=lambda one: len(one.text)).text)
-    return items
+    # "R and 800": letters and numbers are not things that one can ask about.
+    return items if all(re.search(r"[^\W\d_]{2}", item) for item in items) else []

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragstone.index.analyze import FUNCTION_WORDS
-from ragstone.query.understand.nouns import QUESTION_WORDS
+from ragstone.query.understand.nouns import QUESTION_WORDS, load_words
 from ragstone.text import normalize_words
 from ragstone.types import SMALL_TALK, Intent
 
@@ -69,6 +69,44 @@ def find_small_talk(text: str) -> SmallTalk | None:
         if kinds and not strange:
             return SmallTalk(next(one for one in _PRIORITY if one in kinds))
     return None
+
+
+# The end of a part of a message: a mark, or without one what begins the next question.
+_PART_END = re.compile(r"[,.;:!?…–—，。！？、]+\s*|\s+-\s+|\n\s*")
+_NEXT_QUESTION = re.compile(
+    r"\s+(?=(?:"
+    + "|".join(map(re.escape, (*load_words()["continues"], *sorted(QUESTION_WORDS))))
+    + r")\b)",
+    re.IGNORECASE,
+)
+_LAST_PART = re.compile(r"(?P<rest>.*[,.;!?])\s*(?P<last>[^,.;!?]+)[.!]*", re.DOTALL)
+
+
+@lru_cache(maxsize=256)
+def strip_small_talk(text: str) -> str:
+    """Return a message without the small talk around its question: "Thanks, and in 2023?".
+
+    What corrects the last question ("No, the winter") stays; so does small talk alone.
+    """
+    rest = text.strip()
+    if find_small_talk(rest) is not None:
+        return text
+    while match := _PART_END.search(rest):
+        first = rest[: match.start()]
+        talks = find_small_talk(first) is not None and first.casefold() not in _CORRECTIONS
+        if not talks or not rest[match.end() :]:
+            break
+        rest = rest[match.end() :]
+    if match := _NEXT_QUESTION.search(rest):
+        talk = find_small_talk(rest[: match.start()])
+        rest = rest[match.end() :] if talk is not None and talk.kind == "gratitude" else rest
+    if match := _LAST_PART.fullmatch(rest):
+        talk = find_small_talk(match["last"])
+        rest = match["rest"] if talk is not None and talk.kind == "gratitude" else rest
+    return rest if rest != text.strip() else text
+
+
+_CORRECTIONS = frozenset(load_words()["corrects"])
 
 
 def detect_talk_language(text: str) -> str | None:
