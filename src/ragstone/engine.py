@@ -7,13 +7,12 @@ async with Engine() as engine:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import fields, replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ragstone.catalog.collections import CollectionInfo
 from ragstone.catalog.feedback import Feedback, Vote
@@ -67,11 +66,17 @@ from ragstone.types import (
 if TYPE_CHECKING:
     from os import PathLike
 
+    Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+_T = TypeVar("_T")
+
 
 class Engine(EngineParts):
     """Answer questions from documents. Any part can be given ready-made.
 
     Making an engine does no I/O. Its parts are opened at first use, or all at once by `open`.
+    A path in place of settings is the directory of documents and index. Without an event loop use
+    `with Engine()` and the methods that end in `_sync`.
 
     Example:
 
@@ -92,7 +97,7 @@ class Engine(EngineParts):
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: Settings | str | PathLike[str] | None = None,
         *,
         embedder: Embedder | None = None,
         catalog: Catalog | None = None,
@@ -150,8 +155,19 @@ class Engine(EngineParts):
 
     def ask_sync(self, question: str, **options: Unpack[QueryOptions]) -> Answer:
         """Run `ask` from code without an event loop, on one background loop for all calls."""
+        return self._run(self.ask(question, **options))
+
+    def search_sync(self, question: str, **options: Unpack[QueryOptions]) -> Hits:
+        """Run `search` from code without an event loop."""
+        return self._run(self.search(question, **options))
+
+    def ingest_sync(self, paths: Paths, **options: Unpack[IngestOptions]) -> IngestReport:
+        """Run `ingest` from code without an event loop."""
+        return self._run(self.ingest(paths, **options))
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         self._used_background_loop = True
-        return background_loop().run(self.ask(question, **options))
+        return background_loop().run(work)
 
     async def ask_many(
         self, questions: Sequence[str], *, concurrency: int = 4, **options: Unpack[QueryOptions]
@@ -326,11 +342,7 @@ class Engine(EngineParts):
             "models", check_against_facts, answer, facts, self.reading_embedder, threshold=threshold
         )
 
-    async def ingest(
-        self,
-        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
-        **options: Unpack[IngestOptions],
-    ) -> IngestReport:
+    async def ingest(self, paths: Paths, **options: Unpack[IngestOptions]) -> IngestReport:
         """Read files, folders and globs into a collection; unchanged files are left alone.
 
         `prune` removes what the folders no longer hold; `again` reads even what is unchanged.
@@ -414,6 +426,12 @@ class Engine(EngineParts):
             if aclose is not None:
                 await aclose()
 
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     async def __aenter__(self) -> Self:
         try:
             return self.open()
@@ -421,12 +439,7 @@ class Engine(EngineParts):
             self.close()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         try:
             await self.close_connections()
         finally:

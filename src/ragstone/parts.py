@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -64,7 +65,7 @@ _FROM_QUERY_SETTINGS = (
 class EngineParts:
     """Hold the parts of an engine. A part that was not given is built at first use."""
 
-    def __init__(self, settings: Settings | None, given: GivenParts) -> None:
+    def __init__(self, settings: Settings | str | PathLike[str] | None, given: GivenParts) -> None:
         self._given_settings = settings
         self._given = given
         self._retired: list[Provider] = []
@@ -77,7 +78,10 @@ class EngineParts:
 
     @opened_once
     def settings(self) -> Settings:
-        return self._given_settings or load_settings().settings
+        given = self._given_settings
+        if given is None or isinstance(given, Settings):
+            return given or load_settings().settings
+        return load_settings(flags={"data.directory": Path(given)}).settings
 
     @opened_once
     def embedder(self) -> Embedder:
