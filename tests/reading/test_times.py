@@ -9,7 +9,7 @@ import pytest
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.reading.choose import AnswerChooser
 from ragstone.reading.extractive import ExtractiveProvider
-from ragstone.reading.times import list_covered_years, remove_year
+from ragstone.reading.times import is_withdrawn, list_covered_years, remove_year
 from ragstone.reading.units import split_units
 from ragstone.types import NO_ANSWER, Chunk, Hit, Prompt, Scores, Source
 
@@ -70,6 +70,51 @@ async def test_the_row_valid_at_the_time_is_quoted(
 async def test_a_year_that_no_row_covers_is_not_answered(embedder: OnnxEmbedder) -> None:
     text = await answer("How much was the fee for a mooring in 1995?", [source(SCHEDULE)], embedder)
     assert text.startswith(NO_ANSWER)
+
+
+PRICES = """Valid from 1 May 2024. This list replaces the list of 2021, in which a mooring for a
+day still cost EUR 14.
+
+| Mooring | Day | Night |
+|---|---|---|
+| Small boat | EUR 18 | EUR 25 |
+"""
+PREISE = """Früher kostete ein Liegeplatz für einen Tag 14 Euro. Ein Liegeplatz für einen Tag kostet
+18 Euro. Duschen kostet 2 Euro."""
+
+
+async def test_a_value_that_holds_no_longer_is_not_the_answer(embedder: OnnxEmbedder) -> None:
+    text = await answer("What does a mooring for a day cost?", [source(PRICES)], embedder)
+    assert "EUR 18" in text
+    assert "14" not in text
+    text = await answer("Was kostet ein Liegeplatz für einen Tag?", [source(PREISE)], embedder)
+    assert "18 Euro" in text
+    assert "14" not in text
+
+
+async def test_a_value_that_holds_no_longer_is_told_when_it_is_asked_for(
+    embedder: OnnxEmbedder,
+) -> None:
+    text = await answer("What did a mooring for a day cost before?", [source(PRICES)], embedder)
+    assert "EUR 14" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "withdrawn"),
+    [
+        ("In the list of 2021 a ticket still cost EUR 14.", True),
+        ("Until 31 March 2023 the fee was EUR 5.", True),
+        ("Bis Ende 2022 betrug die Gebühr 5 Euro.", True),
+        ("The fee was EUR 5 before.", True),
+        ("Until 2190 the fee is EUR 5.", False),
+        ("The lamp is used to light 3 rooms.", False),
+        ("The new pump replaces the old one and delivers 40 litres.", False),
+        ("The fee is 7 instead of previously 5.", False),
+        ("Please come before 10:00.", False),
+    ],
+)
+def test_a_withdrawn_value_is_recognised(text: str, withdrawn: bool) -> None:
+    assert is_withdrawn(text) == withdrawn
 
 
 async def test_a_change_replaces_what_it_changes(embedder: OnnxEmbedder) -> None:

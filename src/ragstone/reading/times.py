@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ragstone.index.analyze import extract_terms
 from ragstone.reading.question import Question
 from ragstone.reading.units import VALID_FROM, Unit, split_cells
 
@@ -31,14 +32,33 @@ _PAST = re.compile(
     r"until (?:19|20)\d\d|at that time|back then)\b",
     re.IGNORECASE,
 )
+# A value that holds no longer, told in passing: "which replaces the list where it still cost €14".
+_WITHDRAWN = re.compile(
+    r"\b(?:still (?:cost|was|were|had|paid)|formerly|previously|at that time|back then|withdrawn|"
+    r"superseded|(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )used to|"
+    r"(?:was|were|cost)\b[^.;]{0,60}\bbefore(?= (?:that|then|this|the change)\b|[.,;]|$)|"
+    r"früher|vormals|ehemals|damals|zuvor|aufgehoben|außer kraft|galt|galten|kostete[nt]?|"
+    r"noch [^.;]{0,40}\b(?:war|waren|betrug))\b",
+    re.IGNORECASE,
+)
+_UNTIL = re.compile(r"\b(?:until|till|bis)\b[^.;,]{0,25}?((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
+_MONEY = re.compile(
+    r"[€$£¥]|\b(?:EUR|USD|GBP|CHF|euros?|dollars?|pounds?|francs?)\b", re.IGNORECASE
+)
 _ASKS_PAST = re.compile(
-    r"\b(?:was|were|did|had|been|original(?:ly)?|first|initial(?:ly)?|former(?:ly)?|before|"
-    r"previous(?:ly)?|old|earlier|used to|change[ds]?|history|develop(?:ed|ment))\b",
+    # "Was kostet …" is German.
+    r"\b(?:(?<!^)was|was(?= (?:the|an?|it|there|this|that|s?he)\b)|were|did|had|been|"
+    r"original(?:ly)?|first|initial(?:ly)?|former(?:ly)?|before|"
+    r"previous(?:ly)?|old|earlier|used to|change[ds]?|history|develop(?:ed|ment)|"
+    r"war|waren|wurden?|hatten?|kostete[nt]?|früher|ursprünglich|vorher|bisher|damals|galt)\b",
     re.IGNORECASE,
 )
 _CHANGE = re.compile(
     r"\b(?:(?:is|are|was|were) (?:hereby )?(?:replaced|amended)\b|instead of\b"
-    r"|(?:raised|lowered|increased|reduced|changed|extended|shortened|decreased)\b.{0,40}\bto\b)",
+    r"|(?:raised|lowered|increased|reduced|changed|extended|shortened|decreased)\b.{0,40}\bto\b"
+    r"|(?:rises?|rose|falls?|fell|goes up|went up|goes down|went down)\b from .{0,40}\bto\b"
+    r"|(?:steigt|stieg|sinkt|sank|erhöht|gesenkt|geändert)\b.{0,40}\bvon\b.{0,40}\bauf\b)",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"\b(?:clause|section|article|paragraph|§)\s*(\d+(?:\.\d+)*)", re.IGNORECASE)
@@ -65,7 +85,7 @@ def list_covered_years(units: Sequence[Unit]) -> dict[int, tuple[str, ...]]:
     for place, unit in enumerate(units):
         if (year := find_valid_from(unit)) is not None:
             begins.setdefault(unit.header, []).append((year, place))
-    this_year = time.localtime().tm_year
+    this_year = _this_year()
     covered: dict[int, tuple[str, ...]] = {}
     for rows in begins.values():
         rows.sort()
@@ -119,7 +139,10 @@ def prefer_valid(
         return _prefer_newest(candidates, scores)
     elif find_years(question.text) or _ASKS_PAST.search(question.text):
         return scores
+    elif is_withdrawn(candidates[best].text):
+        valid = _find_current(question, best, candidates, scores)
     else:
+        scores = _lower_withdrawn(best, candidates, scores)
         valid = _find_newer(best, candidates, scores)
     return scores if valid is None else _raise_one(scores, valid)
 
@@ -148,7 +171,7 @@ def _prefer_newest(
     candidates: Sequence[Candidate], scores: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Raise the newest of the dated statements that compete."""
-    this_year = time.localtime().tm_year
+    this_year = _this_year()
     is_past = np.array([bool(_PAST.search(one.text)) for one in candidates])
     scores = scores - 2 * _COMPETES * is_past
     best = int(np.argmax(scores))
@@ -181,7 +204,7 @@ def _find_newer(
     in an earlier row; or it changes a number or clause of the best one.
     """
     chosen = candidates[best]
-    this_year = time.localtime().tm_year
+    this_year = _this_year()
     own_clause = _OWN_CLAUSE.match(chosen.text)
     found: list[tuple[int, float, int]] = []
     for at, one in enumerate(candidates):
@@ -200,6 +223,58 @@ def _find_newer(
             if replaces or (not clauses and _find_values(chosen) & _find_values(one)):
                 found.append((max(_list_years(one), default=0), float(scores[at]), at))
     return max(found)[2] if found else None
+
+
+def is_withdrawn(text: str) -> bool:
+    """Return True for a statement about what held before, unless it says what holds instead."""
+    ends = [int(year) for year in _UNTIL.findall(text)]
+    is_over = bool(ends) and max(ends) < _this_year()
+    return (is_over or bool(_WITHDRAWN.search(text))) and not _CHANGE.search(text)
+
+
+def _find_current(
+    question: Question, best: int, candidates: Sequence[Candidate], scores: NDArray[np.float64]
+) -> int | None:
+    """Return the place of the statement that holds in the place of a withdrawn one.
+
+    First one that changes its value; else the best of the same document with a value of the same
+    kind, which speaks of what is asked nearly as much. However near the wording of the withdrawn
+    one is to the question, its score does not count.
+    """
+    chosen = candidates[best]
+    values, asked = _find_values(chosen), set(extract_terms(question.text))
+    least = max(1, len(asked & set(extract_terms(chosen.text))) - 1)
+    found: list[tuple[bool, float, int]] = []
+    for at, one in enumerate(candidates):
+        if is_withdrawn(one.text) or max(find_years(one.text), default=0) > _this_year():
+            continue
+        changes = bool(_CHANGE.search(one.text) and _find_values(one) & values)
+        said = set(extract_terms(f"{one.text} {' '.join(one.header)}"))
+        if changes or (_are_alike(chosen, one) and len(asked & said) >= least):
+            found.append((changes, float(scores[at]), at))
+    return max(found)[2] if found else None
+
+
+def _lower_withdrawn(
+    best: int, candidates: Sequence[Candidate], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Lower what held before, where the best statement gives the value that holds now."""
+    chosen = candidates[best]
+    is_past = [_are_alike(chosen, one) and is_withdrawn(one.text) for one in candidates]
+    return scores - 2 * _COMPETES * np.array(is_past)
+
+
+def _are_alike(chosen: Candidate, one: Candidate) -> bool:
+    """Return True for statements of one document with values of one kind."""
+    return (
+        one.source.hit.chunk.document_id == chosen.source.hit.chunk.document_id
+        and all(_DIGIT.search(each.text) for each in (one, chosen))
+        and bool(_MONEY.search(one.text)) == bool(_MONEY.search(chosen.text))
+    )
+
+
+def _this_year() -> int:
+    return time.localtime().tm_year
 
 
 def _share_table(chosen: Candidate, row: Candidate, before: int | None = None) -> bool:
