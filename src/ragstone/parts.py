@@ -158,6 +158,13 @@ class EngineParts:
         engine = self.for_collection(collection)
         return engine.embedder, engine.index
 
+    def find_other_index(self, collection: str) -> Index | None:
+        """Return the index of the generation that is not searched, if there is one."""
+        if not isinstance(self.catalog, SqlCatalog):
+            return None
+        other = read_generations(self.catalog, collection).other
+        return None if other is None else self.for_generation(other).index
+
     @opened_once
     def intake(self) -> Intake:
         return Intake(
@@ -169,6 +176,7 @@ class EngineParts:
             self._given.splitter,
             self._derived,
             self.find_search_parts,
+            self.find_other_index,
         )
 
     @property
@@ -342,9 +350,11 @@ class EngineParts:
             for name, old in self._siblings.items():
                 self._retired += old.chosen_providers
                 again = apply_embed_settings(settings, get_embed_settings(old.settings))
-                sibling = self._open_sibling(again)
-                sibling.embedder, sibling.index = old.embedder, old.index
-                self._siblings[name] = sibling
+                sibling = self._siblings[name] = self._open_sibling(again)
+                # Nothing is opened here: a service that does not answer must hold nobody up.
+                for part in ("embedder", "index"):
+                    if part in vars(old):
+                        setattr(sibling, part, vars(old)[part])
 
     def find_wrapped(self, name: str | None) -> WrappedPipeline:
         """Return the pipeline in which the chosen model writes; each is built once."""

@@ -10,15 +10,19 @@ import pytest
 from sqlalchemy import func, select
 
 from ragstone.catalog import reembed
+from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.generations import (
     Generation,
+    GenerationCatalog,
     begin_generation,
     drop_generation,
     read_generations,
     switch_generation,
 )
+from ragstone.catalog.integrity import check_content
 from ragstone.catalog.reembed import Reembedder
 from ragstone.catalog.schema import chunk_vectors, chunks
+from ragstone.cli.maintain import _embed_again
 from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
 from ragstone.models.embedder import OnnxEmbedder
@@ -314,3 +318,105 @@ def test_the_rate_is_not_exceeded(engine: Engine, monkeypatch: pytest.MonkeyPatc
     run.chunks_per_s = 0.5
     run.fill()
     assert 0 < sum(slept) <= 10
+
+
+def find_damage(engine: Engine) -> dict[str, str]:
+    assert isinstance(engine.catalog, SqlCatalog)
+    found = check_content(engine.catalog.database, engine.originals, keeps_originals=True)
+    return {one.subject: one.detail for one in found if one.state == "wrong"}
+
+
+async def test_after_a_switch_the_new_vectors_are_checked_and_repaired(
+    engine: Engine, tmp_path: Path
+) -> None:
+    run = begin(engine)
+    run.switch()
+    await engine.ingest(write_files(tmp_path, [5]))
+    assert find_damage(engine) == {}
+    with engine.catalog.write_transaction() as connection:
+        damage = chunk_vectors.update().where(chunk_vectors.c.key == 2)
+        connection.execute(damage.values(embedding=b"\0" * 768))
+        connection.execute(chunk_vectors.delete().where(chunk_vectors.c.key == 6))
+    assert find_damage(engine)["vectors of default"].startswith("2 damaged; run: ragstone reindex")
+    _embed_again(engine, "default")
+    assert engine.catalog.embedder_of("default") == run.generation.embedder, "not the one before"
+    assert find_damage(engine) == {}
+    engine.for_collection("default").index.rebuild("default")
+    check_vectors(engine)
+
+
+async def test_a_configured_embedder_takes_over_what_nobody_chose(
+    engine: Engine, tmp_path: Path
+) -> None:
+    other = Engine(settings_in(tmp_path / "data"))
+    for configured in (other, engine, other):
+        _embed_again(configured, "default")
+        assert configured.catalog.embedder_of("default") == configured.embedder.name
+        check_vectors(configured)
+    other.close()
+
+
+async def test_an_ingestion_embeds_only_a_little_twice_after_a_switch(tmp_path: Path) -> None:
+    flags = {"ingest.batch_chunks": 1, "ingest.embed_threads": 1, "ingest.workers": 1}
+    engine = Engine(settings_in(tmp_path / "data", **flags), embedder=HashEmbedder())
+    await engine.ingest(write_files(tmp_path, [0]))
+    run = begin(engine)
+    run.fill()
+    old, texts_of_old, switched = engine.embedder.embed, [], []
+
+    def switch_first(texts: Sequence[str]) -> Vectors:
+        if not switched and any("gate 20 " in text for text in texts):
+            switched.append(True)
+            run.switch()
+        texts_of_old.extend(text for text in texts if "gate" in text)
+        return old(texts)
+
+    engine.embedder.embed = switch_first  # type: ignore[method-assign]
+    report = await engine.ingest(write_files(tmp_path, range(20, 60)))
+    assert len(report.of("added")) == 40
+    assert len(texts_of_old) < 20, "only what was under way"
+    check_vectors(engine)
+    engine.close()
+
+
+async def test_a_dropped_generation_does_not_share_the_folder_of_the_other(engine: Engine) -> None:
+    run = begin(engine)
+    run.fill()
+    second = GenerationCatalog(engine.catalog, run.generation.embedder)
+    assert second.folder_of("default") == run.generation.folder
+    drop_generation(engine.catalog, "default")
+    assert second.folder_of("default") == run.generation.folder
+    assert GenerationCatalog(engine.catalog, "hash").folder_of("default") == ""
+    assert second.folder_of("new") == ""
+
+
+async def test_a_deleted_document_leaves_both_indexes(engine: Engine, tmp_path: Path) -> None:
+    def find_keys() -> set[int]:
+        hits = engine.index.search_keyword("default", "code of gate", limit=99, k1=1.2, b=0.75)
+        return {hit.key for hit in hits}
+
+    run = begin(engine)
+    run.switch()
+    await engine.ingest(write_files(tmp_path, [5]))  # the index before lacks it from now on
+    assert find_keys() == {1, 2, 3, 4, 5}
+    await engine.delete({one.name: one.id for one in engine.documents()}["1.txt"])
+    assert find_keys() == {1, 3, 4, 5}
+    assert engine.index.counts("default").dense == 4
+    check_vectors(engine)
+    other = read_generations(engine.catalog, "default").other
+    assert other is not None
+    make_run(engine, other).switch()
+    check_vectors(engine)
+    assert find_keys() == {1, 3, 4, 5, 6}
+
+
+async def test_other_settings_open_no_embedder(engine: Engine) -> None:
+    run = begin(engine)
+    name = run.generation.embedder
+    assert engine._siblings[name].embedder.name == name
+    opened = engine._siblings[name].embedder
+    engine.apply_settings(engine.settings)
+    assert engine._siblings[name].embedder is opened
+    del engine._siblings[name].embedder
+    engine.apply_settings(engine.settings)
+    assert "embedder" not in vars(engine._siblings[name])

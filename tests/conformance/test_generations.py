@@ -42,7 +42,13 @@ async def test_a_generation_on_qdrant_is_filled_used_taken_back_and_dropped(
     check_vectors(engine)
     assert (await find_names(engine, "What is the code of gate 5?"))[0] == "5.txt"
     await engine.ingest(write_files(tmp_path, [6]))
+    assert isinstance(engine.index, QdrantIndex)
+    assert engine.index._points.count("default", 0) == 6
     await engine.delete({one.name: one.id for one in engine.documents()}["0.txt"])
+    assert engine.index._points.count("default", 0) == 5, "it is deleted from both"
+    progress = engine.index._progress.read("default")
+    assert progress is not None
+    assert progress.chunk_count == 5
     check_vectors(engine)
     other = read_generations(engine.catalog, "default").other
     assert other is not None
@@ -51,7 +57,6 @@ async def test_a_generation_on_qdrant_is_filled_used_taken_back_and_dropped(
     check_vectors(engine)
     second = engine.for_generation(run.generation).index
     assert drop_generation(engine.catalog, "default") == run.generation.embedder
-    assert isinstance(engine.index, QdrantIndex)
     assert isinstance(second, QdrantIndex)
     engine.index.delete_others("default")
     assert second._points.count("default", 0) == 0

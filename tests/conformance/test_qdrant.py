@@ -151,6 +151,43 @@ def test_the_doctor_compares_content_and_not_counts(
     assert list_states(index, repair=False) == ["ok"]
 
 
+@pytest.mark.parametrize("repair", [True, False])
+def test_uploads_and_deletions_during_the_check_are_no_damage(
+    catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str, repair: bool
+) -> None:
+    catalog.add([make_document("b", ["Fog."]), make_document("d", ["Ice."])], embedder=EMBEDDER)
+    index.refresh("c")
+    before = ProgressStore(catalog, index._points.name).read("c")
+    assert before is not None
+    numbers = iter(range(100))
+    with closing(open_index(catalog, qdrant_url, prefix)) as writer:
+
+        def go_on() -> None:
+            number = next(numbers)
+            catalog.add([make_document(f"x{number}", ["Rain."])], embedder=EMBEDDER)
+            if number == 0:
+                catalog.delete("c-b-1")
+                writer.refresh("c")
+            catalog.add([make_document(f"y{number}", ["Not indexed yet."])], embedder=EMBEDDER)
+
+        (said,) = check_index_files(index, ["c"], repair=repair, pause=go_on)
+    assert (said.state, said.detail) == ("ok", "terms and vectors of every chunk match the catalog")
+    after = ProgressStore(catalog, index._points.name).read("c")
+    assert after is not None
+    assert after.build == before.build, "it was not written again"
+
+
+def test_a_chunk_that_only_the_server_has_is_found(catalog: SqlCatalog, index: QdrantIndex) -> None:
+    build = ProgressStore(catalog, index._points.name).read("c")
+    assert build is not None
+    (first, *_) = index._prepare_chunks([range(1, 2)])
+    index._points.write("c", build.build, [replace(first, chunk=replace(first.chunk, key=77))])
+    (said,) = check_index_files(index, ["c"], repair=False)
+    assert said.detail.startswith("1 chunks on the server only;")
+    assert list_states(index, repair=True) == ["repaired"]
+    assert list_states(index, repair=False) == ["ok"]
+
+
 def test_an_index_that_the_server_lost_is_an_error_until_it_is_rebuilt(
     catalog: SqlCatalog, index: QdrantIndex, qdrant_url: str, prefix: str
 ) -> None:

@@ -18,10 +18,11 @@ from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.jobs import LeaseLostError, UploadJobs
 from ragstone.catalog.schema import tables, uploads
+from ragstone.catalog.unused_files import mark_unused
 from ragstone.cli.main import app
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError, StoreUnavailableError
-from ragstone.ingest.jobs import JobRunner
+from ragstone.ingest.jobs import JobRunner, NoWorkerError
 from ragstone.ingest.uploads import Upload
 from ragstone.protocols import AcceptedUpload, ReceivedFile
 from ragstone.reports import IngestedFile, IngestReport
@@ -80,6 +81,44 @@ def test_each_job_is_taken_once_and_small_ones_first(catalog: SqlCatalog) -> Non
     assert take(two, due_before=0.0, skip=["middle"]) is None
     assert take(two, skip=["middle"]) == "large"
     assert take(two, skip=["middle", "large"]) is None
+
+
+def test_a_process_that_takes_only_its_own_jobs_leaves_the_others(catalog: SqlCatalog) -> None:
+    server = open_jobs(catalog, "server")
+    send(server, "for a worker")
+    send(server, "own", keep=True)
+    assert take(server, only_own=True) == "own"
+    assert take(server, only_own=True, skip=["own"]) is None
+    assert take(open_jobs(catalog, "worker")) == "for a worker"
+
+
+def test_an_old_version_is_not_put_over_a_newer_one(catalog: SqlCatalog) -> None:
+    jobs = open_jobs(catalog, "one")
+
+    def fail(name: str, **options: Any) -> None:
+        send(jobs, name, retry=True, **options)
+        assert take(jobs) == name
+        jobs.finish(name, "failed", error="It is away.", keep_unread=True)
+
+    fail("old", names=("a.txt", "b.zip"))
+    fail("newer but failed", names=("a.txt",))
+    send(jobs, "elsewhere", size=LARGE, names=("a.txt",), collection="d")
+    jobs.restart("old")
+    assert take(jobs) == "old"
+    jobs.finish("old", "failed", error="It is away.", keep_unread=True)
+    send(jobs, "newer", names=("a.txt",))
+    with pytest.raises(InputError, match=r"newer versions of its files came since \(a.txt\)"):
+        jobs.restart("old")
+    jobs.delete("newer")
+    jobs.restart("old")
+    assert take(jobs) == "old"
+    jobs.finish("old", "failed", error="It is away.", keep_unread=True)
+    send(jobs, "archive", names=("b.zip",))
+    assert take(jobs) == "archive"
+    jobs.record_outcomes("archive", [IngestedFile("b.zip/c.txt", "added", "x", 1)], ["b.zip"])
+    jobs.finish("archive", "finished")
+    with pytest.raises(InputError, match=r"\(b.zip\)"):
+        jobs.restart("old")
 
 
 def test_the_same_document_keeps_its_order(catalog: SqlCatalog) -> None:
@@ -192,7 +231,7 @@ class Reader:
     def send(self, name: str, **options: Any) -> Future[IngestReport]:
         with self.runner.follow(name) as future:
             send(self.jobs, name, keep=True, **options)
-        self.runner.start(takes_uploads=True)
+        self.runner.start(takes="all")
         return future
 
 
@@ -219,7 +258,7 @@ def test_a_note_does_not_wait_for_a_large_batch(reader: Reader) -> None:
 
 def test_the_lease_of_a_job_that_somebody_else_sent_is_extended(reader: Reader) -> None:
     reader.jobs.lease_s = 2.0
-    reader.runner.start(takes_uploads=True, poll_s=0.1)
+    reader.runner.start(takes="all", poll_s=0.1)
     send(open_jobs(reader.jobs._catalog, "server"), "waits")  # type: ignore[arg-type]
     wait_until(lambda: bool(reader.runner.stages))
     first = reader.jobs.list_unfinished()[0]["held_until"]
@@ -269,7 +308,7 @@ def test_a_job_is_tried_again_and_then_listed_as_failed(reader: Reader) -> None:
         catalog = reader.jobs._catalog
         with catalog.write_transaction() as connection:
             connection.execute(update(uploads).values(not_before=0.0, attempts=attempts))
-        reader.runner.start(takes_uploads=True)
+        reader.runner.start(takes="all")
 
     make_due(4)
     wait_until(lambda: bool(reader.jobs.list_unfinished(failed=True)))
@@ -279,7 +318,7 @@ def test_a_job_is_tried_again_and_then_listed_as_failed(reader: Reader) -> None:
     assert (failed["state"], failed["unread"]) == ("failed", 1)
     reader.error = None
     reader.jobs.restart("job")
-    reader.runner.start(takes_uploads=True)
+    reader.runner.start(takes="all")
     wait_until(lambda: reader.read == ["job"])
     wait_until(lambda: not reader.jobs.list_unfinished())
     with pytest.raises(InputError, match="no unread files"):
@@ -291,7 +330,7 @@ def test_a_job_that_kills_its_readers_is_given_up(reader: Reader) -> None:
     send(reader.jobs, "job", retry=True)
     with catalog.write_transaction() as connection:
         connection.execute(update(uploads).values(attempts=5))
-    reader.runner.start(takes_uploads=True)
+    reader.runner.start(takes="all")
     wait_until(lambda: bool(reader.jobs.list_unfinished(failed=True)))
     assert "ended its process 5 times" in reader.jobs.list_unfinished(failed=True)[0]["error"]
     assert reader.read == []
@@ -329,6 +368,75 @@ def test_a_server_follows_what_a_worker_reads(tmp_path: Path) -> None:
     assert [document.name for document in server.documents()] == ["a.txt"]
     worker.close()
     server.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Engine]:
+    """A server that leaves uploads to workers, of which there are none."""
+    settings = settings_in(tmp_path / "data", **{"ingest.uploads": "workers"})
+    engine = Engine(settings, embedder=HashEmbedder())
+    yield engine
+    engine.close()
+
+
+def receive(engine: Engine, name: str) -> Upload:
+    path = engine.originals.new_path()
+    path.write_text(f"The gate of {name} is green.")
+    return Upload(path, name)
+
+
+def test_a_password_makes_a_server_read_only_that_upload(server: Engine) -> None:
+    async def upload() -> None:
+        await server.accept_uploads([receive(server, "a.txt")], upload_id="for a worker")
+        await server.ingest_uploads([receive(server, "b.txt")], password="x", upload_id="own")
+
+    asyncio.run(upload())
+    assert server.upload("own")["status"] == "finished"
+    assert [job["state"] for job in server.intake.jobs.list_unfinished()] == ["waiting"]
+    assert [document.name for document in server.documents()] == ["b.txt"]
+
+
+def test_a_sender_does_not_wait_for_ever_for_a_worker(server: Engine) -> None:
+    server.intake.no_worker_s = 0.2
+    with pytest.raises(NoWorkerError, match=r"within 0.2 s; it goes on waiting") as raised:
+        asyncio.run(server.ingest_uploads([receive(server, "a.txt")], upload_id="one"))
+    assert "GET /v1/uploads/one" in raised.value.hint
+    (job,) = server.intake.jobs.list_unfinished()
+    assert (job["id"], job["state"], job["options"]["retry"]) == ("one", "waiting", True)
+
+
+def test_a_sender_waits_while_a_worker_reads(server: Engine) -> None:
+    server.intake.no_worker_s = 0.2
+    worker = UploadJobs(server.catalog, lambda: "worker", 30.0)
+
+    async def upload() -> IngestReport:
+        sent = asyncio.create_task(
+            server.ingest_uploads([receive(server, "a.txt")], upload_id="one")
+        )
+        await asyncio.to_thread(wait_until, lambda: worker.take() is not None)
+        await asyncio.sleep(0.6)
+        assert not sent.done()
+        worker.record_outcomes("one", [IngestedFile("a.txt", "added", "x", 1)], ["a.txt"])
+        worker.finish("one", "finished")
+        return await sent
+
+    assert asyncio.run(upload()).files[0].outcome == "added"
+
+
+def test_asking_for_an_upload_deletes_no_file(
+    server: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(server.accept_uploads([receive(server, "a.txt")], upload_id="one"))
+    with server.catalog.write_transaction() as connection:
+        mark_unused(connection, SHA)
+    removed: list[str] = []
+    monkeypatch.setattr(server.originals.files, "remove", removed.append)
+    for reads in ("workers", "here"):
+        monkeypatch.setattr(
+            server.intake, "_settings", server.settings.ingest.model_copy(update={"uploads": reads})
+        )
+        assert server.upload("one")["id"] == "one"
+        assert removed == []
 
 
 def test_a_deleted_collection_ends_its_uploads(reader: Reader) -> None:

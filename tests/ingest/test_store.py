@@ -9,6 +9,7 @@ import pytest
 
 from ragstone.ingest import store
 from ragstone.ingest.store import BatchWriter
+from ragstone.testing import HashEmbedder
 
 
 class Clock:
@@ -39,7 +40,7 @@ def make_writer(index: SlowIndex) -> BatchWriter:
         SimpleNamespace(save_files=lambda collection, records: None),
         index,  # type: ignore[arg-type]
         collection="c",
-        embedder="e",
+        embedder=HashEmbedder(),
         fingerprint="f",
         batch_chunks=1,
         refresh_s=1.0,

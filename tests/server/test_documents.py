@@ -14,8 +14,11 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.server.app import create_app
+from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S
+from .conftest import serve
 
 
 @pytest.fixture
@@ -155,6 +158,21 @@ async def test_an_upload_can_be_watched(client: httpx.AsyncClient) -> None:
     status = (await client.get(f"/v1/uploads/{upload_id}")).json()
     assert (status["status"], status["file_count"]) == ("finished", 3)
     assert len(status["documents"]) == 3
+
+
+def test_without_a_worker_the_sender_learns_that_the_upload_waits(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, **{"ingest.uploads": "workers"})
+    engine = Engine(settings, embedder=HashEmbedder())
+    engine.intake.no_worker_s = 0.2
+    for url in serve(engine):
+        files = {"files": ("a.txt", b"The gate is green.")}
+        reply = httpx.post(f"{url}/v1/documents", files=files, timeout=LONG_S)
+        assert reply.status_code == 202
+        told = reply.json()
+        assert told["note"] == "No worker took the upload within 0.2 s; it goes on waiting."
+        assert told["status"] == "running"
+        later = httpx.get(f"{url}/v1/uploads/{told['upload_id']}", timeout=LONG_S).json()
+        assert (later["status"], later["note"]) == ("running", "")
 
 
 async def test_the_lines_of_a_span_are_found_on_their_page(client: httpx.AsyncClient) -> None:

@@ -22,7 +22,7 @@ from ragstone.catalog.schema import (
     queries,
     sources,
 )
-from ragstone.catalog.uploads import mark_unused
+from ragstone.catalog.unused_files import mark_unused
 from ragstone.catalog.vectors import delete_chunks
 from ragstone.errors import InputError, NotFoundError
 from ragstone.protocols import Catalog

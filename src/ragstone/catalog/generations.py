@@ -27,6 +27,8 @@ from ragstone.protocols import Catalog, CatalogCounts, Change, Vectors
 from ragstone.types import Chunk
 
 _BATCH_CHUNKS = 512
+# Marks the settings of an embedder that was taken over because it was configured.
+_FOLLOWS_SETTINGS = "follows_settings"
 # The keys of chunks begin at 1: no index has this one.
 _NO_KEY = 0
 
@@ -45,6 +47,11 @@ class Generation:
     folder: str = ""
     """The folder of its index files below those of the collection."""
     created_at: float = 0.0
+
+    @property
+    def is_chosen(self) -> bool:
+        """Return whether `ragstone reembed` chose its embedder, and not the settings."""
+        return self.settings is not None and not self.settings.get(_FOLLOWS_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +106,10 @@ def begin_generation(
                 hint=f"Drop it first: ragstone reembed --drop -C {shlex.quote(collection)}",
             )
         first = pair.active
-        if first.settings is None:
-            first = replace(first, settings=active_settings)
-        folder = "@" + hashlib.sha256(embedder.encode()).hexdigest()[:12]
-        second = Generation(collection, embedder, settings, "vectors", 0, folder, time.time())
+        if first.settings is None and active_settings is not None:
+            first = replace(first, settings={**active_settings, _FOLLOWS_SETTINGS: True})
+        folder, now = _name_folder(embedder), time.time()
+        second = Generation(collection, embedder, settings, "vectors", 0, folder, now)
         _store(connection, first)
         _store(connection, second)
     return second
@@ -160,6 +167,14 @@ def switch_generation(catalog: Catalog, collection: str) -> bool:
     return True
 
 
+def follow_settings(catalog: Catalog, collection: str) -> None:
+    """Note that the embedder of a collection is the configured one: another may replace it."""
+    with catalog.write_transaction(lock_of(collection)) as connection:
+        active = _read_pair(connection, collection).active
+        marked = {**(active.settings or {}), _FOLLOWS_SETTINGS: True}
+        _store(connection, replace(active, settings=marked))
+
+
 def drop_generation(catalog: Catalog, collection: str) -> str | None:
     """Delete the generation that is not searched; return its embedder, None if there is none.
 
@@ -214,6 +229,10 @@ def log_new_vectors(connection: Connection, collection: str) -> None:
     rows.log_change(connection, collection, Change(0, "remove", "", _NO_KEY, 1))
 
 
+def _name_folder(embedder: str) -> str:
+    return "@" + hashlib.sha256(embedder.encode()).hexdigest()[:12]
+
+
 def _store(connection: Connection, generation: Generation) -> None:
     values = {name: getattr(generation, name) for name in Generation.__slots__}
     _delete(connection, generation)
@@ -248,7 +267,11 @@ class GenerationCatalog:
     def folder_of(self, collection: str) -> str:
         """Return the folder of the index files below those of the collection."""
         found = self._find(collection)
-        return "" if found is None else found.folder
+        if found is not None:
+            return found.folder
+        # One that was dropped must not meet the files of the one that is searched.
+        is_searched = self._catalog.embedder_of(collection) in (None, self._embedder)
+        return "" if is_searched else _name_folder(self._embedder)
 
     def has_other(self, collection: str) -> bool:
         """Return whether the collection has vectors of another embedder as well."""

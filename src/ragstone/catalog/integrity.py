@@ -23,6 +23,7 @@ from ragstone.catalog.originals import Originals
 from ragstone.catalog.schema import (
     changes,
     chunks,
+    collections,
     counters,
     document_counts,
     documents,
@@ -30,7 +31,9 @@ from ragstone.catalog.schema import (
     page_lines,
     upload_inputs,
 )
-from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME
+from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.catalog.vectors import has_sound_vector, select_vectors
 from ragstone.errors import StoreError
 
 _MAX_SHOWN = 20
@@ -141,13 +144,14 @@ def _compare_rows(connection: Connection, report: _Report) -> None:
     if row["checksum"] is not None and rows.sum_document(row) != row["checksum"]:
         report.problems.append("its text or its fields are damaged")
     wrong_chunks = 0
-    found = select(chunks).where(chunks.c.document_id == report.id)
+    name = select(collections.c.embedder).where(collections.c.name == report.collection)
+    embedder = connection.scalar(name) or ""
+    found = select_vectors(embedder).add_columns(chunks.c.checksum)
+    found = found.where(chunks.c.document_id == report.id)
     for one in connection.execute(found.order_by(chunks.c.key)):
         chunk = one._asdict()
         report.chunks += 1
-        report.wrong_vectors += not rows.is_sound_vector(
-            chunk["embedding"], chunk["vector_checksum"]
-        )
+        report.wrong_vectors += not has_sound_vector(one)
         if chunk["checksum"] is not None and rows.sum_chunk(chunk) != chunk["checksum"]:
             wrong_chunks += 1
     if wrong_chunks:

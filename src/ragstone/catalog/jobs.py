@@ -15,11 +15,17 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, exists, func, or_, select, text, true
+from sqlalchemy import Connection, Select, and_, exists, func, or_, select, true
 from sqlalchemy.sql.elements import ColumnElement
 
 from ragstone.catalog.schema import upload_files, upload_inputs, uploads
-from ragstone.catalog.uploads import FILES_LOCK, mark_unused, upload_not_found
+from ragstone.catalog.unused_files import (
+    FILES_LOCK,
+    mark_unused,
+    read_clock,
+    wait_for_deletions,
+)
+from ragstone.catalog.uploads import upload_not_found
 from ragstone.errors import InputError, StoreError
 from ragstone.protocols import AcceptedUpload, Catalog, ReceivedFile
 from ragstone.reports import IngestedFile
@@ -33,6 +39,7 @@ SMALL_BYTES = 100_000
 # A job of 100 kB is due 50 s after it came: it is overtaken by each note of these 50 s.
 _BYTES_PER_SECOND = 2_000
 _MAX_DELAY_S = 600.0
+_MAX_NAMED = 5
 _FREE: dict[str, Any] = {"reader": "", "held_until": 0.0, "started_at": None}
 
 
@@ -63,7 +70,7 @@ class UploadJobs:
         size = sum(file.size for file in upload.files)
         # The rows come first: from then on nobody deletes the files as unused.
         with self._catalog.write_transaction(FILES_LOCK) as connection:
-            now = _read_clock(connection)
+            now = read_clock(connection)
             connection.execute(
                 uploads.insert().values(
                     id=upload.id,
@@ -81,9 +88,10 @@ class UploadJobs:
         mine = uploads.update().where(uploads.c.id == upload.id)
         reader = self._reader if keep else ""
         try:
+            wait_for_deletions(self._catalog, [file.sha256 for file in upload.files])
             store_files()
             with self._catalog.write_transaction(FILES_LOCK) as connection:
-                now = _read_clock(connection)
+                now = read_clock(connection)
                 held_until = now + self.lease_s if keep else 0.0
                 values = {"status": "running", "reader": reader, "held_until": held_until}
                 connection.execute(mine.values(**values, created_at=now))
@@ -96,17 +104,20 @@ class UploadJobs:
         self,
         *,
         only_small: bool = False,
+        only_own: bool = False,
         skip: Collection[str] = (),
         due_before: float | None = None,
     ) -> AcceptedUpload | None:
         """Take the job that is due first: one that waits, or one whose holder is gone.
 
-        `skip` are those that this process is reading.
+        `skip` are those that this process is reading; `only_own` leaves those of others alone.
         """
         reader = self._reader
 
         def find(now: float) -> Select[Any]:
-            is_free = or_(uploads.c.reader == reader, uploads.c.held_until < now)
+            is_free: ColumnElement[bool] = uploads.c.reader == reader
+            if not only_own:
+                is_free = or_(is_free, uploads.c.held_until < now)
             found = select(uploads).where(
                 uploads.c.status == "running",
                 uploads.c.not_before <= now,
@@ -119,10 +130,10 @@ class UploadJobs:
             return found.order_by(uploads.c.due, uploads.c.id).limit(1)
 
         with self._catalog.read_transaction() as connection:  # it waits for nobody
-            if connection.execute(find(_read_clock(connection))).first() is None:
+            if connection.execute(find(read_clock(connection))).first() is None:
                 return None
         with self._catalog.write_transaction(f"jobs:{reader}") as connection:
-            now = _read_clock(connection)
+            now = read_clock(connection)
             locked = find(now).with_for_update(skip_locked=True, of=uploads)
             row = connection.execute(locked).first()
             if row is None:
@@ -137,11 +148,22 @@ class UploadJobs:
             row.id, row.collection, files, row.options or {}, attempts=row.attempts + 1
         )
 
+    def leave_untaken(self, upload_id: str) -> bool:
+        """Let a job be tried again if no process has it, as nobody waits for it any more."""
+        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+            query = select(uploads).where(uploads.c.id == upload_id, uploads.c.status == "running")
+            row = connection.execute(query.with_for_update()).first()
+            if row is None or _is_held(row, read_clock(connection)):
+                return False
+            mine = uploads.update().where(uploads.c.id == upload_id)
+            connection.execute(mine.values(options={**(row.options or {}), "retry": True}))
+            return True
+
     def extend_leases(self) -> set[str]:
         """Extend the leases of this process; return the jobs that it still holds."""
         mine = (uploads.c.reader == self._reader, uploads.c.status == "running")
         with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
-            held_until = _read_clock(connection) + self.lease_s
+            held_until = read_clock(connection) + self.lease_s
             connection.execute(uploads.update().where(*mine).values(held_until=held_until))
             return set(connection.scalars(select(uploads.c.id).where(*mine)))
 
@@ -180,7 +202,7 @@ class UploadJobs:
         A whole file that is read will not be read again: the attempts are counted anew.
         """
         mine = (uploads.c.id == upload_id, uploads.c.reader == self._reader)
-        held = {"held_until": _read_clock(connection) + self.lease_s}
+        held = {"held_until": read_clock(connection) + self.lease_s}
         if is_read:
             held["attempts"] = 1
         if connection.execute(uploads.update().where(*mine).values(**held)).rowcount == 0:
@@ -211,7 +233,7 @@ class UploadJobs:
     def postpone(self, upload_id: str, *, error: str, delay_s: float) -> None:
         """Give a job back after a failure; anybody takes it after a while."""
         with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
-            now = _read_clock(connection)
+            now = read_clock(connection)
             connection.execute(
                 uploads.update()
                 .where(uploads.c.id == upload_id, uploads.c.reader == self._reader)
@@ -258,6 +280,12 @@ class UploadJobs:
                     f"The upload '{upload_id}' cannot be tried again: it has no unread files.",
                     hint="List those that can: ragstone jobs --failed",
                 )
+            if newer := sorted(set(connection.scalars(_select_newer_names(row)))):
+                raise InputError(
+                    f"The upload '{upload_id}' cannot be tried again: newer versions of its files "
+                    f"came since ({', '.join(newer[:_MAX_NAMED])}).",
+                    hint=f"Delete it with: ragstone jobs delete {upload_id}; send the rest again.",
+                )
             values = {"not_before": 0.0, "attempts": 0, "finished_at": None, "error": None}
             failed = uploads.update().where(uploads.c.id == upload_id)
             connection.execute(failed.values(status="running", **_FREE, **values))
@@ -271,7 +299,7 @@ class UploadJobs:
             wanted = and_(uploads.c.status == "failed", unread_count > 0)
         query = select(uploads, unread_count.label("unread")).where(wanted)
         with self._catalog.read_transaction() as connection:
-            now = _read_clock(connection)
+            now = read_clock(connection)
             found = connection.execute(query.order_by(uploads.c.due).limit(limit))
             return [{**row._asdict(), "state": _name_state(row, now)} for row in found]
 
@@ -310,12 +338,24 @@ def _has_earlier_version() -> ColumnElement[bool]:
     )
 
 
-def _read_clock(connection: Connection) -> float:
-    """Return the time of the database: the clocks of several machines differ."""
-    if connection.dialect.name == "sqlite":
-        return time.time()
-    clock = text("SELECT extract(epoch FROM clock_timestamp())")
-    return float(connection.execute(clock).scalar_one())
+def _select_newer_names(row: Any) -> Select[Any]:
+    """Select the unread files of a failed upload that a later one has stored, or still may."""
+    mine, later, unread, outcome = (
+        table.alias() for table in (upload_inputs, uploads, upload_inputs, upload_files)
+    )
+    start = func.substr(outcome.c.name, 1, func.length(mine.c.name) + 1)
+    is_stored = exists().where(
+        outcome.c.upload_id == later.c.id,
+        outcome.c.outcome != "failed",
+        or_(outcome.c.name == mine.c.name, start == mine.c.name + "/"),
+    )
+    is_waiting = and_(
+        later.c.status.in_(["running", _RECEIVING]),
+        exists().where(unread.c.upload_id == later.c.id, unread.c.name == mine.c.name),
+    )
+    came_later = and_(later.c.collection == row.collection, later.c.created_at > row.created_at)
+    found = select(mine.c.name).select_from(mine).join(later, came_later)
+    return found.where(mine.c.upload_id == row.id, or_(is_stored, is_waiting))
 
 
 def _name_state(row: Any, now: float) -> str:
@@ -323,7 +363,11 @@ def _name_state(row: Any, now: float) -> str:
         return "failed"
     if row.not_before > now:
         return "waiting for a retry"
-    return "running" if row.started_at is not None and row.held_until >= now else "waiting"
+    return "running" if _is_held(row, now) else "waiting"
+
+
+def _is_held(row: Any, now: float) -> bool:
+    return row.started_at is not None and row.held_until >= now
 
 
 def _read_inputs(connection: Connection, upload_id: str) -> Iterator[ReceivedFile]:

@@ -23,7 +23,7 @@ from ragstone.catalog.generations import (
 from ragstone.catalog.schema import chunks, documents
 from ragstone.catalog.vectors import (
     find_vectorless,
-    get_vector,
+    has_sound_vector,
     read_place,
     select_vectors,
     write_vectors,
@@ -121,7 +121,7 @@ def repair_vectors(catalog: Catalog, collection: str, embedder: str, embed: Embe
         found = [
             row.key
             for row in connection.execute(query.order_by(chunks.c.key))
-            if not rows.is_sound_vector(*get_vector(row))
+            if not has_sound_vector(row)
         ]
     for begin in range(0, len(found), _BATCH_CHUNKS):
         keys = found[begin : begin + _BATCH_CHUNKS]

@@ -333,11 +333,11 @@ def _find_allowed_chunks(connection: Connection, document_id: str, rest: Filter)
 
 
 def join_ranges(ranges: Iterable[range]) -> list[range]:
-    """Join neighbouring ranges of an ascending list."""
+    """Join neighbouring and overlapping ranges of an ascending list."""
     result: list[range] = []
     for one in ranges:
-        if result and result[-1].stop == one.start:
-            result[-1] = range(result[-1].start, one.stop)
+        if result and result[-1].stop >= one.start:
+            result[-1] = range(result[-1].start, max(result[-1].stop, one.stop))
         else:
             result.append(one)
     return result

@@ -261,7 +261,14 @@ upload_inputs = Table(
 )
 
 # Files in originals/ that may be deleted, if nothing else needs them.
-unused_files = Table("unused_files", tables, Column("sha256", String, primary_key=True))
+unused_files = Table(
+    "unused_files",
+    tables,
+    Column("sha256", String, primary_key=True),
+    Column("marks", Integer, nullable=False, server_default="1"),
+    # Until then a process may be deleting it.
+    Column("deleting_until", Float, nullable=False, server_default="0"),
+)
 
 upload_files = Table(
     "upload_files",

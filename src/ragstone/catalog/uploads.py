@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from ragstone.blocks import LineBox
 from ragstone.catalog import rows
@@ -16,23 +16,18 @@ from ragstone.catalog.schema import (
     files,
     page_lines,
     sources,
-    unused_files,
     upload_files,
-    upload_inputs,
     uploads,
 )
+from ragstone.catalog.unused_files import delete_unused, mark_unused
 from ragstone.catalog.vectors import get_vector, select_vectors
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog, FileRecord, Vectors
 from ragstone.types import Document
 
 _MAX_BOUND_VALUES = 500
-FILES_LOCK = "originals"
-"""Held by those who begin to use a stored file, and by the one who deletes unused ones."""
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
-UPLOAD_SCHEME = "upload:"
-"""Begins the source of every document that was uploaded, before its name."""
 
 
 class SqlIntakeRecords:
@@ -165,36 +160,7 @@ class SqlIntakeRecords:
         return {row.id: row.collection for row in old}
 
     def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
-        with self._catalog.read_transaction() as connection:
-            if connection.execute(select(unused_files).limit(1)).first() is None:
-                return
-        users = [select(upload_inputs.c.sha256)]
-        if keep_read:
-            # An archive has no document of its own.
-            is_uploaded = func.substr(files.c.path, 1, len(UPLOAD_SCHEME)) == UPLOAD_SCHEME
-            users += [select(documents.c.sha256), select(files.c.sha256).where(is_uploaded)]
-        # Nobody begins to use a file between the question and its removal: uploads take this lock.
-        with self._catalog.write_transaction(FILES_LOCK) as connection:
-            # Rows that are marked at this moment are left for the next time.
-            some = select(unused_files.c.sha256).limit(_MAX_BOUND_VALUES)
-            marked = list(connection.scalars(some.with_for_update(skip_locked=True)))
-            connection.execute(unused_files.delete().where(unused_files.c.sha256.in_(marked)))
-            for sha256 in marked:
-                is_used = any(
-                    connection.execute(
-                        users_of.where(users_of.selected_columns.sha256 == sha256).limit(1)
-                    ).first()
-                    for users_of in users
-                )
-                if not is_used:
-                    remove(sha256)
-
-
-def mark_unused(connection: Connection, sha256: str) -> None:
-    """Note, in the same commit, that a stored file may be needed no more."""
-    if sha256:
-        connection.execute(unused_files.delete().where(unused_files.c.sha256 == sha256))
-        connection.execute(unused_files.insert().values(sha256=sha256))
+        delete_unused(self._catalog, remove, keep_read=keep_read)
 
 
 def _delete_file(

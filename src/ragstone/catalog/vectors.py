@@ -56,6 +56,12 @@ def get_vector(row: Any) -> tuple[bytes, int | None]:
     return row.embedding, row.vector_checksum
 
 
+def has_sound_vector(row: Any) -> bool:
+    """Return whether the vector of a row is stored and matches its checksum."""
+    blob, checksum = get_vector(row)
+    return bool(blob) and rows.is_sound_vector(blob, checksum)
+
+
 def read_vector(row: Any) -> Vectors:
     """Return the vector of a row, or raise an error: a search must not take zeros for it."""
     blob, _ = get_vector(row)

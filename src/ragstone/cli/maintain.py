@@ -64,20 +64,27 @@ def reindex(
 
 def _embed_again(engine: Engine, collection: str) -> None:
     """Embed a collection with the configured embedder, or its damaged vectors with its own."""
-    from ragstone.catalog.generations import drop_generation
+    from ragstone.catalog.generations import drop_generation, follow_settings, read_generations
     from ragstone.catalog.reembed import repair_vectors
     from ragstone.cli.reembed import begin_run, open_run, show_progress
 
-    embedder = engine.embedder
-    if engine.catalog.embedder_of(collection) == embedder.name:
+    active, configured = read_generations(engine.catalog, collection).active, engine.embedder.name
+    if active.embedder == configured or active.is_chosen:
+        embedder = engine.for_generation(active).embedder
         if repaired := repair_vectors(engine.catalog, collection, embedder.name, embedder.embed):
             stdout().print(f"{collection}: damaged vectors embedded again: {repaired:,}")
+        if active.embedder != configured:
+            stdout().print(
+                f"{collection}: keeps {active.embedder}, chosen with `ragstone reembed`; use that "
+                f"command to change to {configured}."
+            )
         return
     generation = begin_run(engine, collection, engine.settings)
     with open_run(engine, generation) as run, show_progress(run):
         run.switch()
     drop_generation(engine.catalog, collection)
-    stdout().print(f"{collection}: {run.count:,} chunks embedded with {embedder.name}")
+    follow_settings(engine.catalog, collection)
+    stdout().print(f"{collection}: {run.count:,} chunks embedded with {configured}")
 
 
 def backup(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ragstone.errors import StoreBusyError, StoreError
 from ragstone.filters import SearchScope
 from ragstone.index.sparse import StoredTerms
-from ragstone.protocols import ScoredKey, Vectors
+from ragstone.protocols import Change, ScoredKey, Vectors
 from ragstone.types import Chunk
+
+BATCH_POINTS = 256
 
 
 class MissingCollectionError(Exception):
@@ -67,6 +69,17 @@ class ChunkStore(Protocol):
     def read_terms(self, collection: str, keys: Sequence[int]) -> list[StoredTerms]: ...
     def read_vectors(self, collection: str, keys: Sequence[int]) -> Mapping[int, Any]: ...
     def close(self) -> None: ...
+
+
+def batch_keys(changes: Iterable[Change]) -> Iterator[list[int]]:
+    """Yield the keys of changes in batches for one request each."""
+    keys = [key for change in changes for key in change.keys]
+    for begin in range(0, len(keys), BATCH_POINTS):
+        yield keys[begin : begin + BATCH_POINTS]
+
+
+def sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
 def make_mismatch_error(collection: str, what: str) -> StoreError:

@@ -24,9 +24,10 @@ from ragstone.index.manifest import (
     delete_index,
     delete_unpublished,
     find_damage,
-    has_changed,
     read_manifest,
     read_stamp,
+    refuse_damaged,
+    start_generation,
     write_manifest,
 )
 from ragstone.index.recall import measure_depth
@@ -111,6 +112,15 @@ class EmbeddedIndex:
                 shutil.rmtree(path, ignore_errors=True)
         if own != first:
             delete_index(first)
+
+    def remove_chunks(self, collection: str, ranges: Sequence[range]) -> None:
+        """Remove chunks before the change that removes them: this index may be far behind."""
+        with self._hold_lock(collection):
+            folder = self._folder(collection)
+            before = read_manifest(folder, self._nothing)
+            if before.seq:
+                removals = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
+                self._publish(folder, self._apply_batch(folder, before, removals))
 
     def counts(self, collection: str) -> IndexCounts:
         index = self._get_index(collection)
@@ -239,7 +249,7 @@ class EmbeddedIndex:
         """
         folder = self._folder(collection)
         if before.seq == 0:
-            before = _start_generation(folder, before)
+            before = start_generation(folder, before)
         after = before
         for batch in self._read_batches(collection, before.seq):
             after = self._apply_batch(folder, after, batch)
@@ -362,7 +372,7 @@ class EmbeddedIndex:
         now = read_manifest(folder, self._nothing)
         file = VectorFile.open(now.dense_folder(folder), dimension=self._dimension, rows=now.rows)
         if now.rows:
-            _refuse_damaged(folder, now, now.dense_folder(folder) / KEYS_FILE)
+            refuse_damaged(folder, now, now.dense_folder(folder) / KEYS_FILE)
         codes = _load_codes(folder, now, old)
         if codes is not None:
             codes.extend(file)
@@ -384,28 +394,14 @@ def _load_codes(folder: Path, now: Manifest, old: _OpenIndex | None) -> Codes | 
         same = ("dense_generation", "trained_rows")
         if all(getattr(old.manifest, name) == getattr(now, name) for name in same):
             return old.codes
-    _refuse_damaged(folder, now, now.codes_file(folder))
+    refuse_damaged(folder, now, now.codes_file(folder))
     return Codes.read(now.codes_file(folder))
-
-
-def _refuse_damaged(folder: Path, manifest: Manifest, path: Path) -> None:
-    """Raise an error for a file that does not match its checksum."""
-    if has_changed(folder, manifest, path):
-        raise OSError(f"{path.name} does not match its checksum")
-
-
-def _start_generation(folder: Path, manifest: Manifest) -> Manifest:
-    """Return a manifest that names new, unused folders."""
-    folder.mkdir(parents=True, exist_ok=True)
-    numbers = [int(path.name.rpartition("-")[2]) for path in folder.glob("*-*") if path.is_dir()]
-    number = max(numbers, default=0) + 1
-    return replace(manifest, keyword_generation=number, dense_generation=number)
 
 
 def _compact(folder: Path, manifest: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
     """Copy the vectors that are not deleted into a new folder."""
-    _refuse_damaged(folder, manifest, manifest.dense_folder(folder) / VECTORS_FILE)
-    generation = _start_generation(folder, manifest).dense_generation
+    refuse_damaged(folder, manifest, manifest.dense_folder(folder) / VECTORS_FILE)
+    generation = start_generation(folder, manifest).dense_generation
     after = replace(manifest, dense_generation=generation, dead=(), code_rows=0, trained_rows=0)
     dense_folder = after.dense_folder(folder)
     rows = vectors.copy_rows(file, ~mask_keys(file.keys, manifest.dead_ranges()), dense_folder)
@@ -420,7 +416,7 @@ def _write_codes(folder: Path, manifest: Manifest, file: VectorFile) -> Manifest
     if manifest.rows >= _TRAINING_GROWTH * manifest.trained_rows:
         codes, trained = Codes.train(file), manifest.rows
     else:
-        _refuse_damaged(folder, manifest, manifest.codes_file(folder))
+        refuse_damaged(folder, manifest, manifest.codes_file(folder))
         codes, trained = Codes.read(manifest.codes_file(folder)), manifest.trained_rows
         codes.extend(file)
     after = replace(manifest, code_rows=manifest.rows, trained_rows=trained)

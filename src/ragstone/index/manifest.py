@@ -217,3 +217,17 @@ def _sum_file(
             begin += len(piece)
             pause()
     return checksum
+
+
+def refuse_damaged(folder: Path, manifest: Manifest, path: Path) -> None:
+    """Raise an error for a file that does not match its checksum."""
+    if has_changed(folder, manifest, path):
+        raise OSError(f"{path.name} does not match its checksum")
+
+
+def start_generation(folder: Path, manifest: Manifest) -> Manifest:
+    """Return a manifest that names new, unused folders."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = [int(path.name.rpartition("-")[2]) for path in folder.glob("*-*") if path.is_dir()]
+    number = max(numbers, default=0) + 1
+    return replace(manifest, keyword_generation=number, dense_generation=number)

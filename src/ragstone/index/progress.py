@@ -39,6 +39,11 @@ class IndexProgress:
         return self.total_length / self.chunk_count if self.chunk_count else 1.0
 
 
+def new_build() -> int:
+    """Return a number for the chunks of one build, larger than those of earlier ones."""
+    return time.time_ns() // 1_000_000
+
+
 class ProgressStore:
     """Read and write the progress of one index."""
 

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ClassVar, Self
@@ -32,23 +32,27 @@ from ragstone.index.analyze import (
     extract_terms,
 )
 from ragstone.index.chunk_store import (
+    BATCH_POINTS,
     ChunkStore,
     MissingCollectionError,
     NewChunk,
+    batch_keys,
     make_busy_error,
     make_mismatch_error,
     make_unfilled_error,
+    sort_hits,
 )
+from ragstone.index.compare import compare_chunks, read_added_keys
 from ragstone.index.keyword import idf
-from ragstone.index.progress import IndexProgress, ProgressStore
+from ragstone.index.progress import IndexProgress, ProgressStore, new_build
 from ragstone.index.sparse import hash_term, score_terms
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
-_BATCH_POINTS = 256
 _BATCH_CHANGES = 200
 _PARALLEL_WRITES = 4
+_TRIES = 5
 _CATCH_UP_S = 1.0
 _LEASE_S = 30.0
 # A search applies at most so many changes itself; more are left to a writer or the server.
@@ -56,8 +60,6 @@ _MAX_BEHIND = _BATCH_CHANGES
 # How long a writer waits for another process that is bringing the index up to date.
 _WAIT_S = 60.0
 _RESCORE_DEPTH = 100
-# Half precision and the server's own scaling to length 1 change a vector by less.
-_SAME_WITHIN = 5e-3
 # The languages of chunks are counted like terms; hashes of terms are not negative.
 _LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
 
@@ -111,7 +113,7 @@ class RemoteIndex:
             if not last:
                 return True
             self._points.create()
-            progress = IndexProgress(self._epoch, build=_new_build(), target_seq=last)
+            progress = IndexProgress(self._epoch, build=new_build(), target_seq=last)
             self._progress.begin(collection, progress)
         has_news = self._catalog.changes(collection, after=progress.seq, limit=1)
         if not has_news and progress.deleted_seq == progress.seq:
@@ -168,7 +170,7 @@ class RemoteIndex:
         new = {change.first_key for change in changes if change.kind == "add"}
         removed = [one for one in changes if one.kind == "remove" and one.first_key not in new]
         chunk_count = length = 0
-        for keys in _split_keys(removed):
+        for keys in batch_keys(removed):
             for stored in self._points.read_terms(collection, keys):
                 if stored.build == progress.build:
                     counts.subtract([*stored.terms, stored.language])
@@ -182,7 +184,7 @@ class RemoteIndex:
             return progress
         while changes := self._catalog.changes(collection, after=after, limit=_BATCH_CHANGES):
             due = [one for one in changes if one.kind == "remove" and one.seq <= progress.seq]
-            for keys in _split_keys(due):
+            for keys in batch_keys(due):
                 self._points.delete(collection, keys)
             after = changes[-1].seq
             if after >= progress.seq:
@@ -199,7 +201,7 @@ class RemoteIndex:
         terms: Counter[int] = Counter()
         for one in new:
             terms.update([*one.counts, one.language])
-        batches = [new[at : at + _BATCH_POINTS] for at in range(0, len(new), _BATCH_POINTS)]
+        batches = [new[at : at + BATCH_POINTS] for at in range(0, len(new), BATCH_POINTS)]
         with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
             for _ in pool.map(lambda one: self._points.write(collection, build, one), batches):
                 pass
@@ -217,6 +219,18 @@ class RemoteIndex:
             counts = Counter(map(hash_term, extract_terms(text, language)))
             new.append(NewChunk(chunk, vector, counts, _LANGUAGES[language], document))
         return new
+
+    def remove_chunks(self, collection: str, ranges: Sequence[range]) -> None:
+        """Remove chunks before the change that removes them: this index may be far behind."""
+        for _ in range(_TRIES):
+            if (before := self._read_progress(collection)) is None:
+                return
+            gone = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
+            if self._apply(collection, before, gone) is not None:
+                for keys in batch_keys(gone):
+                    self._points.delete(collection, keys)
+                return
+        raise make_busy_error(collection)
 
     def rebuild(self, collection: str) -> None:
         """Write all points again and delete those that are left over; searches go on meanwhile."""
@@ -243,7 +257,7 @@ class RemoteIndex:
 
     def _rebuild(self, collection: str) -> None:
         last = self._catalog.counts(collection).last_change
-        progress = IndexProgress(self._epoch, build=_new_build())
+        progress = IndexProgress(self._epoch, build=new_build())
         terms: Counter[int] = Counter()
         seq = 0
         while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
@@ -280,7 +294,7 @@ class RemoteIndex:
         if limit < 1 or self._catch_up(collection) is None:
             return []
         try:
-            return _sort_hits(self._points.search_dense(collection, vector, limit, scope))
+            return sort_hits(self._points.search_dense(collection, vector, limit, scope))
         except MissingCollectionError as error:
             raise make_mismatch_error(collection, "is gone from the index server") from error
 
@@ -309,7 +323,7 @@ class RemoteIndex:
         except MissingCollectionError as error:
             raise make_mismatch_error(collection, "is gone from the index server") from error
         average = progress.average_length
-        return _sort_hits(
+        return sort_hits(
             ScoredKey(one.key, score_terms(one, rarity, average, k1=k1, b=b)) for one in found
         )[:limit]
 
@@ -337,38 +351,43 @@ class RemoteIndex:
         self._points.close()
 
     def compare_content(
-        self, collection: str, pause: Callable[[], None] = lambda: None
+        self, collection: str, pause: Callable[[], None] = lambda: None, *, catch_up: bool = False
     ) -> Counter[str]:
-        """Compare every chunk of the catalog with what the server holds: its terms and its vector.
+        """Count the chunks that are missing, have other content, or are on the server only.
 
-        Returns how many are missing, have other content, or are on the server only.
+        Uploads may go on: what comes after the last change that is applied now is left out.
         """
-        found: Counter[str] = Counter()
-        seq = present = 0
-        if self._read_progress(collection) is None:
-            return Counter(missing=self._catalog.counts(collection).chunks)
-        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
-            added = [one.keys for one in changes if one.kind == "add"]
-            new = self._prepare_chunks(added)
-            for begin in range(0, len(new), _BATCH_POINTS):
-                batch = new[begin : begin + _BATCH_POINTS]
-                keys = [one.chunk.key for one in batch]
-                terms = {
-                    one.key: set(one.terms) for one in self._points.read_terms(collection, keys)
-                }
-                vectors = self._points.read_vectors(collection, keys)
-                for one in batch:
-                    key = one.chunk.key
-                    is_here = key in terms and key in vectors
-                    is_same = is_here and terms[key] == set(one.counts)
-                    is_same = is_same and np.allclose(vectors[key], one.vector, atol=_SAME_WITHIN)
-                    found["missing"] += not is_here
-                    found["other content"] += is_here and not is_same
-                    present += is_here
-                pause()
-            seq = changes[-1].seq
-        found["on the server only"] = max(0, self._points.count(collection, present) - present)
+        progress = self._read_progress(collection)
+        if progress is None:
+            return +Counter(missing=self._catalog.counts(collection).chunks)
+        added = read_added_keys(self._catalog, collection, progress.seq)
+        found = compare_chunks(self._points, self._prepare_chunks, collection, added, pause)
+        found["on the server only"] = self._count_surplus(collection, catch_up=catch_up)
         return +found
+
+    def _count_surplus(self, collection: str, *, catch_up: bool) -> int:
+        """Count the chunks that only the server has, while nobody writes to it.
+
+        Returns 0 if another process is writing, or left off in the middle of it: the next check
+        sees them. With `catch_up` outstanding changes are applied first.
+        """
+        with self._refresh_lock:
+            if not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
+                return 0
+            try:
+                if catch_up and not self._apply_all(collection):
+                    return 0
+                progress, counts = self._read_progress(collection), self._catalog.counts(collection)
+                if progress is None or progress.deleted_seq != progress.seq:
+                    return 0
+                expected = progress.chunk_count
+                if counts.last_change == progress.seq:
+                    expected = counts.chunks
+                elif not catch_up:
+                    return 0
+                return max(0, self._points.count(collection, expected) - expected)
+            finally:
+                self._progress.release(collection, self._holder)
 
     def _catch_up(self, collection: str) -> IndexProgress | None:
         """Return the progress; None if there is nothing to search.
@@ -427,17 +446,3 @@ class RemoteIndex:
         self._points.epoch = self._catalog.identity()
         progress = self._progress.read(collection)
         return progress if progress is not None and progress.epoch == self._epoch else None
-
-
-def _split_keys(changes: Iterable[Change]) -> Iterable[list[int]]:
-    keys = [key for change in changes for key in change.keys]
-    for begin in range(0, len(keys), _BATCH_POINTS):
-        yield keys[begin : begin + _BATCH_POINTS]
-
-
-def _sort_hits(hits: Iterable[ScoredKey]) -> list[ScoredKey]:
-    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
-
-
-def _new_build() -> int:
-    return time.time_ns() // 1_000_000

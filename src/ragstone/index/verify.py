@@ -55,7 +55,7 @@ def _check_server(
     try:
         if repair:
             index.refresh(collection)
-        found = index.compare_content(collection, pause)
+        found = index.compare_content(collection, pause, catch_up=repair)
         if not found:
             return Finding(subject, "ok", "terms and vectors of every chunk match the catalog")
         detail = ", ".join(f"{count:,} chunks {name}" for name, count in found.items())

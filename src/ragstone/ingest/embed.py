@@ -23,8 +23,13 @@ class PendingVectors:
     """Hold the vectors of one document, some of them perhaps still being computed."""
 
     def __init__(
-        self, vectors: Vectors, missing: Sequence[int], batches: Sequence[Future[Vectors]]
+        self,
+        vectors: Vectors,
+        missing: Sequence[int],
+        batches: Sequence[Future[Vectors]],
+        embedder: str,
     ) -> None:
+        self.embedder = embedder
         self._vectors = vectors
         self._missing = missing
         self._batches = batches
@@ -32,6 +37,11 @@ class PendingVectors:
     @property
     def is_done(self) -> bool:
         return all(batch.done() for batch in self._batches)
+
+    def cancel(self) -> None:
+        """Leave out what is not computed yet: it is not needed any more."""
+        for batch in self._batches:
+            batch.cancel()
 
     def result(self) -> Vectors:
         """Wait for the last vector and return all."""
@@ -50,6 +60,14 @@ class EmbeddingQueue:
         )
         self._is_warm = False
         self.embedded_count = 0
+
+    def change_embedder(self, embedder: Embedder) -> None:
+        """Embed what is put from now on with another embedder."""
+        self._embedder, self._is_warm = embedder, False
+
+    @property
+    def embedder(self) -> str:
+        return self._embedder.name
 
     def put(self, texts: Sequence[str], known: Mapping[str, Vectors]) -> PendingVectors:
         """Compute the vectors of `texts`, except those in `known`."""
@@ -71,7 +89,7 @@ class EmbeddingQueue:
             )
             for begin in range(0, len(missing), _BATCH_CHUNKS)
         ]
-        return PendingVectors(vectors, missing, batches)
+        return PendingVectors(vectors, missing, batches, self._embedder.name)
 
     def __enter__(self) -> Self:
         return self

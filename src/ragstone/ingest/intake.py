@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -22,12 +22,13 @@ from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
-from ragstone.catalog.uploads import MEMBER_SEPARATOR, UPLOAD_SCHEME, SqlIntakeRecords
+from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.derived import DerivedStore, name_answers
-from ragstone.errors import NotFoundError, StoreBusyError, StoreError
+from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError
 from ragstone.files import check_collection
 from ragstone.ingest.discover import FoundFiles, find_files
-from ragstone.ingest.jobs import JobRunner
+from ragstone.ingest.jobs import JobRunner, NoWorkerError
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
 from ragstone.ingest.store import FindParts, Record, refresh_index
@@ -83,6 +84,9 @@ class IngestOptions(UploadOptions, total=False):
 class Intake:
     """Ingest and delete documents, with their original files and records."""
 
+    no_worker_s = 30.0
+    """How long a sender waits for a worker to begin with an upload."""
+
     def __init__(
         self,
         catalog: Catalog,
@@ -93,8 +97,10 @@ class Intake:
         splitter: Splitter | None = None,
         derived: DerivedStore | None = None,
         find_parts: FindParts | None = None,
+        find_other_index: Callable[[str], Index | None] = lambda collection: None,
     ) -> None:
         self._catalog = catalog
+        self._find_other_index = find_other_index
         self._find_parts: FindParts = find_parts or (lambda collection: (embedder, index))
         self._derived = derived
         self._index = index
@@ -113,15 +119,17 @@ class Intake:
         """Begin to read uploads, also those whose process has ended before it had read them, and
         delete what it may have left of deleted documents."""
         self._release_abandoned()
+        self._delete_unused_files()
         if self._reads_here:
-            self._runner.start(takes_uploads=True)
+            self._runner.start(takes="all")
         if self._derived is not None:
             self._derived.delete_missing(self._catalog)
 
     def run_worker(self, stop: threading.Event) -> None:
         """Read uploads of all servers until `stop` is set."""
         self._release_abandoned()
-        self._runner.start(takes_uploads=True, poll_s=_WORKER_POLL_S)
+        self._delete_unused_files()
+        self._runner.start(takes="all", poll_s=_WORKER_POLL_S)
         stop.wait()
 
     @property
@@ -133,7 +141,6 @@ class Intake:
         count = sum(map(self.jobs.release, self.originals.spool.clear_abandoned()))
         if count:
             log.warning("uploads were interrupted and are read: %d", count)
-        self._delete_unused_files()
         return count
 
     async def ingest(
@@ -178,8 +185,25 @@ class Intake:
         What was received is read, also when the caller is cancelled; `close` leaves it to the next
         process.
         """
+        options["upload_id"] = upload_id = options.get("upload_id") or uuid.uuid4().hex
         work = await self.accept_uploads(uploads, **options)
-        return await asyncio.shield(asyncio.wrap_future(work))
+        return await self.wait_for_upload(upload_id, asyncio.wrap_future(work))
+
+    async def wait_for_upload(
+        self, upload_id: str, work: asyncio.Future[IngestReport]
+    ) -> IngestReport:
+        """Wait until an upload is read; raise a NoWorkerError if no worker takes it."""
+        reads_here = self._reads_here or upload_id in self._passwords
+        while not reads_here:
+            await asyncio.wait({work}, timeout=self.no_worker_s)
+            if work.done() or await run_in_thread("intake", self.jobs.leave_untaken, upload_id):
+                break
+        if not reads_here and not work.done():
+            raise NoWorkerError(
+                f"No worker took the upload within {self.no_worker_s:g} s; it goes on waiting.",
+                hint=f"Start one: ragstone worker. Ask for the result: GET /v1/uploads/{upload_id}",
+            )
+        return await asyncio.shield(work)
 
     async def accept_uploads(
         self, uploads: Sequence[Upload], **options: Unpack[UploadOptions]
@@ -208,7 +232,7 @@ class Intake:
                 },
                 keep=reads_here,
             )
-        self._runner.start(takes_uploads=reads_here)
+        self._runner.start(takes="all" if self._reads_here else "own" if reads_here else "none")
         return future
 
     def get_upload(self, upload_id: str) -> dict[str, Any]:
@@ -217,7 +241,7 @@ class Intake:
         if upload["status"] == "running" and self._reads_here:
             is_free = self._release_abandoned() > 0 or not upload["reader"]
             if is_free:
-                self._runner.start(takes_uploads=True)
+                self._runner.start(takes="all")
         # The process that reads it knows more than the catalog.
         stages = self._runner.stages.get(upload_id) or upload["stages"] or {}
         return {**upload, "stages": dict(stages)}
@@ -242,12 +266,33 @@ class Intake:
         """Delete its text, vectors, terms, and the original file."""
         document = self._catalog.document(document_id)
         with self._catalog.write_transaction(lock_of(document.collection)):
+            keys = self._find_keys(self._catalog.document(document_id))
             self.records.delete_document_records(document_id)
             self._catalog.delete(document_id)
         self._delete_derived({document_id}, {document.collection})
         self._delete_unused_files()
         refresh_index(self._find_parts(document.collection)[1], document.collection)
+        self._delete_elsewhere(document.collection, keys)
         self._catalog.erase_deleted()
+
+    def _find_keys(self, document: Document) -> tuple[range, ...]:
+        query = Query("", "", collection=document.collection, document_ids=(document.id,))
+        scope = self._catalog.resolve_scope(query)
+        return scope.ranges if scope else ()
+
+    def _delete_elsewhere(self, collection: str, keys: Sequence[range]) -> None:
+        """Delete chunks from the index of another generation, which may follow much later."""
+        try:
+            index = self._find_other_index(collection)
+            if keys and (remove := getattr(index, "remove_chunks", None)) is not None:
+                remove(collection, keys)
+        except RagstoneError as error:
+            log.warning(
+                "a deleted document is still in the index of %r that is not searched, until "
+                "`ragstone reembed` fills or drops it: %s",
+                collection,
+                error,
+            )
 
     def change_tags(self, document_id: str, tags: Sequence[str]) -> None:
         """Give a document other tags; its chunks and vectors stay as they are."""
@@ -260,9 +305,7 @@ class Intake:
         document_id = document.id
         metadata = {**document.metadata, "tags": list(dict.fromkeys(tags))}
         check_metadata(metadata)
-        query = Query("", "", collection=document.collection, document_ids=(document_id,))
-        scope = self._catalog.resolve_scope(query)
-        keys = [key for part in (scope.ranges if scope else ()) for key in part]
+        keys = [key for part in self._find_keys(document) for key in part]
         chunks = tuple(self._catalog.chunks(keys).values())
         embedder, _ = self._find_parts(document.collection)
         known = self.records.vectors_by_text(document_id, embedder.name)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from ragstone.catalog.jobs import SMALL_BYTES, LeaseLostError, UploadJobs, compute_delay
 from ragstone.errors import (
@@ -37,8 +37,15 @@ _FIRST_RETRY_S = 5.0
 _TICK_S = 0.3
 _DATABASE_AWAY_S = 2.0
 
+Takes: TypeAlias = Literal["none", "own", "all"]
+"""Which uploads a process reads: none, those that are left to it, or everybody's."""
+
 ReadUpload: TypeAlias = Callable[[AcceptedUpload, threading.Event], IngestReport]
 """Reads what is unread of an upload, and stops early when the event is set."""
+
+
+class NoWorkerError(StoreBusyError):
+    """Report an upload that is stored, but that no worker has begun to read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,16 +76,16 @@ class JobRunner:
         self._running: dict[str, threading.Event] = {}
         self._futures: dict[str, Future[IngestReport]] = {}
         self._accepting: set[str] = set()
-        self._takes_uploads = False
+        self._takes: Takes = "none"
         self._poll_s = 1.0
         self._version = 0
         self._is_closed = False
 
-    def start(self, *, takes_uploads: bool, poll_s: float | None = None) -> None:
-        """Start the threads; with `takes_uploads` they take uploads, else only folders."""
+    def start(self, *, takes: Takes, poll_s: float | None = None) -> None:
+        """Start the threads. They take folders, and these uploads beside what they take already."""
         with self._changed:
             self._is_closed = False
-            self._takes_uploads |= takes_uploads
+            self._takes = max(self._takes, takes, key=get_args(Takes).index)
             self._poll_s = poll_s or self._jobs.lease_s / 4
             if not self._threads:
                 for target, argument in (
@@ -118,7 +125,7 @@ class JobRunner:
         run = _FolderRun(work, collection, size <= SMALL_BYTES, time.time() + compute_delay(size))
         with self._changed:
             self._folder_runs.append(run)
-        self.start(takes_uploads=False)
+        self.start(takes="none")
         return run.future
 
     def close(self) -> bool:
@@ -139,7 +146,7 @@ class JobRunner:
             if not future.done():
                 future.set_exception(_make_stopping_error(upload_id))
         self._futures.clear()
-        if not self._takes_uploads:
+        if self._takes == "none":
             return True
         try:
             self._jobs.release_own()
@@ -185,10 +192,14 @@ class JobRunner:
         with self._changed:
             run = self._find_folder_run(only_small)
             skip = tuple(self._running)
-            takes_uploads = self._takes_uploads and not self._is_closed
-        if takes_uploads:
-            due = run.due if run else None
-            upload = self._jobs.take(only_small=only_small, skip=skip, due_before=due)
+            takes: Takes = "none" if self._is_closed else self._takes
+        if takes != "none":
+            upload = self._jobs.take(
+                only_small=only_small,
+                only_own=takes == "own",
+                skip=skip,
+                due_before=run.due if run else None,
+            )
             if upload is not None:
                 with self._changed:
                     stop = self._running[upload.id] = threading.Event()
@@ -292,11 +303,11 @@ class JobRunner:
                 self._changed.wait(_TICK_S if self._futures or self._running else None)
             is_due = time.monotonic() - extended_at >= self._jobs.lease_s / 4
             try:
-                if self._takes_uploads and is_due:
+                if self._takes != "none" and is_due:
                     self._extend_leases()
                     extended_at = time.monotonic()
                 self._save_stages()
-                if is_due or not self._takes_uploads:
+                if is_due or self._takes != "all":
                     self._follow_others()
             except Exception as error:  # noqa: BLE001  this thread must go on
                 log.warning("leases cannot be extended now: %s", error)

@@ -113,13 +113,14 @@ class Ingestor:
             records,
             index,
             collection=options.collection,
-            embedder=embedder.name,
+            embedder=embedder,
             fingerprint=self._fingerprint,
             batch_chunks=settings.batch_chunks,
             refresh_s=settings.refresh_s,
             report=self._report,
             record=record,
             find_parts=find_parts,
+            on_switch=self._embedding.change_embedder,
         )
         self._open_files: dict[str, FinishedFile] = {}
         self._queue: deque[PreparedDocument | FinishedFile] = deque()
@@ -318,7 +319,7 @@ class Ingestor:
         self._languages.update(filter(None, [loaded.metadata.get("language")]))
         known = {}
         if previous is not None:
-            known = self._records.vectors_by_text(previous.id, self._embedder.name)
+            known = self._records.vectors_by_text(previous.id, self._embedding.embedder)
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
 

@@ -24,7 +24,6 @@ from ragstone.protocols import (
     Index,
     IntakeRecords,
     NewDocument,
-    Vectors,
 )
 from ragstone.reports import IngestedFile
 from ragstone.types import Chunk, Document
@@ -95,13 +94,15 @@ class BatchWriter:
     records: IntakeRecords
     index: Index
     collection: str
-    embedder: str
+    embedder: Embedder
     fingerprint: str
     batch_chunks: int
     refresh_s: float
     report: Report
     record: Record | None = None
     find_parts: FindParts | None = None
+    on_switch: Callable[[Embedder], None] = lambda embedder: None
+    """Called with the embedder that a collection was switched to while the run was under way."""
     _documents: list[PreparedDocument] = field(default_factory=list, init=False)
     _files: list[FinishedFile] = field(default_factory=list, init=False)
     _chunk_count: int = field(default=0, init=False)
@@ -126,39 +127,43 @@ class BatchWriter:
         """Store the documents with their lines, files and outcomes in one transaction."""
         documents, files = self._documents, self._files
         self._documents, self._files, self._chunk_count = [], [], 0
-        new = [
-            NewDocument(item.document, item.chunks, item.vectors.result(), item.lines)
-            for item in documents
-            if item.vectors is not None
-        ]
         try:
-            documents, files = self._store_batch(documents, files, new, self.embedder)
+            documents, files = self._store_batch(documents, files)
         except OtherEmbedderError:
             if self.find_parts is None:
                 raise
-            # The collection was switched to another embedder while this run was under way.
-            embedder, self.index = self.find_parts(self.collection)
-            mark = f":{embedder.name}:"
-            self.fingerprint = self.fingerprint.replace(f":{self.embedder}:", mark)
-            new = [replace(one, vectors=_embed_chunks(embedder, one)) for one in new]
-            documents, files = self._store_batch(documents, files, new, embedder.name)
+            self._change_embedder(*self.find_parts(self.collection))
+            documents, files = self._store_batch(documents, files)
         for item in documents:
             self.report(item.outcome)
         for file in files:
             self.report(file.outcome if file.is_unchanged else None, files_done=1)
         self._refresh_if_due()
 
+    def _change_embedder(self, embedder: Embedder, index: Index) -> None:
+        """Go on with the embedder that the collection was switched to meanwhile."""
+        mark = f":{embedder.name}:"
+        self.fingerprint = self.fingerprint.replace(f":{self.embedder.name}:", mark)
+        self.embedder, self.index = embedder, index
+        self.on_switch(embedder)
+
+    def _add_vectors(self, item: PreparedDocument, vectors: PendingVectors) -> NewDocument:
+        """Return a document with its vectors; those of another embedder are computed again."""
+        if vectors.embedder == self.embedder.name:
+            computed = vectors.result()
+        else:
+            vectors.cancel()
+            computed = self.embedder.embed([chunk.contextual_text for chunk in item.chunks])
+        return NewDocument(item.document, item.chunks, computed, item.lines)
+
     def _store_batch(
-        self,
-        documents: list[PreparedDocument],
-        files: list[FinishedFile],
-        new: Sequence[NewDocument],
-        embedder: str,
+        self, documents: list[PreparedDocument], files: list[FinishedFile]
     ) -> tuple[list[PreparedDocument], list[FinishedFile]]:
         """Store in one transaction; return what was stored."""
+        new = [self._add_vectors(item, item.vectors) for item in documents if item.vectors]
         with self.catalog.write_transaction(lock_of(self.collection)):
             if new:
-                self.catalog.add(new, embedder=embedder)
+                self.catalog.add(new, embedder=self.embedder.name)
             self._store_documents(documents)
             for file in files:
                 self._remove_leftovers(file)
@@ -254,10 +259,6 @@ class BatchWriter:
 
 def _get_file_source(item: PreparedDocument) -> str:
     return item.document.source.partition(MEMBER_SEPARATOR)[0]
-
-
-def _embed_chunks(embedder: Embedder, new: NewDocument) -> Vectors:
-    return embedder.embed([chunk.contextual_text for chunk in new.chunks])
 
 
 def refresh_index(index: Index, collection: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
-from ragstone.catalog.uploads import UPLOAD_SCHEME
+from ragstone.catalog.unused_files import UPLOAD_SCHEME
 from ragstone.errors import OriginalMissingError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name

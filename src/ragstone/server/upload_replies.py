@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from ragstone.messages import translate_outcome
+from ragstone.messages import translate, translate_outcome
 from ragstone.reports import IngestReport
+from ragstone.server.openapi import Replies
 
 
 class FileOutcome(BaseModel):
@@ -30,9 +31,10 @@ class UploadReply(BaseModel):
     file_count: int
     documents: list[FileOutcome]
     failed: list[FileFailure]
+    note: str = Field("", description="Why it is not read yet, if its sender waited in vain.")
 
     @classmethod
-    def of(cls, upload: dict[str, Any], language: str) -> Self:
+    def of(cls, upload: dict[str, Any], language: str, note: str = "") -> Self:
         failed = [file for file in upload["files"] if file["outcome"] == "failed"]
         return cls(
             upload_id=upload["id"],
@@ -51,7 +53,11 @@ class UploadReply(BaseModel):
                 FileFailure(name=file["name"], error=file["error"] or "", hint=file["hint"])
                 for file in (translate_outcome(one, language) for one in failed)
             ],
+            note=translate(note, language),
         )
+
+
+ACCEPTED: Replies = {202: {"model": UploadReply, "description": "They are being read."}}
 
 
 class UploadedFile(BaseModel):

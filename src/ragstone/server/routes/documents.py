@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError
+from ragstone.ingest.jobs import NoWorkerError
 from ragstone.messages import translate_outcome
 from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller
@@ -33,7 +34,7 @@ from ragstone.server.openapi import (
 from ragstone.server.receive import ReceivedDocuments, receive_documents
 from ragstone.server.schemas import DocumentReply, DocumentSummary
 from ragstone.server.sse import EventStream
-from ragstone.server.upload_replies import ChatUploadReply, UploadReply
+from ragstone.server.upload_replies import ACCEPTED, ChatUploadReply, UploadReply
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION
 
@@ -79,12 +80,11 @@ class DocumentChange(BaseModel):
     )
 
 
-_ACCEPTED: Replies = {202: {"model": UploadReply, "description": "They are being read."}}
 _POLL_S = 0.2
 
 
 @router.post(
-    "/v1/documents", responses=_PROBLEMS | _ACCEPTED, openapi_extra=_BODIES, status_code=201
+    "/v1/documents", responses=_PROBLEMS | ACCEPTED, openapi_extra=_BODIES, status_code=201
 )
 async def add_documents(
     request: Request,
@@ -107,11 +107,24 @@ async def add_documents(
     work = asyncio.wrap_future(await _accept(engine, received, upload_id, retry=not wait))
     background: BackgroundTasks = request.app.state.background
     background.start(work)
+    note = ""
     if wait:
-        await asyncio.shield(work)
-    else:
+        note = await wait_for_upload(engine, upload_id, work)
+    if not wait or note:
         response.status_code = 202
-    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id), language)
+    upload = await run_in_thread("store", engine.records.upload, upload_id)
+    return UploadReply.of(upload, language, note)
+
+
+async def wait_for_upload(
+    engine: Engine, upload_id: str, work: asyncio.Future[IngestReport]
+) -> str:
+    """Wait until an upload is read; return why it is still waiting, if no worker takes it."""
+    try:
+        await engine.intake.wait_for_upload(upload_id, work)
+    except NoWorkerError as error:
+        return error.message
+    return ""
 
 
 def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
@@ -130,8 +143,9 @@ async def add_chat_documents(
     """Add documents for one chat; a file that cannot be read does not stop the others."""
     caller.require_write(f"chat_{chat_id}")
     received = await receive_documents(request, engine.originals, collection=f"chat_{chat_id}")
-    work = await _accept(engine, received, uuid.uuid4().hex)
-    return ChatUploadReply.of(await asyncio.shield(asyncio.wrap_future(work)))
+    upload_id = uuid.uuid4().hex
+    work = asyncio.wrap_future(await _accept(engine, received, upload_id))
+    return ChatUploadReply.of(await engine.intake.wait_for_upload(upload_id, work))
 
 
 async def _accept(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import uuid
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import ForbiddenError
+from ragstone.ingest.jobs import NoWorkerError
 from ragstone.ingest.uploads import Upload
 from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
 from ragstone.server.fetch import fetch_document, list_hosts
 from ragstone.server.openapi import INVALID
-from ragstone.server.upload_replies import UploadReply
+from ragstone.server.upload_replies import ACCEPTED, UploadReply
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION
 
@@ -40,9 +41,13 @@ async def get_import_options(engine: EngineDep, caller: CallerDep) -> ImportOpti
     return ImportOptions(hosts=list_hosts(engine.settings.server))
 
 
-@router.post("", responses=INVALID, status_code=201)
+@router.post("", responses=INVALID | ACCEPTED, status_code=201)
 async def import_document(
-    body: ImportRequest, engine: EngineDep, caller: CallerDep, language: LanguageDep
+    body: ImportRequest,
+    response: Response,
+    engine: EngineDep,
+    caller: CallerDep,
+    language: LanguageDep,
 ) -> UploadReply:
     """Read one document from a URL whose host is in IMPORT_HOSTS, and add it."""
     caller.require_write(body.collection)
@@ -53,7 +58,7 @@ async def import_document(
             hint="An admin can list the allowed hosts in IMPORT_HOSTS.",
         )
     path = engine.originals.new_path()
-    upload_id = uuid.uuid4().hex
+    upload_id, note = uuid.uuid4().hex, ""
     try:
         name = await fetch_document(body.url, path, options)
         tags = [tag.strip() for tag in body.tags if tag.strip()]
@@ -63,6 +68,9 @@ async def import_document(
             upload_id=upload_id,
             metadata={"url": body.url, **({"tags": tags} if tags else {})},
         )
+    except NoWorkerError as error:
+        response.status_code, note = 202, error.message
     finally:
         path.unlink(missing_ok=True)
-    return UploadReply.of(await run_in_thread("store", engine.records.upload, upload_id), language)
+    upload = await run_in_thread("store", engine.records.upload, upload_id)
+    return UploadReply.of(upload, language, note)
