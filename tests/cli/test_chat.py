@@ -73,7 +73,9 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert_refused(call("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
     assert "No sessions yet" in call("sessions", "list", "-d", "data", cwd=folder).stdout
     assert_refused(call("sessions", "delete", "-d", "data", cwd=folder), "--all")
-    said = call("sessions", "delete", "--all", "-d", "data", cwd=folder).stdout
+    refused = call("sessions", "delete", "--all", "-d", "data", cwd=folder)
+    assert_refused(refused, "no terminal to ask at")
+    said = call("sessions", "delete", "--all", "--yes", "-d", "data", cwd=folder).stdout
     assert said.startswith("Deleted 0 sessions and")
     assert "No queries yet" in call("history", "-d", "data", cwd=folder).stdout
 
@@ -85,6 +87,8 @@ def test_the_last_session_is_continued_renamed_and_exported(folder: Path) -> Non
     assert_refused(both, "name two conversations")
     again = talk(folder, "and in 2023?\n", "--continue")
     assert "Searched as: What was the revenue in 2023?" in again.stdout
+    empty = call("sessions", "rename", "money", " ", "-d", "data", cwd=folder)
+    assert_refused(empty, "The new title is empty")
     call("sessions", "rename", "money", "Our money", "-d", "data", cwd=folder)
     assert "Our money" in call("sessions", "list", "-d", "data", cwd=folder).stdout
     written = call("sessions", "export", "money", "-d", "data", cwd=folder).stdout
@@ -94,6 +98,20 @@ def test_the_last_session_is_continued_renamed_and_exported(folder: Path) -> Non
         call("sessions", "export", "money", "--json", "-d", "data", cwd=folder).stdout
     )
     assert [turn["question"] for turn in parsed["turns"]][-1] == "and in 2023?"
+
+
+def test_a_follow_up_is_asked_again_as_it_was_typed(folder: Path) -> None:
+    said = "/typed\nhi\nWhat was the revenue in 2022?\nand in 2023?\n/typed\n"
+    done = talk(folder, said, "--session", "money")
+    assert done.returncode == 0
+    assert "no message yet" in done.stderr
+    assert done.stdout.count("Searched as: What was the revenue in 2023?") == 1
+    shown = json.loads(call("sessions", "show", "money", "--json", "-d", "data", cwd=folder).stdout)
+    asked = [(turn["question"], turn["searched_as"]) for turn in shown["turns"][2:]]
+    assert asked == [("and in 2023?", "What was the revenue in 2023?"), ("and in 2023?", "")]
+    assert shown["title"] == "What was the revenue in 2022?"
+    listed = call("sessions", "list", "-d", "data", cwd=folder).stdout
+    assert "What was the revenue in 2022?" in listed
 
 
 def test_a_question_that_is_refused_does_not_end_the_chat(folder: Path) -> None:

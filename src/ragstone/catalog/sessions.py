@@ -15,7 +15,7 @@ from ragstone.catalog.journal import delete_orphans
 from ragstone.catalog.schema import queries, sessions, turns
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog
-from ragstone.types import Session, Turn
+from ragstone.types import SMALL_TALK, Session, Turn
 
 _TITLE_CHARS = 80
 _MARKER = re.compile(r"\[Source (\d+)\]")
@@ -32,7 +32,8 @@ _turn_count = (
 _first_question = (
     select(turns.c.question)
     .where(*_own_turns)
-    .order_by(turns.c.position)
+    # "hi" is no title, unless nothing else was said.
+    .order_by(turns.c.intent.in_(sorted(SMALL_TALK)), turns.c.position)
     .limit(1)
     .correlate(sessions)
     .scalar_subquery()
@@ -54,7 +55,8 @@ class SqlSessions:
             if fields is None:
                 return None
             found = _read_turns(connection, owner, session_id)
-        first = found[0].question if found else ""
+        asked = sorted(found, key=lambda turn: turn.intent in SMALL_TALK)
+        first = asked[0].question if asked else ""
         named = {**fields, "title": fields["title"] or first[:_TITLE_CHARS]}
         return Session(**named, turns=found, turn_count=len(found))
 

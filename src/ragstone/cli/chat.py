@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from ragstone.engine import Engine
 
 _EXIT_COMMANDS = frozenset({"/quit", "/exit", "/q"})
-_HELP = "[dim]/new begins a new session · /quit or Ctrl-D ends[/]"
+_HELP = (
+    "[dim]/new begins a new session · /typed asks the last message again as it was typed · "
+    "/quit or Ctrl-D ends[/]"
+)
 
 
 def chat(
@@ -40,7 +43,8 @@ def chat(
 ) -> None:
     """Chat with the documents. Follow-ups ("and in 2023?") are understood, answers are streamed.
 
-    In a pipe every line is a question.
+    In a pipe every line is a question. A follow-up is searched as a whole question, which the
+    reply names; /typed asks it again as it was typed, and /new begins a new session.
 
     Examples:
 
@@ -64,12 +68,17 @@ def chat(
             session_id = _find_last_session(engine, collection)
         if sys.stdin.isatty():
             stderr().print(f"[dim]session {session_id}[/] · {_HELP}")
+        last = ""
         for line in _read_lines():
             if line == "/new":
-                session_id = uuid.uuid4().hex
+                session_id, last = uuid.uuid4().hex, ""
                 stderr().print(f"[dim]session {session_id}[/]")
+            elif line == "/typed" and not last:
+                stderr().print("There is no message yet to ask again.")
             elif line:
-                _ask_once(engine, line, collection, session_id)
+                as_typed = line == "/typed"
+                last = last if as_typed else line
+                _ask_once(engine, last, collection, session_id, as_typed=as_typed)
 
 
 def _find_last_session(engine: Engine, collection: str) -> str:
@@ -93,10 +102,14 @@ def _read_lines() -> Iterator[str]:
         yield line.strip()
 
 
-def _ask_once(engine: Engine, question: str, collection: str, session_id: str) -> None:
+def _ask_once(
+    engine: Engine, question: str, collection: str, session_id: str, *, as_typed: bool
+) -> None:
     """Ask one question; print an error about it and let the conversation go on."""
     try:
-        answer, streamed = asyncio.run(_stream_answer(engine, question, collection, session_id))
+        answer, streamed = asyncio.run(
+            _stream_answer(engine, question, collection, session_id, as_typed=as_typed)
+        )
     except (InputError, ProviderError) as error:
         print_error(error)
         return
@@ -113,14 +126,20 @@ def _ask_once(engine: Engine, question: str, collection: str, session_id: str) -
 
 
 async def _stream_answer(
-    engine: Engine, question: str, collection: str, session_id: str
+    engine: Engine, question: str, collection: str, session_id: str, *, as_typed: bool
 ) -> tuple[Answer, str]:
     """Return the answer and the text that was streamed to the terminal; in a pipe none was."""
     answer: Answer | None = None
     streamed = ""
     is_terminal = stdout().is_terminal
     try:
-        events = engine.stream(question, collection=collection, session_id=session_id, is_chat=True)
+        events = engine.stream(
+            question,
+            collection=collection,
+            session_id=session_id,
+            is_chat=True,
+            as_typed=as_typed,
+        )
         async for event in events:
             if isinstance(event, Token) and is_terminal:
                 streamed += event.text

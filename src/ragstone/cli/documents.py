@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sys
 from typing import Annotated
 
 import typer
 
 from ragstone.cli import options
-from ragstone.cli.options import print_json, print_table, stderr, stdout
-from ragstone.errors import InputError
+from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.types import DEFAULT_COLLECTION, Document
 
 app = typer.Typer(invoke_without_command=True)
@@ -104,22 +102,12 @@ def delete_document(
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         document = engine.catalog.document(document_id)
         if not yes:
-            _confirm_delete(document)
+            options.confirm_deletion(
+                f"Delete '{document.name}' from the collection '{document.collection}'?",
+                f"'{document.name}' was not deleted: there is no terminal to ask at.",
+            )
         asyncio.run(engine.delete(document_id))
     stdout().print(f"Deleted '{document.name}' ({document_id}).", markup=False)
-
-
-def _confirm_delete(document: Document) -> None:
-    """Ask whether to delete the document; exit with code 1 if not."""
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"'{document.name}' was not deleted: there is no terminal to ask at.",
-            hint="Add --yes to delete without asking.",
-        )
-    question = f"Delete '{document.name}' from the collection '{document.collection}'?"
-    if not typer.confirm(question, err=True):
-        stderr().print("Nothing was deleted.")
-        raise typer.Exit(1)
 
 
 def _dump_without_text(document: Document) -> dict[str, object]:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
 from ragstone.cli.options import format_time, print_json, print_table, stdout
-from ragstone.errors import SettingsError
+from ragstone.errors import InputError, SettingsError
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.types import LOCAL_OWNER
 
@@ -155,7 +155,7 @@ def show_session(
 @sessions_app.command("rename")
 def rename_session(
     session_id: SessionId,
-    title: Annotated[str, typer.Argument(help="New title; empty for the first question.")],
+    title: Annotated[str, typer.Argument(help="New title.")],
     owner: Owner = LOCAL_OWNER,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -164,6 +164,11 @@ def rename_session(
 
     Example:  ragstone sessions rename 3f1c… 'Lease of the ridge'
     """
+    if not title.strip():
+        raise InputError(
+            "The new title is empty.",
+            hint="Write e.g. ragstone sessions rename ID 'Lease of the ridge'.",
+        )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         engine.history.rename_session(owner, session_id, title)
     stdout().print("Renamed 1 session.")
@@ -198,17 +203,22 @@ def delete_session(
     everything: Annotated[
         bool, typer.Option("--all", help="Delete all sessions and queries of the owner.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Delete all sessions without asking.")
+    ] = False,
     owner: Owner = LOCAL_OWNER,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Delete a conversation and its queries, or everything that an owner asked.
 
+    --all asks first; a script needs --yes.
+
     Examples:
 
       ragstone sessions delete holiday-plans
 
-      ragstone sessions delete --all --owner alice
+      ragstone sessions delete --all --owner alice --yes
     """
     if (session_id is None) != everything:
         raise SettingsError(
@@ -220,6 +230,11 @@ def delete_session(
             engine.history.delete_session(owner, session_id)
             stdout().print(f"Deleted {session_id}.", markup=False)
             return
+        if not yes:
+            options.confirm_deletion(
+                f"Delete all sessions, queries and ratings of '{owner}'?",
+                f"Nothing of '{owner}' was deleted: there is no terminal to ask at.",
+            )
         sessions, queries = engine.history.delete_owner(owner)
         stdout().print(
             f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False

@@ -354,6 +354,18 @@ def warn_about_provider(engine: Engine, answer: Answer) -> None:
         stderr().print(f"[dim]It says: {escape(health.detail)}[/]")
 
 
+def confirm_deletion(question: str, refusal: str) -> None:
+    """Ask before something is deleted; exit with code 1 if the user does not want it.
+
+    Where nobody can be asked, the refusal is the error.
+    """
+    if not sys.stdin.isatty():
+        raise InputError(refusal, hint="Add --yes to delete without asking.")
+    if not typer.confirm(question, err=True):
+        stderr().print("Nothing was deleted.")
+        raise typer.Exit(1)
+
+
 def require_collection(engine: Engine, name: str) -> None:
     """Refuse to read from a collection that does not exist: its name is probably mistyped."""
     from ragstone.catalog.collections import refuse_unknown_collection
