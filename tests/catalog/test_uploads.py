@@ -25,6 +25,9 @@ from ..patience import LONG_S
     ("root", "inside", "outside"),
     [
         ("/inbox", "/inbox/a/gate.txt", "/inbox-old/gate.txt"),
+        ("mill:/inbox", "mill:/inbox/a/gate.txt", "/inbox/a/gate.txt"),
+        ("mill:/inbox", "mill:/inbox/gate.txt", "mill-2:/inbox/gate.txt"),
+        ("mill:D:\\in", "mill:D:\\in\\gate.txt", "D:\\in\\gate.txt"),
         ("C:\\inbox", "C:\\inbox\\a\\gate.txt", "C:\\inbox-old\\gate.txt"),
         ("C:\\", "C:\\gate.txt", "D:\\gate.txt"),
         ("\\\\server\\share", "\\\\server\\share\\gate.txt", "\\\\server\\shared\\gate.txt"),

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.errors import IngestError, NotFoundError
+from ragstone.errors import IngestError, InputError, NotFoundError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.reports import IngestedFile, IngestReport
+from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
 
@@ -260,3 +261,38 @@ async def test_a_path_that_is_not_there_is_named(engine: Engine, tmp_path: Path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(IngestError, match="holds no documents"):
         await engine.ingest([tmp_path / "empty"])
+
+
+async def test_equal_paths_of_two_machines_do_not_meet(tmp_path: Path) -> None:
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+    folder = tmp_path / "docs"
+    folder.mkdir()
+
+    async def ingest(source: str, *texts: str) -> IngestReport:
+        """Read the folder as it is on one machine."""
+        for path in folder.iterdir():
+            path.unlink()
+        for number, text in enumerate(texts):
+            (folder / f"{number}.txt").write_text(text)
+        return await engine.ingest([folder], source=source or None, prune=True)
+
+    def list_texts() -> set[str]:
+        return {engine.catalog.document(one.id).text for one in engine.documents()}
+
+    await ingest("berlin", "The gate is green.", "Equal on both.")
+    report = await ingest("lyon", "The gate is red.", "Equal on both.")
+    assert outcomes(report) == {"0.txt": "added", "1.txt": "unchanged"}
+    await ingest("", "The gate has no place.")
+    all_texts = {"The gate is green.", "The gate is red.", "The gate has no place."}
+    assert list_texts() == {*all_texts, "Equal on both."}
+    report = await ingest("berlin", "The gate is blue.")
+    assert outcomes(report) == {"0.txt": "updated", f"berlin:{folder}/1.txt": "removed"}
+    assert list_texts() == {*all_texts - {"The gate is green."}, "The gate is blue.",
+                            "Equal on both."}  # fmt: skip
+    blue = next(one for one in engine.documents() if one.source.startswith("berlin:"))
+    assert blue.source == f"berlin:{folder}/0.txt"
+    assert engine.original(engine.catalog.document(blue.id)) == folder / "0.txt"
+    for name in ("x", "upload", "a:b", "a/b", "-a"):
+        with pytest.raises(InputError, match="cannot be the name of a source"):
+            await ingest(name, "No.")
+    engine.close()

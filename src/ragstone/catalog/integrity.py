@@ -32,7 +32,7 @@ from ragstone.catalog.schema import (
     upload_inputs,
 )
 from ragstone.catalog.unused_files import UPLOAD_SCHEME
-from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, split_source
 from ragstone.catalog.vectors import has_sound_vector, select_vectors
 from ragstone.errors import StoreError
 
@@ -169,8 +169,9 @@ def _describe(report: _Report) -> Finding:
     detail = "; ".join(report.problems)
     source = report.source.partition(MEMBER_SEPARATOR)[0]
     if source and not source.startswith(UPLOAD_SCHEME):
-        place = f"--collection {shlex.quote(report.collection)} {shlex.quote(source)}"
-        detail += f"; run: ragstone ingest --again {place}"
+        name, path = split_source(source)
+        place = f"--collection {shlex.quote(report.collection)} {shlex.quote(path)}"
+        detail += f"; run: ragstone ingest --again {f'--source {name} ' if name else ''}{place}"
     else:
         detail += f"; run: ragstone documents delete {report.id}, then upload the file again"
     return Finding(f"document {report.source or report.id}", "wrong", detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -30,6 +31,18 @@ MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
 
 
+_NAMED_SOURCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]+):(.+)", re.DOTALL)
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """Split `NAME:PATH` into the name of a machine or share and a path; the name may be empty.
+
+    A name has two characters or more: `C:` begins a path of Windows.
+    """
+    found = _NAMED_SOURCE.fullmatch(source)
+    return (found[1], found[2]) if found else ("", source)
+
+
 class SqlIntakeRecords:
     """Implement `IntakeRecords` on the tables `files`, `uploads` and `page_lines`."""
 
@@ -45,7 +58,7 @@ class SqlIntakeRecords:
 
     def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
         # Roots are absolute: one that does not begin with a slash is a path of Windows.
-        separator = "/" if root.startswith("/") else "\\"
+        separator = "/" if split_source(root)[1].startswith("/") else "\\"
         prefix = root.rstrip(separator) + separator
         is_below = (files.c.path >= prefix) & (files.c.path < prefix + "\U0010ffff")
         found = self._read_files(collection, (files.c.path == root) | is_below)

@@ -38,6 +38,12 @@ Metadata = Annotated[
     list[str] | None,
     typer.Option("--meta", metavar="KEY=VALUE", help="Metadata for all files; repeatable."),
 ]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="Name of the machine or share that the paths are on."
+    ),
+]
 Password = Annotated[str | None, typer.Option("--password", help="Password of encrypted files.")]
 
 
@@ -50,6 +56,7 @@ def ingest(
     tag: Tags = None,
     meta: Metadata = None,
     password: Password = None,
+    source: Source = None,
     json: options.Json = False,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -71,6 +78,7 @@ def ingest(
     arguments: dict[str, Any] = {
         "metadata": parse_metadata(tag or [], meta or []),
         "password": password,
+        "source": source,
         "prune": prune,
         "again": again,
     }

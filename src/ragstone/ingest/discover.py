@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ragstone.errors import IngestError
+from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.uploads import split_source
+from ragstone.errors import IngestError, InputError
 from ragstone.ingest.formats.detect import READABLE_HINT, is_wanted
 
 _WILDCARDS = frozenset("*?[")
@@ -66,6 +68,22 @@ def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFil
         for file in inside:
             found.setdefault(file.source, file)
     return FoundFiles(tuple(found.values()), tuple(roots), tuple(skipped.items()))
+
+
+def name_source(found: FoundFiles, name: str) -> FoundFiles:
+    """Put the name of a machine or share before all paths: those of others are not touched."""
+    if not name:
+        return found
+    if split_source(f"{name}:/") != (name, "/") or f"{name}:" == UPLOAD_SCHEME:
+        raise InputError(
+            f"'{name}' cannot be the name of a source.",
+            hint="Use two or more letters, digits, dots, hyphens or underscores, but not 'upload'.",
+        )
+    return replace(
+        found,
+        files=tuple(replace(file, source=f"{name}:{file.source}") for file in found.files),
+        roots=tuple(f"{name}:{root}" for root in found.roots),
+    )
 
 
 def escape_path(path: Path | str) -> str:

@@ -23,11 +23,11 @@ from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.jobs import UploadJobs
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.unused_files import UPLOAD_SCHEME
-from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords, split_source
 from ragstone.derived import DerivedStore, name_answers
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError
 from ragstone.files import check_collection
-from ragstone.ingest.discover import FoundFiles, find_files
+from ragstone.ingest.discover import FoundFiles, find_files, name_source
 from ragstone.ingest.jobs import JobRunner, NoWorkerError
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
@@ -77,6 +77,8 @@ class IngestOptions(UploadOptions, total=False):
 
     prune: bool
     """Remove documents whose files are no longer in the folders."""
+    source: str | None
+    """The name of the machine or share that the paths are on; by default `ingest.source`."""
     progress: Progress | None
     """Called after each document with its outcome, the files done and the files in all."""
 
@@ -161,6 +163,7 @@ class Intake:
     ) -> IngestReport:
         """Read files that were listed already; leave unchanged files alone."""
         run_options = _build_run_options(options, prune=options.get("prune", False))
+        found = name_source(found, options.get("source") or self._settings.source)
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
         ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))
@@ -251,7 +254,7 @@ class Intake:
         stored = self.originals.files.find(document.sha256) if document.sha256 else None
         if stored is not None:
             return stored
-        source, path = document.source, Path(document.source)
+        source, path = document.source, Path(split_source(document.source)[1])
         is_on_disk = not source.startswith(UPLOAD_SCHEME) and MEMBER_SEPARATOR not in source
         if is_on_disk and path.is_file():
             with path.open("rb") as file:

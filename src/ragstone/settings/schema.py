@@ -62,6 +62,9 @@ class DataSettings(Section):
 
 
 class IngestSettings(Section):
+    source: str = setting(
+        "", "Name of the machine or share whose folders are read; its paths are kept apart."
+    )
     splitter: str = setting("sentences", "Splitter that cuts documents into chunks.")
     max_file_mb: float = setting(200.0, "Maximum size of a file.", gt=0, le=10_000)
     chunk_tokens: int = setting(
