@@ -153,6 +153,14 @@ async def test_why_is_not_answered_with_the_reason_of_something_else(
     engine.close()
 
 
+async def test_another_question_word_does_not_get_the_same_answer(engine: Engine) -> None:
+    first = await engine.ask("When may the ridge be entered?", session_id="s")
+    assert "six in the morning" in first.text
+    second = await engine.ask("by whom?", session_id="s")
+    assert second.searched_as == "By whom may the ridge be entered?"
+    assert second.text != first.text
+
+
 async def test_a_reading_with_an_answer_beats_one_without() -> None:
     asked = replace(
         query("and the soup?"),

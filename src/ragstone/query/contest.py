@@ -156,14 +156,15 @@ async def avoid_repetition(
         draft = piece.text if isinstance(piece, Draft) else draft
     if not repeats_answer(draft, earlier):
         return evidence
-    short = bool(evidence.short_answer) or not query.readings
+    if query.readings and not _list_fresh_terms(query):
+        # "Where?" has no words of its own: only a sentence that names the place is an answer, and
+        # another one with the words of the last question is none.
+        return evidence if evidence.short_answer else replace(evidence, sources=(), probability=0.0)
     with run.span("understand.repetition") as span:
         hidden = hide_said(evidence.sources, earlier)
         other = await estimate(replace(evidence, sources=hidden), run)
         is_better = other.probability >= evidence.probability
-        # "Where?" has no words of its own: a sentence that holds the place is the answer again.
-        is_about = is_about_message(query, draft) if _list_fresh_terms(query) else short
-        changed = is_better or not is_about
+        changed = is_better or not is_about_message(query, draft)
         span.count(probability=round(other.probability, 4), changed=changed)
     return other if changed else evidence
 

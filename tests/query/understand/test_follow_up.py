@@ -36,6 +36,7 @@ When is the shop open in summer? | Thanks, and in winter? | When is the shop ope
 When is the shop open in summer? | and in winter? Thank you! | When is the shop open in winter?
 Was kostet eine Karte für Erwachsene? | danke, und für Kinder? | Was kostet eine Karte für Kinder?
 What does an adult pay? | and for a child? | What does a child pay?
+What does an adult day ticket cost? | for a child | What does a child day ticket cost?
 When is the shop open in summer? | where? | Where is the shop open in summer?
 Is the shop open in summer? | since when? | Since when is the shop open in summer?
 What is the limit (noise)? | heat | What is the limit (heat)?
@@ -159,6 +160,8 @@ def test_a_reading_without_an_answer_is_not_carried_on() -> None:
     (before,) = list_exchanges(history)
     assert before.question == ACME.question
     assert before.answer == ACME.answer
+    history[-2] = Message("user", "dragons", "dragons")
+    assert [one.question for one in list_exchanges(history)] == [ACME.question]
     assert "How old is the dragon?" in [
         one.text for one in list_readings("How old is it?", [before])
     ]

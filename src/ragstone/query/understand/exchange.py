@@ -42,7 +42,7 @@ def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[st
         if lead in _BENEFITS and (named := [one for one in phrases if not one.preposition]):
             # "What does an adult pay?" – "And for a child?": another one takes its place.
             like = max(named, key=lambda one: _compare_form(one, rest, question))
-            joined.append(exchange_phrase(question, like, rest))
+            joined.append(_exchange_kind(question, like, rest, rank))
         # "…, and the tag is latest?" – "With a digest?": the last of several conditions changes.
         clauses = re.split(r",?\s+(?:and|or|und|oder|y|et|e)\s+|,\s+", question)
         if len(clauses) > 1 and set(split_words(question)) & CLAUSE_STARTS:
@@ -61,6 +61,18 @@ def exchange_part(question: str, part: str, rank: Rank | None = None) -> list[st
     ]
     order = sorted(range(len(phrases)), key=lambda at: -scores[at])
     return [exchange_phrase(question, phrases[at], part) for at in order]
+
+
+def _exchange_kind(question: str, phrase: Phrase, part: str, rank: Rank | None) -> str:
+    """Put a part in the place of the word that is most like it: "an adult day ticket" – "a child
+    day ticket"; a phrase of one word is exchanged whole."""
+    words = [word for word in phrase.words if word.casefold() not in DETERMINERS]
+    if len(words) < 2:
+        return exchange_phrase(question, phrase, part)
+    near = rank(part, words[:-1]) if rank else [0.0]
+    at = max(range(len(near)), key=lambda place: near[place])
+    new = " ".join((part, *words[:at], *words[at + 1 :]))
+    return f"{question[: phrase.start]}{new}{question[phrase.end :]}"
 
 
 _BENEFITS = frozenset({"for", "für", "pour", "para", "per", "voor", "для", "dla"})

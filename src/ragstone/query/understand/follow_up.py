@@ -91,7 +91,8 @@ def list_exchanges(history: Sequence[Message]) -> list[Exchange]:
         elif message.role == "assistant" and typed:
             answer = _MARKER.sub("", message.content)
             last = found.pop()
-            if last.question == typed or not is_refusal(answer):
+            is_whole = last.question == typed and (not found or is_whole_question(typed))
+            if is_whole or not is_refusal(answer):
                 found.append(replace(last, answer=answer))
             elif found:
                 # What was made of this message had no answer: it may be the wrong reading.
