@@ -163,7 +163,20 @@ def _detect_languages(text: str) -> tuple[str, ...]:
         if 2 * sum(map(len, characters.findall(text))) > sum(map(len, words)):
             is_japanese = language == "chinese" and _KANA.search(text)
             return ("japanese",) if is_japanese else (language,)
-    return _find_languages(words)
+    found = _find_languages(words)
+    return found if "english" in found or any(_is_clear(words, one) for one in found) else ()
+
+
+def _is_clear(words: Sequence[str], language: str) -> bool:
+    """Return True when words show a language that no English sentence has by chance.
+
+    "Old batteries die in winter" has two function words of German, and both are English words.
+    """
+    function_words = {word.casefold() for word in words} & FUNCTION_WORDS[language]
+    clear = function_words - _ENGLISH_TOO
+    if len(function_words) == 1:
+        return bool(clear) and len(words) <= _SHORT_SENTENCE
+    return bool(clear) or len(function_words) >= _ENOUGH_DOUBTFUL
 
 
 _languages_memo = TextMemo(_detect_languages, max_entries=4_096)
@@ -214,6 +227,25 @@ def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
     if highest * 10 < len(words) or not highest:
         return ()
     return tuple([one for one in FUNCTION_WORDS if counts.get(one) == highest])
+
+
+# Function words of other languages that are also English words, names or parts of names.
+_ENGLISH_TOO = FUNCTION_WORDS["english"] | frozenset(
+    """
+    ada ag ai al ale all am ama ami ani ann ante ar au bat bet bi bio bis bo ca cad care ce chi cho
+    ci co com come comment con cum da dal dan dar de dei del den di dia die dig din dir door dos
+    dove du el em era ere es et eta eu fi fra go ha ham han hat hay hem hep hi ho hon hun io ir ja
+    jo ka kai kan kim ko la las le li lo los lui ma mai man mana mar mas med meg men met mi mint mis
+    mit mo mod moi mot mu na nas ne ni nor nu nun ob od om oma op os oss over par para pas pe per
+    pole post pour pre pro proto qua ra sa sans sau se sed see sen sense ser ses si sin som son su
+    sur sus ta tai tan tas te ten theo till tot tra tu um under ut va van var ve vi vid volt von wa
+    war wen ya ze zen
+    """.split()  # noqa: SIM905  a list of words reads better as text
+)
+# So many of them are enough without a clear one.
+_ENOUGH_DOUBTFUL = 3
+# One function word tells the language of a sentence with so many words, but not of a longer one.
+_SHORT_SENTENCE = 6
 
 
 def _list_languages_of_words() -> dict[str, tuple[str, ...]]:
