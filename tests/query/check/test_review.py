@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.query.check.review import Review, review_text
+from ragstone.query.check import verifier, worker
+from ragstone.query.check.review import Review, check_against_facts, review_text
 from ragstone.query.ground.cite import MarkerStream, Notation
+from ragstone.reading.model import ReadingModel
 from ragstone.text import find_sentence_spans
 from ragstone.types import CitationStyle
 
@@ -108,3 +112,30 @@ def test_bad_manners_end_with_good_citations(manners: str, embedder: OnnxEmbedde
     result = checked(" ".join(f"{sentence}{marks()}" for sentence in true), embedder)
     assert result.precision >= 0.9
     assert result.recall >= 0.9
+
+
+def test_a_marker_of_an_unknown_source_is_no_part_of_the_claim() -> None:
+    facts = ["The gate is green.", "The lease ends in 2039."]
+    found = check_against_facts(
+        "The gate is green [7]. The lease ends in 2039 [2, 9].", facts, None
+    )
+    assert [claim.text for claim in found.claims] == [
+        "The gate is green.",
+        "The lease ends in 2039.",
+    ]
+    assert [claim.verdict for claim in found.claims] == ["supported", "supported"]
+    assert found.notes == ("The answer names sources that do not exist: [7], [2, 9].",)
+    assert check_against_facts("The gate is green [1].", facts, None).notes == ()
+
+
+def test_a_damaged_model_is_a_message_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ReadingModel().directory, tmp_path / "model")
+    (tmp_path / "model" / "model.json").write_text("")
+    monkeypatch.setattr(verifier, "_SHIPPED", [verifier.Verifier(ReadingModel(tmp_path / "model"))])
+    monkeypatch.setattr(worker.system, "limit_processor_time", lambda _: None)
+    request = {"answer": "The gate is red.", "facts": ["The gate is green."]}
+    (reply,) = worker.answer({**request, "threshold": 0.6, "timeout_s": 30})
+    assert b"model.json" in reply
+    assert b"damaged" in reply

@@ -184,15 +184,22 @@ def check_against_facts(
     verifier = load_verifier()
     limit = limit or WorkLimit.of_seconds(30)
     judge = StatementJudge(sources, embedder, verifier, threshold, limit)
-    statements = split_statements(answer, Notation(sources))
+    notation = Notation(sources)
+    statements = split_statements(answer, notation)
     judgements = judge.judge_all([one for one in statements if one.is_claim])
     claims = tuple(
         replace(build_claim(one, one.statement), verdict=one.verdict) for one in judgements
     )
     good = {"supported", "misattributed"}
     cited = {number for claim in claims if claim.verdict in good for number in claim.citations}
-    notes = () if verifier or not claims else (NO_VERIFIER,)
-    return Grounding(round(measure_groundedness(claims), 4), claims, tuple(sorted(cited)), notes)
+    notes = [] if verifier or not claims else [NO_VERIFIER]
+    unknown = [answer[m.start : m.end] for m in notation.find_markers(answer) if not m.is_complete]
+    if unknown:
+        shown = ", ".join(dict.fromkeys(unknown))
+        notes.append(f"The answer names sources that do not exist: {shown}.")
+    return Grounding(
+        round(measure_groundedness(claims), 4), claims, tuple(sorted(cited)), tuple(notes)
+    )
 
 
 def measure_groundedness(claims: Sequence[Claim]) -> float:

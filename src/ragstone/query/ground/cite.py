@@ -98,7 +98,7 @@ class Notation:
         return None
 
     def find_markers(self, text: str) -> Iterator[Marker]:
-        """Yield the markers of a finished text, in order."""
+        """Yield the markers of a finished text, in order, also those of unknown sources."""
         code = list(find_code_spans(text))
         at = 0
         while opening := _OPENING.search(text, at):
@@ -107,8 +107,8 @@ class Notation:
             end = inside or _find_bracket_end(text, at) or 0
             is_marker = not inside and end > 0 and not _is_index(text, at, end)
             named = self.parse_bracket(text[at:end]) if is_marker else None
-            if named and named[0]:
-                yield Marker(at, end, named[0])
+            if named:
+                yield Marker(at, end, *named)
             at = end if inside or named else at + 1
 
 
@@ -119,6 +119,8 @@ class Marker:
     start: int
     end: int
     numbers: tuple[int, ...]
+    is_complete: bool
+    """False when it names a source that does not exist."""
 
 
 def _find_bracket_end(text: str, at: int) -> int | None:
