@@ -103,3 +103,23 @@ def test_an_exchanged_file_is_refused(copy: Path) -> None:
     shutil.copyfile(other, copy / "model.onnx")
     with pytest.raises(StoreError, match="damaged"):
         ReadingModel(copy).rank("Who?", ["Nobody."])
+
+
+def test_a_changed_tokenizer_is_refused(copy: Path) -> None:
+    text = (copy / "tokenizer.json").read_text("utf-8")
+    (copy / "tokenizer.json").write_text(text.replace('"the":', '"eht":', 1), "utf-8")
+    with pytest.raises(StoreError, match=r"tokenizer\.json .* is damaged"):
+        ReadingModel(copy).rank("Who?", ["Nobody."])
+
+
+@pytest.mark.parametrize("content", ["", '{"name": "ragstone-rea', "[]", "{}"])
+def test_a_damaged_card_is_named(copy: Path, content: str) -> None:
+    (copy / "model.json").write_text(content)
+    with pytest.raises(StoreError, match=r"model\.json .* is damaged"):
+        ReadingModel(copy).rank("Who?", ["Nobody."])
+
+
+def test_the_card_for_people_names_the_version_and_the_benchmark() -> None:
+    text = (DIRECTORY / "README.md").read_text("utf-8")
+    assert f"| Version | {ReadingModel().check_files()} " in text
+    assert "docs/reference/grounding-benchmark.md" in text

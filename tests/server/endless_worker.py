@@ -12,6 +12,11 @@ from ragstone.processes import answer_requests, pack_message
 def answer(message: dict[str, Any]) -> Iterator[bytes]:
     while message["endless"]:
         pass
+    if message.get("error") == "unexpected":
+        raise ValueError
+    if message.get("error"):
+        yield pack_message({"error": {"message": message["error"], "hint": "Install it again."}})
+        return
     yield pack_message({"pid": os.getpid(), "timeout_s": message["timeout_s"]})
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from ragstone.errors import DeadlineError, OverloadedError
+from ragstone.errors import DeadlineError, OverloadedError, StoreError
 from ragstone.processes import IdleProcesses, WorkerProcess
 from ragstone.server.work import WorkQueue
 from ragstone.settings.services import ServerSettings
@@ -67,6 +67,15 @@ async def test_the_deadline_ends_the_work_and_not_only_the_reply(idle: Noted) ->
         await queue.run("a", {"endless": True})
     assert idle.has_ended
     assert (await queue.run("a", {"endless": False}))["pid"]
+
+
+async def test_a_failure_is_not_called_a_deadline(idle: Noted) -> None:
+    queue = open_queue(idle)
+    with pytest.raises(StoreError, match="The file is damaged"):
+        await queue.run("a", {"endless": False, "error": "The file is damaged."})
+    with pytest.raises(StoreError, match=r"failed \(exit code 1\)"):
+        await queue.run("a", {"endless": False, "error": "unexpected"})
+    queue.close()
 
 
 async def test_work_whose_client_is_gone_ends(idle: Noted) -> None:

@@ -183,6 +183,7 @@ def doctor(
         )
         if deep:
             findings.extend(_check_content(catalog.database, engine.settings))
+        findings.append(_check_reading_model())
         findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -212,6 +213,21 @@ def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:
 
     originals = Originals.from_settings(settings.data.directory, settings.originals)
     return check_content(database, originals, keeps_originals=settings.ingest.keep_originals)
+
+
+def _check_reading_model() -> Finding:
+    """Compare the files of the shipped reading model with their hashes."""
+    from ragstone.catalog.backup import Finding
+    from ragstone.errors import StoreError
+    from ragstone.reading.model import load_reading_model
+
+    model = load_reading_model()
+    try:
+        version = model.check_files()
+    except StoreError as error:
+        return Finding("reading model", "wrong", f"{error.message} {error.hint}")
+    detail = f"{model.directory.name}, version {version}, files as released"
+    return Finding("reading model", "ok", detail)
 
 
 def _check_provider(engine: Engine) -> Finding:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ragstone.errors import StoreError
 from ragstone.models.embedder import (
+    explain_damage,
     group_by_length,
     load_tokenizer,
     open_session,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 SHIPPED_MODEL = "ragstone-reading-l6"
+# Every version has the tokenizer of the base model, unless its card names another hash.
+_TOKENIZER_SHA256 = "9114256b104cca80e04367526f03f46aa3c443c2ed174904142a73bbf13b9fbb"
 # A question and a chunk of 200 tokens fit; longer passages are read in overlapping windows.
 MAX_TOKENS = 320
 _WINDOW_OVERLAP = 64
@@ -193,23 +196,39 @@ class ReadingModel:
 
     @cached_property
     def _card(self) -> dict[str, Any]:
-        card: dict[str, Any] = json.loads(read_model_file(self.directory, "model.json"))
-        return card
+        content = read_model_file(self.directory, "model.json")
+        with explain_damage(self.directory, "model.json"):
+            card: dict[str, Any] = json.loads(content)
+            return {"tokenizer_sha256": _TOKENIZER_SHA256, **card, "sha256": str(card["sha256"])}
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
+        self._read_checked("tokenizer.json", "tokenizer_sha256")
         return load_tokenizer(self.directory)
 
     @opened_once
     def _session(self) -> Any:
-        content = read_model_file(self.directory, "model.onnx")
-        # A truncated or exchanged file would give wrong numbers without an error.
-        if hashlib.sha256(content).hexdigest() != self._card["sha256"]:
+        content = self._read_checked("model.onnx", "sha256")
+        return open_session(content, threads=self.threads)
+
+    def _read_checked(self, name: str, key: str) -> bytes:
+        """Read a file whose hash is in the card.
+
+        A truncated or exchanged file would give wrong numbers without an error.
+        """
+        content = read_model_file(self.directory, name)
+        if hashlib.sha256(content).hexdigest() != self._card[key]:
             raise StoreError(
-                f"The file model.onnx of the model {self.directory.name} is damaged.",
+                f"The file {name} of the model {self.directory.name} is damaged.",
                 hint="Install Ragstone again.",
             )
-        return open_session(content, threads=self.threads)
+        return content
+
+    def check_files(self) -> str:
+        """Compare every file with its hash, and return the version of the model."""
+        self._read_checked("tokenizer.json", "tokenizer_sha256")
+        self._read_checked("model.onnx", "sha256")
+        return str(self._card.get("version", "unknown"))
 
     def _encode(self, first: str, second: str) -> Encoding:
         """Encode a pair, both texts cut where they do not fit."""

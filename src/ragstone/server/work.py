@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ragstone.admission import AdmissionQueue
-from ragstone.errors import DeadlineError, OverloadedError
+from ragstone.errors import DeadlineError, OverloadedError, RagstoneError, StoreError
 from ragstone.processes import (
     IdleProcesses,
     WorkCrashError,
@@ -72,9 +72,16 @@ class WorkQueue:
                 raise self._explain(error) from error
             raise
         self._idle.put(process)
+        if "error" in reply:
+            raise StoreError(reply["error"]["message"], hint=reply["error"]["hint"])
         return reply
 
-    def _explain(self, error: Exception) -> DeadlineError:
+    def _explain(self, error: Exception) -> RagstoneError:
+        if isinstance(error, WorkCrashError) and "exit code" in str(error):
+            return StoreError(
+                f"The process that does this work failed ({error}).",
+                hint="Run `ragstone doctor`: it also checks the files of the models.",
+            )
         took = f"took longer than {self._timeout_s:g} s"
         if not isinstance(error, WorkTimeoutError):
             took = "took too much memory or processor time"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragstone import system
+from ragstone.errors import StoreError
 from ragstone.models.cache import CachedEmbedder
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.processes import answer_requests, pack_message
@@ -41,14 +42,18 @@ def prepare() -> None:
 def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
     timeout_s = float(message["timeout_s"])
     system.limit_processor_time(timeout_s)
-    grounding = check_against_facts(
-        message["answer"],
-        message["facts"],
-        _embedder,
-        threshold=message["threshold"],
-        limit=WorkLimit.of_seconds(_OWN_SHARE * timeout_s),
-    )
-    yield pack_message(dataclasses.asdict(grounding))
+    try:
+        grounding = check_against_facts(
+            message["answer"],
+            message["facts"],
+            _embedder,
+            threshold=message["threshold"],
+            limit=WorkLimit.of_seconds(_OWN_SHARE * timeout_s),
+        )
+    except StoreError as error:  # a damaged model; without a message it would look like a crash
+        yield pack_message({"error": {"message": error.message, "hint": error.hint}})
+    else:
+        yield pack_message(dataclasses.asdict(grounding))
 
 
 def unpack_grounding(message: Mapping[str, Any]) -> Grounding:
