@@ -94,8 +94,9 @@ def render_cli_page() -> str:
         "",
         GENERATED_NOTE,
         "",
-        "Exit codes: 0 success, 1 an explained error, 2 wrong usage, 3 a `--fail-if` that holds,",
-        "130 Ctrl-C. In a pipe, tables are tab-separated lines without colour.",
+        "Exit codes: 0 success, 1 an explained error or a `--fail-on` that holds, 2 wrong usage,",
+        "3 a `--fail-if` that holds, 130 Ctrl-C. In a pipe, tables are tab-separated lines without",
+        "colour.",
     ]
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -201,3 +202,34 @@ def test_check_says_of_each_sentence_what_the_files_say(tmp_path: Path) -> None:
     reply = json.loads(done.stdout)
     assert [claim["verdict"] for claim in reply["claims"]] == ["supported", "contradicted"]
     assert reply["facts"] == ["gate.txt"]
+
+
+def test_check_fails_on_the_verdicts_that_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    answers = {
+        "It was painted in 2020.": (0, 0),
+        "Bananas grow in Ecuador.": (0, 1),
+        "It was painted in 2021.": (1, 1),
+    }
+    for answer, codes in answers.items():
+        found = [
+            call("check", answer, "-a", "gate.txt", "--fail-on", one, cwd=tmp_path).returncode
+            for one in ("contradicted", "unsupported")
+        ]
+        assert tuple(found) == codes, answer
+
+
+def test_check_refuses_an_empty_answer(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    for answer in ("", "  \n", "-"):
+        done = call("check", answer, "--against", "gate.txt", cwd=tmp_path)
+        assert done.returncode == 2, done.stdout
+        assert "The answer is empty." in done.stderr
+
+
+def test_doctor_names_the_reading_model(tmp_path: Path) -> None:
+    assert call("ingest", str(tmp_path), "-d", "data", cwd=tmp_path).returncode in (0, 1)
+    done = call("doctor", "-d", "data", "--json", cwd=tmp_path)
+    (line,) = [one for one in json.loads(done.stdout) if one["subject"] == "reading model"]
+    assert line["state"] == "ok"
+    assert re.search(r"version \d", line["detail"])

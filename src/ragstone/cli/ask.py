@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
+from enum import StrEnum
 from importlib import resources
 from json import dumps
 from pathlib import Path
@@ -158,12 +160,26 @@ def demo(
     )
 
 
+class FailOn(StrEnum):
+    """Say which verdicts make `ragstone check` fail."""
+
+    CONTRADICTED = "contradicted"
+    UNSUPPORTED = "unsupported"
+
+
 def check(
     answer: Annotated[str, typer.Argument(help="The answer to check, or - to read it from stdin.")],
     against: Annotated[
         list[Path],
         typer.Option("--against", "-a", help="File or folder to check against; may be repeated."),
     ],
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option(
+            help="Exit with code 1: if a claim is contradicted; unsupported: if any claim is not "
+            "supported."
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Check every sentence of an answer against files, without a model server.
@@ -173,9 +189,26 @@ def check(
       ragstone check "The lease ends in 2039." --against lease.pdf
 
       ragstone check - --against manuals/ --json < answer.txt
+
+      ragstone check - --against manuals/ --fail-on unsupported < answer.txt || echo "Not sent."
     """
     text = sys.stdin.read() if answer == "-" else answer
+    if not text.strip():
+        raise typer.BadParameter("The answer is empty. Give its text, or - to read it from stdin.")
     grounding, names = asyncio.run(_check_against(text, against))
+    _print_grounding(grounding, names, json=json)
+    verdicts = {claim.verdict for claim in grounding.claims}
+    if fail_on is FailOn.CONTRADICTED and "contradicted" in verdicts:
+        raise typer.Exit(1)
+    if fail_on is FailOn.UNSUPPORTED and verdicts - _SUPPORTED_VERDICTS:
+        raise typer.Exit(1)
+
+
+# A misattributed claim is supported by another source than the one that it names.
+_SUPPORTED_VERDICTS = {"supported", "misattributed"}
+
+
+def _print_grounding(grounding: Grounding, names: Sequence[str], *, json: bool) -> None:
     if json:
         from ragstone.server.schemas import CheckReply
 
@@ -186,7 +219,10 @@ def check(
         sources = ", ".join(names[number - 1] for number in claim.citations)
         reason = sources or " ".join(claim.reasons)
         rows.append((claim.verdict, f"{claim.score:.2f}", claim.text, reason))
-    print_table(["verdict", "score", "claim", "source or reason"], rows)
+    if rows:
+        print_table(["verdict", "score", "claim", "source or reason"], rows)
+    else:
+        stdout().print("The answer holds no sentence that states something.")
     for note in grounding.notes:
         stdout().print(escape(note))
     stdout().print(f"[dim]support {grounding.support_score:.2f}[/]")
