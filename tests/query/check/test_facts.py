@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.query.check.facts import find_disagreements
+from ragstone.query.check.names import find_names
+from ragstone.query.check.polarity import find_denials
 from ragstone.query.check.support import find_missing_quotations
 from ragstone.query.check.values import (
     find_dates,
-    find_names,
     find_quantities,
     spell_values_like,
 )
@@ -78,6 +79,89 @@ def test_equal_amounts_are_spelled_as_in_the_evidence(
     claim: str, evidence: str, expected: str
 ) -> None:
     assert spell_values_like(claim, evidence) == expected
+
+
+# A reader computes these from the evidence, or spells them in another unit.
+DERIVED = [
+    ("Kiln has 40 more members than Forge.", "Kiln has 100 members, Forge has 60 members."),
+    ("The two clubs have 160 members in total.", "Kiln has 100 members, Forge has 60 members."),
+    ("Kiln has three times as many members.", "Kiln has 30 members, Forge has 10 members."),
+    ("Kiln has twice as many members.", "Kiln has 20 members, Forge has 10 members."),
+    ("A quarter of the members voted.", "Of the 80 members 20 voted."),
+    ("Half of the members voted.", "Of the 80 members 40 voted."),
+    ("Notice is given three months ahead.", "Notice is given 90 days ahead."),
+    ("The warranty lasts two years.", "The warranty lasts 24 months."),
+    ("The trial lasts four weeks.", "The trial lasts one month."),
+    ("The tour takes one and a half hours.", "The tour takes 90 minutes."),
+    ("The tour takes an hour and a half.", "The tour takes 90 minutes."),
+    ("The lease runs for 2.5 years.", "The lease runs for two and a half years."),
+    ("The box holds a dozen eggs.", "The box holds 12 eggs."),
+    ("The box holds half a dozen eggs.", "The box holds 6 eggs."),
+    ("The war lasted six years.", "The war began in 1939 and ended in 1945, in its third year."),
+]
+# The same with a wrong value.
+NOT_DERIVED = [
+    ("Notice is given three months ahead.", "Notice is given 30 days ahead."),
+    ("The warranty lasts three years.", "The warranty lasts 24 months."),
+    ("The tour takes one and a half hours.", "The tour takes 60 minutes."),
+    ("The tour takes an hour and a half.", "The tour takes two hours."),
+    ("The lease runs for 3.5 years.", "The lease runs for two and a half years."),
+    ("The box holds a dozen eggs.", "The box holds 6 eggs."),
+    ("The box holds half a dozen eggs.", "The box holds 12 eggs."),
+    ("Kiln has 90 members.", "Kiln has 100 members, Forge has 10 members."),
+]
+
+
+@pytest.mark.parametrize(("claim", "evidence"), DERIVED)
+def test_a_computed_value_is_no_contradiction(claim: str, evidence: str) -> None:
+    assert [one.reason for one in find_disagreements(claim, evidence) if one.contradicts] == []
+
+
+@pytest.mark.parametrize(("claim", "evidence"), NOT_DERIVED)
+def test_a_wrong_computed_value_is_a_contradiction(claim: str, evidence: str) -> None:
+    found = [one for one in find_disagreements(claim, evidence) if one.contradicts]
+    assert found, claim
+
+
+DENIED = [
+    ("No data was lost.", "Data was lost."),
+    ("Data was lost.", "No data was lost."),
+    ("No data was lost.", "Some data was lost in May."),
+    ("Data was lost.", "Backups failed, but no data was lost."),
+    ("Two ships were sold.", "None of the ships was sold."),
+    ("Nothing was lost in the fire.", "Two paintings were lost in the fire."),
+    ("Two paintings were lost in the fire.", "Nothing was lost in the fire."),
+    ("The alarm rang.", "The alarm never rang."),
+    ("The pump failed to start.", "The pump started."),
+    ("The pump started.", "The pump did not start."),
+    ("The report was sent with the annex.", "The report was sent without the annex."),
+    ("Dogs may enter the dome.", "Dogs may not enter the dome."),
+]
+NOT_DENIED = [
+    ("No data was lost.", "No data was lost."),
+    ("The pump did not start.", "The pump failed to start."),
+    ("The dome is closed.", "The dome is closed, but the terrace is not."),
+    ("Data was lost in May.", "No data was lost in June."),
+    ("Ships were sold.", "Not all ships were sold."),
+    ("The report was sent.", "The report was sent without the annex."),
+    ("No data was lost.", "Data was nearly lost."),
+    ("No data was lost.", "If data was lost, call us."),
+    ("Data was lost in 2019.", "Data was lost in 2019; no data was lost in 2020."),
+    ("He was born in Bergen.", "He was born in Bergen, not in Oslo."),
+    ("At most five people may enter.", "No more than five people may enter."),
+    ("Members enter free.", "Nobody but members enters free."),
+]
+
+
+@pytest.mark.parametrize(("claim", "evidence"), DENIED)
+def test_the_same_with_and_without_a_negation_is_a_contradiction(claim: str, evidence: str) -> None:
+    (found,) = find_denials(claim, evidence)
+    assert found.contradicts
+
+
+@pytest.mark.parametrize(("claim", "evidence"), NOT_DENIED)
+def test_another_negation_denies_nothing(claim: str, evidence: str) -> None:
+    assert list(find_denials(claim, evidence)) == []
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

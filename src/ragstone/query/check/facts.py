@@ -15,21 +15,25 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, TypeVar
 
 from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.query.check.derive import is_derived, is_factor
+from ragstone.query.check.names import find_names
 from ragstone.query.check.values import (
     Date,
     Quantity,
     find_dates,
     find_implied_quantities,
-    find_names,
     find_quantities,
+    get_family,
     has_other_unit,
     is_inside_range,
 )
 from ragstone.text import measure_word_overlap, split_words
 
-Kind: TypeAlias = Literal["number", "unit", "date", "name", "negation", "opposite", "word", "role"]
+Kind: TypeAlias = Literal[
+    "number", "unit", "date", "name", "negation", "opposite", "word", "role", "denial"
+]
 # Exact values. The other kinds are signs, which a verifier weighs better.
-VALUES: frozenset[Kind] = frozenset({"number", "unit", "date"})
+VALUES: frozenset[Kind] = frozenset({"number", "unit", "date", "denial"})
 _Value = TypeVar("_Value", Quantity, Date)
 _CONTEXT_CHARS = 45
 _SAME_CONTEXT = 0.5
@@ -181,6 +185,8 @@ def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disa
             )
             yield Disagreement("number", reason, contradicts=True)
             continue
+        if is_derived(claim, quantity, there, find_dates(evidence)):
+            continue
         if missing := _describe_missing(claim, quantity, evidence, there, nearby):
             yield missing
 
@@ -213,7 +219,10 @@ def _describe_missing(
     if rivals:
         kind = "unit"
     else:
-        rivals = [other for other in there if other.readings[0][1] == unit]
+        rivals = [other for other in there if get_family(other.readings[0][1]) == get_family(unit)]
+    # "Three times as many" is no rival of "30 members".
+    factor = is_factor(claim, quantity)
+    rivals = [other for other in rivals if is_factor(evidence, other) == factor]
     if not unit and value.is_integer():
         # "two buffers" and "pH 4.01": a count is no rival of a measurement.
         rivals = [other for other in rivals if "." not in other.text]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ragstone.index.analyze import extract_terms
 from ragstone.query.check.facts import VALUES, Disagreement, find_disagreements
+from ragstone.query.check.polarity import find_denials
 from ragstone.query.check.windows import Window
 from ragstone.reading.model import VerifierScores
 
@@ -137,6 +138,7 @@ def weigh_reading(
         # The verifier reads negation and opposites better than lists of words do.
         if one.kind in VALUES or (one.kind == "name" and one.contradicts)
     ]
+    found += find_denials(claim, window.text)
     signal = float(compute_signals(scores, found) @ weights.weights) + weights.bias
     score = 1.0 / (1.0 + math.exp(-max(min(signal, 30.0), -30.0)))
     if not says_support(scores, window.coverage, found):

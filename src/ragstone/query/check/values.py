@@ -1,4 +1,4 @@
-"""Read the exact values of a text: quantities with units and scales, dates, names.
+"""Read the exact values of a text: quantities with units and scales, and dates.
 
 text → values, each with its place. A spelling with two meanings ("40m", "1 MB") has both readings:
 the check must not contradict a claim over a spelling.
@@ -32,7 +32,8 @@ class Quantity:
     def matches(self, other: Quantity) -> bool:
         """Return True when both can be the same amount, or the other one implies this one."""
         return any(
-            self._is_same(mine, theirs, other) and (one == two or not one or not two)
+            (self._is_same(mine, theirs, other) and (one == two or not one or not two))
+            or _is_same_time(mine, one, theirs, two)
             for mine, one in self.readings
             for theirs, two in other.readings
         )
@@ -56,6 +57,19 @@ class Quantity:
 
     def is_opposite_bound(self, other: Quantity) -> bool:
         return {self.bound, other.bound} == {"min", "max"}
+
+
+# Days that may be called a month: four weeks, 30 days, a twelfth of a year.
+_MONTH_DAYS = (28, 31)
+_DAY_S = 86_400
+
+
+def _is_same_time(mine: float, one: str, theirs: float, two: str) -> bool:
+    """Return True for months and days that can be the same time: three months and 90 days."""
+    if {one, two} != {"month", "s"}:
+        return False
+    months, seconds = (mine, theirs) if one == "month" else (theirs, mine)
+    return _MONTH_DAYS[0] * months <= seconds / _DAY_S <= _MONTH_DAYS[1] * months
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +153,7 @@ for _common, _spellings in {
         _name, _, _factor = _entry.replace("_", " ").partition(":")
         _UNITS[_name] = (*_UNITS.get(_name, ()), (_common, float(_factor)))
 
-_MONTHS = {
+MONTHS = {
     name: number
     for number, names in enumerate(
         (
@@ -151,7 +165,7 @@ _MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
-_MONTH = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
+_MONTH = rf"(?:{'|'.join(sorted(MONTHS, key=len, reverse=True))})\.?"
 _DATE = re.compile(
     rf"\b(?P<y1>\d{{4}})-(?P<m1>\d{{2}})-(?P<d1>\d{{2}})\b"
     rf"|\b(?P<d2>\d{{1,2}})\.\s?(?P<m2>\d{{1,2}})\.\s?(?P<y2>\d{{4}})\b"
@@ -172,16 +186,18 @@ _QUANTITY = re.compile(
     # an ordinal: "4th", "fourth"; "second" alone may be a unit
     rf"|\b(?P<ordinal>\d{{1,3}}(?:st|nd|rd|th)|{'|'.join(_ORDINALS)})\b(?!\s?(?:of\b|a\b|\d))"
     # "half a litre", "two thirds"
+    # and before them "an hour and a half"
+    rf"|\b(?:an?|one)\s(?P<unit3>{_UNIT})\sand\sa\shalf\b"
     rf"|\b(?:(?P<parts>an?|one|two|three)[\s-])?(?P<fraction>{_FRACTION})\b"
-    rf"(?:\s(?:of\s)?an?\s(?P<whole>{_UNIT})\b)?"
+    rf"(?:\s(?:of\s)?an?\s(?P<whole>{_UNIT}|dozen)\b)?"
     rf"|(?P<before>€|\$|£|¥|\bEUR\s?|\bUSD\s?|\bCHF\s?|\bGBP\s?)?"
     rf"(?:(?P<number>(?<![\w.,])[−–-]?\d{{1,3}}(?:[,   ]\d{{3}})+(?:\.\d+)?(?![\d])"
     rf"|(?<![\w.,])[−–-]?\d+(?:[.,]\d+)?(?![\d])))"
-    rf"(?:(?P<money>bn|mn|tn|[kmb])\b|[\s-]?(?P<scale>{_SCALE})\b)?"
+    rf"(?:(?P<money>bn|mn|tn|[kmb])\b|[\s-]?(?P<scale>{_SCALE})\b)?(?P<plus>\sand\sa\shalf\b)?"
     rf"(?:[\s-]?(?P<unit>{_UNIT})(?![\w]))?"
     # number words
     rf"|\b(?P<words>(?:{_NUMBER_WORD}|{_SCALE})(?:[\s-](?:and\s)?(?:{_NUMBER_WORD}|{_SCALE}))*)\b"
-    rf"(?:[\s-](?P<unit2>{_UNIT})(?![\w]))?",
+    rf"(?P<plus2>\sand\sa\shalf\b)?(?:[\s-](?P<unit2>{_UNIT})(?![\w]))?",
     re.IGNORECASE,
 )
 _ABOUT = re.compile(
@@ -210,7 +226,7 @@ def find_dates(text: str) -> tuple[Date, ...]:
     for match in _DATE.finditer(text):
         parts = {key[0]: value for key, value in match.groupdict().items() if value}
         month = parts.get("m", "")
-        number = _MONTHS.get(month.casefold().rstrip("."), int(month) if month.isdigit() else None)
+        number = MONTHS.get(month.casefold().rstrip("."), int(month) if month.isdigit() else None)
         year, day = (int(parts[key]) if key in parts else None for key in "yd")
         found.append(Date(year, number, day, match[0].strip(), *match.span()))
     return tuple(found)
@@ -261,6 +277,11 @@ _FAMILIES = {"month": "s", **dict.fromkeys(("EUR", "USD", "GBP", "CHF", "JPY"), 
 
 
 _SCALE_ERRORS = (1e3, 1e6, 1e9)
+
+
+def get_family(unit: str) -> str:
+    """Return what units that can be converted have in common: time for days and months."""
+    return "s" if unit == "month" else unit
 
 
 def has_other_unit(one: Quantity, other: Quantity) -> bool:
@@ -329,6 +350,8 @@ def _read_match(match: re.Match[str]) -> Iterator[Reading]:
         number = _ORDINALS.index(word) + 1 if word in _ORDINALS else int(word[:-2])
         yield float(number), "ordinal"
         yield float(number), ""  # "the ninth minute" and "nine minutes"
+    elif match["unit3"]:
+        yield from _convert(1.5, match["unit3"].casefold())
     elif match["fraction"]:
         yield from _read_fraction(match)
     elif match["number"]:
@@ -342,8 +365,10 @@ def _read_fraction(match: re.Match[str]) -> Iterator[Reading]:
     if word in ("third", "fifth", "tenth") and not match["parts"]:
         return  # an ordinal without its noun
     share = _FRACTIONS[word] * {"two": 2, "three": 3}.get(count, 1)
-    if match["whole"]:
-        yield from _convert(share, match["whole"])
+    if match["whole"] == "dozen":
+        yield share * _SCALES["dozen"], ""
+    elif match["whole"]:
+        yield from _convert(share, match["whole"].casefold())
     else:
         yield share * 100, "%"
         yield share, ""
@@ -355,9 +380,10 @@ def _read_digits(match: re.Match[str]) -> Iterator[Reading]:
     unit = (match["unit"] or match["before"] or "").strip().casefold()
     scale = _SCALES.get((match["scale"] or "").casefold(), 1.0)
     letters = (match["money"] or "").casefold()
+    half = 0.5 if match["plus"] else 0.0
     for value in _parse_digits(match["number"]):
         if not letters:
-            yield from _convert(value * scale, unit)
+            yield from _convert((value + half) * scale, unit)
             continue
         yield from _convert(value * _MONEY_SCALES[letters], unit)
         if not match["before"] and letters in _UNITS:
@@ -376,7 +402,8 @@ def _parse_digits(number: str) -> Iterator[float]:
 
 def _read_words(match: re.Match[str]) -> Iterator[Reading]:
     words = re.split(r"[\s-]+", match["words"].casefold())
-    if words in (["one"], ["zero"]) and not match["unit2"]:
+    half = 0.5 if match["plus2"] else 0.0
+    if words in (["one"], ["zero"]) and not match["unit2"] and not half:
         return  # "one of them" counts nothing
     total = part = 0.0
     for word in words:
@@ -388,7 +415,7 @@ def _read_words(match: re.Match[str]) -> Iterator[Reading]:
                 total, part = total + part, 0.0
     if words[0] in _SCALES and len(words) == 1 and words[0] not in ("hundred", "dozen"):
         return  # "millions of people"
-    yield from _convert(total + part, (match["unit2"] or "").casefold())
+    yield from _convert(total + part + half, (match["unit2"] or "").casefold())
 
 
 def _convert(value: float, unit: str) -> Iterator[Reading]:
@@ -398,50 +425,3 @@ def _convert(value: float, unit: str) -> Iterator[Reading]:
         if common == "°F":
             yield (value - 32) * 5 / 9, "°C"
         yield value * factor, common
-
-
-_CAPITALISED = re.compile(r"(?<![\w’'])[^\W\d_]*[A-ZÀ-ÖØ-Þ][\w’'&-]*")
-_SENTENCE_END, _OPENING = frozenset(".!?:;"), frozenset('"“„(•*-')
-_NOT_NAMES = frozenset(
-    """
-    the a an this that these those it its he she they we i in on at by for from to of and or
-    but if as with when where who what which how why after before during while since until
-    although however there here all some many most no not each every both one two first see
-    also note his her their our your mr mrs ms dr according under between because so then
-    neither nor though unlike once only just even every nobody everyone someone anyone such if
-    """.split()  # noqa: SIM905  a list of words reads better as text
-)
-
-
-def _is_sentence_start(text: str, place: int) -> bool:
-    """Return True after the end of a sentence, a line break, a bullet or an opening mark."""
-    end = place
-    while end and text[end - 1].isspace():
-        end -= 1
-        if text[end] == "\n":
-            return True
-    if not end:
-        return not place
-    return text[end - 1] in _OPENING or (end < place and text[end - 1] in _SENTENCE_END)
-
-
-@lru_cache(maxsize=8192)
-def find_names(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return capitalised words, and words with digits or inner capitals.
-
-    The first word of a sentence counts only when it is a `known` name or another name follows.
-    """
-    found = []
-    for match in _CAPITALISED.finditer(text):
-        word = match[0].rstrip("’'-")
-        if word.endswith(("'s", "’s")):
-            word = word[:-2]
-        first = _is_sentence_start(text, match.start())
-        follows = _CAPITALISED.match(text, match.end() + 1) is not None
-        if word.casefold() in _NOT_NAMES or word.casefold() in _MONTHS or len(word) < 2:
-            continue
-        plain = not any(c.isupper() or c.isdigit() for c in word[1:])
-        if first and not follows and plain and word not in known:
-            continue
-        found.append(word)
-    return tuple(found)
