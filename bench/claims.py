@@ -176,7 +176,7 @@ def measure(pairs: list[Pair], embedder: Embedder | None, worst: int) -> list[st
         if yes and no:
             balanced = (sum(yes) / len(yes) + sum(no) / len(no)) / 2
             lines.append(
-                f"| {group}: balanced accuracy | {len(here)} | **{balanced:.3f}** | "
+                f"| {group}: balanced accuracy | {len(here)} | {balanced:.3f} | "
                 f"supported found {sum(yes) / len(yes):.3f}, others refused "
                 f"{sum(no) / len(no):.3f} |"
             )
