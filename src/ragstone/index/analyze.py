@@ -230,17 +230,8 @@ def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
 
 
 # Function words of other languages that are also English words, names or parts of names.
-_ENGLISH_TOO = FUNCTION_WORDS["english"] | frozenset(
-    """
-    ada ag ai al ale all am ama ami ani ann ante ar au bat bet bi bio bis bo ca cad care ce chi cho
-    ci co com come comment con cum da dal dan dar de dei del den di dia die dig din dir door dos
-    dove du el em era ere es et eta eu fi fra go ha ham han hat hay hem hep hi ho hon hun io ir ja
-    jo ka kai kan kim ko la las le li lo los lui ma mai man mana mar mas med meg men met mi mint mis
-    mit mo mod moi mot mu na nas ne ni nor nu nun ob od om oma op os oss over par para pas pe per
-    pole post pour pre pro proto qua ra sa sans sau se sed see sen sense ser ses si sin som son su
-    sur sus ta tai tan tas te ten theo till tot tra tu um under ut va van var ve vi vid volt von wa
-    war wen ya ze zen
-    """.split()  # noqa: SIM905  a list of words reads better as text
+_ENGLISH_TOO = FUNCTION_WORDS["english"].union(
+    resources.files(__package__).joinpath("also_english.txt").read_text("utf-8").split()
 )
 # So many of them are enough without a clear one.
 _ENOUGH_DOUBTFUL = 3
