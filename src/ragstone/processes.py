@@ -133,6 +133,12 @@ class WorkerProcess:
                 with suppress(OSError):
                     stream.close()
 
+    def __del__(self) -> None:
+        # An owner that was dropped without being closed leaves no process behind.
+        popen = getattr(self, "_popen", None)
+        if popen is not None and popen.returncode is None:
+            self.stop()
+
     def kill(self) -> None:
         """End the process at once; its owner finds out by itself."""
         self._popen.kill()

@@ -78,7 +78,10 @@ class Running:
         )
         listener = socket.create_server(("127.0.0.1", self._port))
         self._port = listener.getsockname()[1]
-        config = uvicorn.Config(create_app(engine), log_level="critical", ws="none")
+        # Since Python 3.12 a server that closes waits for its connections, however it is told to.
+        config = uvicorn.Config(
+            create_app(engine), log_level="critical", ws="none", timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()

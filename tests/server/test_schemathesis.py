@@ -33,7 +33,9 @@ EXAMPLES = 8
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("odd")
-    engine = Engine(settings_in(folder / "data"), embedder=HashEmbedder())
+    engine = Engine(
+        settings_in(folder / "data", **{"server.work_timeout_s": LONG_S}), embedder=HashEmbedder()
+    )
     gate = Path(folder / "gate.txt")
     gate.write_text("The gate is green. It was painted in 2020.")
     asyncio.run(engine.ingest([gate]))

@@ -12,7 +12,13 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
-from ragstone.server.deps import CallerDep, EngineDep, find_query, hold_answer_slot
+from ragstone.server.deps import (
+    CallerDep,
+    EngineDep,
+    find_query,
+    hold_answer_slot,
+    wait_for_history,
+)
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.openapi import INVALID, NOT_FOUND
 from ragstone.server.schemas import QueryReply, copy_fields
@@ -233,7 +239,9 @@ async def compare_presets(
     return CompareReply(sides=sides)
 
 
-@router.get("/queries/{query_id}/chunks", responses=_PROBLEMS)
+@router.get(
+    "/queries/{query_id}/chunks", responses=_PROBLEMS, dependencies=[Depends(wait_for_history)]
+)
 async def list_query_chunks(query_id: str, engine: EngineDep, caller: CallerDep) -> list[Passage]:
     """List every chunk that a stage of a past query received and that still exists."""
     entry = await run_in_thread("store", find_query, engine, caller, query_id)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from ragstone.query.check.worker import unpack_grounding
 from ragstone.query.explain import find_closest_chunk
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep, find_query
+from ragstone.server.deps import CallerDep, EngineDep, find_query, wait_for_history
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.errors import build_error_event
 from ragstone.server.events import QuerySkin, shape_events
@@ -208,7 +208,12 @@ async def get_context(
     )
 
 
-@router.get("/queries/{query_id}/explain", responses={404: {"model": Problem}}, tags=["query"])
+@router.get(
+    "/queries/{query_id}/explain",
+    responses={404: {"model": Problem}},
+    tags=["query"],
+    dependencies=[Depends(wait_for_history)],
+)
 async def explain_query(
     query_id: str,
     engine: EngineDep,
