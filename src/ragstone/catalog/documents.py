@@ -202,7 +202,7 @@ class SqlCatalog:
             return {row.key: rows.to_chunk(row) for row in stored}
 
     def read_passage(self, document_id: str, start: int, end: int) -> str:
-        values = {"document_id": document_id, "first": start + 1, "length": end - start}
+        values = {"first": start + 1, "length": end - start, "document_id": document_id}
         if plain := self.database.read_fast(rows.PASSAGE_QUERY, tuple(values.values())):
             return str(plain[0][0] or "")
         with self.database.read_transaction() as connection:

@@ -49,7 +49,7 @@ select_chunks = select(
 select_chunks_by_key = select_chunks.where(chunks.c.key.in_(bindparam("keys", expanding=True)))
 _PLAIN_QUERY = str(select_chunks.compile(dialect=sqlite.dialect()))
 _PLAIN_COLUMNS = [column.name for column in select_chunks.selected_columns]
-PASSAGE_QUERY = "SELECT substr(text, ?2, ?3) FROM documents WHERE id = ?1"
+PASSAGE_QUERY = "SELECT substr(text, ?, ?) FROM documents WHERE id = ?"
 select_passage = select(
     func.substr(documents.c.text, bindparam("first"), bindparam("length"))
 ).where(documents.c.id == bindparam("document_id"))

@@ -57,7 +57,22 @@ class UploadReply(BaseModel):
         )
 
 
-ACCEPTED: Replies = {202: {"model": UploadReply, "description": "They are being read."}}
+_WAITING = UploadReply(
+    upload_id="42937b6f2b5242b3a41daa1975efad88",
+    collection="house",
+    status="running",
+    file_count=1,
+    documents=[],
+    failed=[],
+    note="",
+)
+ACCEPTED: Replies = {
+    202: {
+        "model": UploadReply,
+        "description": "They are being read.",
+        "content": {"application/json": {"example": _WAITING.model_dump()}},
+    }
+}
 
 
 class UploadedFile(BaseModel):
