@@ -89,6 +89,12 @@ def test_the_second_one_is_taken_from_the_answer() -> None:
     assert "What does Reverse do?" in [one.text for one in readings]
 
 
+def test_the_second_one_of_two_rows_is_named_by_its_row() -> None:
+    rows = "Heron drill: Weight 2 kg, Speed 900. Falcon drill: Weight 3 kg, Speed 800."
+    readings = list_readings("the second one", [Exchange("What is the weight?", rows)])
+    assert "What is the weight (Falcon drill)?" in [one.text for one in readings]
+
+
 def test_letters_and_numbers_are_no_items() -> None:
     assert list_items("The fuse is of type R or 800.", "Which fuse?") == []
     assert list_items("The Halden dome turns at 3 degrees a second.", "How fast?") == []

@@ -229,13 +229,17 @@ _BULLET = re.compile(
 )
 
 
+# A row of a table as it is quoted: "Halden reflector: Aperture 1,200 mm, Mount fork"
+_ROW = re.compile(r"([^\W\d_][^:.|\n]{1,60}):\s[^:]*,\s")
+
+
 def list_labels(answer: str) -> list[str]:
     """Return the labels of the choices that an answer offers."""
     return _BOLD_LINE.findall(answer)
 
 
 def list_items(answer: str, question: str) -> list[str]:
-    """Return the things that an answer lists: choices, bullets or an enumeration.
+    """Return the things that an answer lists: choices, bullets, rows or an enumeration.
 
     Without any, those that the question enumerates.
     """
@@ -245,7 +249,11 @@ def list_items(answer: str, question: str) -> list[str]:
     bullets = [item.strip(" .;,") for item in _BULLET.findall(answer)]
     if len(bullets) > 1:
         return [" ".join(item.split(":")[0].split()[:6]) for item in bullets]
-    listed = [_split_enumeration(answer[start:end]) for start, end in find_sentence_spans(answer)]
+    sentences = [answer[start:end] for start, end in find_sentence_spans(answer)]
+    rows = [match[1] for one in sentences if (match := _ROW.match(one))]
+    if len(rows) > 1:
+        return rows
+    listed = [_split_enumeration(one) for one in sentences]
     return max(listed, key=len, default=[]) or _split_enumeration(question)
 
 
