@@ -487,8 +487,9 @@ def main() -> None:
 def read_all(asked: Sequence[Asked], name: str, *, fresh: bool) -> list[Row]:
     """Read every question with the cheap weights as they are; keep the result."""
     from ragstone.reading.choose import load_weights
+    from ragstone.reading.model import load_reading_model
 
-    kept = CACHE / f"{name}.pickle"
+    kept = CACHE / f"{name}-{load_reading_model().check_files()}.pickle"
     if kept.exists() and not fresh:
         rows: list[Row] = pickle.loads(kept.read_bytes())
         return rows
