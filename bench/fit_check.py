@@ -143,7 +143,7 @@ def main() -> None:
     weights, bias = fit_with_signs(x, y.astype(float), weight / weight.sum())
     pack = group == "pack"
     limits = np.sort(contradicted[pack & y])
-    denied_from = float(min(0.99, max(0.5, limits[int((1 - MAX_DENIED) * len(limits))])))
+    denied_from = float(min(0.9999, max(0.5, limits[int((1 - MAX_DENIED) * len(limits))])))
     vetoed |= contradicted >= denied_from
     score = np.where(vetoed, -99.0, x @ weights + bias)
 
@@ -165,7 +165,7 @@ def main() -> None:
             f"{(~passed[~y[here]]).mean():.3f}, supported refused {(~passed[y[here]]).mean():.3f}"
         )
     shown = ", ".join(f"{name} {value:.3f}" for name, value in zip(SIGNALS, weights, strict=True))
-    print(f"denied_from {denied_from:.3f}; {shown}")
+    print(f"denied_from {denied_from:.5f}; {shown}")
     if options.write:
         above = score[pack & y & (score >= bar)]
         stretch = (_log_odds(TYPICAL) - _log_odds(SUPPORTED_FROM)) / (np.median(above) - bar)
@@ -177,7 +177,7 @@ def main() -> None:
             "[verifier]",
             *lines,
             f"bias = {bias:.5g}",
-            f"denied_from = {denied_from:.4g}",
+            f"denied_from = {denied_from:.5g}",
         ]
         WEIGHTS.write_text(before + "\n".join(table) + "\n", "utf-8")
 
