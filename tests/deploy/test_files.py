@@ -42,9 +42,44 @@ def test_the_variables_of_the_compose_files_are_settings() -> None:
     loaded = load_settings(environ={})
     names = {name for setting in loaded.listing for name in setting.names}
     for file in ("compose.yaml", "compose.cluster.yaml"):
-        service = yaml.safe_load((DEPLOY / file).read_text())["services"]["ragstone"]
-        assert set(service["environment"]) <= names, file
-        assert service["command"][0] == "serve"
+        services = yaml.safe_load((DEPLOY / file).read_text())["services"]
+        for name, command in (("ragstone", "serve"), ("worker", "worker")):
+            if name in services or file == "compose.cluster.yaml":
+                assert set(services[name]["environment"]) <= names, file
+                assert services[name]["command"][0] == command
+
+
+def test_the_cluster_has_all_parts_and_each_volume_is_declared() -> None:
+    cluster = yaml.safe_load((DEPLOY / "compose.cluster.yaml").read_text())
+    services = cluster["services"]
+    nodes = services["ragstone"]["environment"]["RAGSTONE_INDEX_QDRANT_URL"].split(",")
+    assert {node.split("/")[2].split(":")[0] for node in nodes} <= services.keys()
+    assert {"proxy", "postgres", "objects", "redis"} <= services.keys()
+    for service in services.values():
+        assert {*service.get("depends_on", ())} <= services.keys()
+        named = {one.partition(":")[0] for one in service.get("volumes", ()) if one[0] != "/"}
+        assert named <= cluster["volumes"].keys()
+
+
+def test_the_manifests_name_settings_commands_and_endpoints_that_exist() -> None:
+    names = {name for setting in load_settings(environ={}).listing for name in setting.names}
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    (configured,) = [one["data"] for one in found if one["kind"] == "ConfigMap"]
+    assert set(configured) <= names
+    assert all(isinstance(value, str) for value in configured.values())
+    commands = []
+    for one in found:
+        if one["kind"] == "Deployment":
+            template = one["spec"]["template"]
+            assert one["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+            (container,) = template["spec"]["containers"]
+            commands += container["args"]
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                if kind in container:
+                    assert container[kind]["httpGet"]["path"] in {"/healthz", "/readyz"}
+    assert commands == ["serve", "worker"]
+    text = (DEPLOY / "kubernetes.yaml").read_text()
+    assert set(re.findall(r"--from-literal=([A-Z_]+)=", text)) <= names
 
 
 def test_the_dockerfile_and_the_unit_name_variables_that_are_settings() -> None:

@@ -1,0 +1,212 @@
+"""Kill and freeze every part of a cluster under load; count what is lost, doubled or wrong.
+
+    python -m tests.cluster.rounds 10                        every fault, ten rounds each
+    python -m tests.cluster.rounds 1 'kill a worker' …       these
+
+The load: questions one after the other and an upload every half second, to two servers, the other
+one when one does not answer, as a proxy does. A part that is killed is started again after three
+seconds; one that is frozen goes on after six. Prints a table; a row is for all rounds of a fault.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from ..patience import LONG_S
+from .machines import Cluster, run_cluster
+
+BIRDS = ("heron", "kestrel", "lapwing", "wagtail", "siskin", "dunlin", "gannet", "plover")
+PARTS = ("a Qdrant node", "PostgreSQL", "Redis", "the object store", "a server", "a worker")
+FAULTS = tuple(f"{verb} {part}" for part in PARTS for verb in ("kill", "freeze"))
+DOWN_S = {"kill": 3.0, "freeze": 6.0}
+REQUEST_S = 10.0
+_FORM = {"collection": "gates"}
+
+
+@dataclass(slots=True)
+class Load:
+    """Ask and upload until it is stopped; remember what was promised and what was said."""
+
+    servers: list[str]
+    prefix: str
+    accepted: dict[str, str] = field(default_factory=dict)
+    answered: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    longest_gap_s: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Load:
+        for target in (self._ask, self._upload):
+            thread = threading.Thread(target=target)
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self) -> None:
+        last, number = time.monotonic(), 0
+        with httpx.Client(timeout=REQUEST_S) as client:
+            while not self._stop.is_set():
+                bird = BIRDS[number % len(BIRDS)]
+                body = {"query": f"What is the code of the {bird} gate?", **_FORM}
+                reply = self._send(client, number, "/v1/query", json=body)
+                number += 1
+                if reply is None:
+                    continue
+                if code_of(bird) not in reply["answer"]:
+                    self.wrong.append(f"{bird}: {reply['answer']!r}")
+                now = time.monotonic()
+                self.answered += 1
+                self.longest_gap_s, last = max(self.longest_gap_s, now - last), now
+        self.longest_gap_s = max(self.longest_gap_s, time.monotonic() - last)
+
+    def _upload(self) -> None:
+        number = 0
+        with httpx.Client(timeout=REQUEST_S) as client:
+            while not self._stop.wait(0.5):
+                name = f"{self.prefix}-{number}.txt"
+                files = {"files": (name, text_of(name).encode())}
+                reply = self._send(
+                    client, number, "/v1/documents?wait=false", files=files, data=_FORM
+                )
+                number += 1
+                if reply is not None:
+                    self.accepted[name] = reply["upload_id"]
+
+    def _send(self, client: httpx.Client, number: int, path: str, **body: Any) -> Any:
+        """Send a request to one server, or to the other one; None if both refuse."""
+        for server in (self.servers[number % 2], self.servers[1 - number % 2]):
+            try:
+                reply = client.post(server + path, **body)
+            except httpx.TransportError as error:
+                self.refused[type(error).__name__] += 1
+                continue
+            if reply.is_success:
+                return reply.json()
+            self.refused[str(reply.status_code)] += 1
+        time.sleep(0.1)
+        return None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Count what became of one round."""
+
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    answers: int = 0
+    wrong: int = 0
+    longest_gap_s: float = 0.0
+
+
+def code_of(bird: str) -> str:
+    return f"{1000 + 37 * BIRDS.index(bird)}"
+
+
+def text_of(name: str) -> str:
+    return f"The crate {name} stands on shelf {sum(map(ord, name))}."
+
+
+def prepare(cluster: Cluster) -> None:
+    """Upload what is asked for, and wait until it is found."""
+    files = [
+        ("files", (f"{bird}.txt", f"The code of the {bird} gate is {code_of(bird)}.".encode()))
+        for bird in BIRDS
+    ]
+    url = cluster.servers[0]
+    sent = httpx.post(f"{url}/v1/documents?wait=false", files=files, data=_FORM, timeout=LONG_S)
+    wait_for(url, {"all": sent.json()["upload_id"]})
+    body = {"query": f"What is the code of the {BIRDS[0]} gate?", **_FORM}
+    for url in cluster.servers:  # the first question loads the models
+        httpx.post(f"{url}/v1/query", json=body, timeout=LONG_S).raise_for_status()
+
+
+def wait_for(server: str, accepted: dict[str, str]) -> int:
+    """Wait until uploads are read; return how many failed."""
+    end, failed = time.monotonic() + LONG_S, 0
+    with httpx.Client(base_url=server, timeout=LONG_S) as client:
+        for upload_id in accepted.values():
+            while True:
+                reply = client.get(f"/v1/uploads/{upload_id}")
+                status = reply.json().get("status") if reply.is_success else "running"
+                if status not in {"running", "receiving"}:
+                    failed += status != "finished"
+                    break
+                assert time.monotonic() < end, "an upload is never read"
+                time.sleep(0.2)
+    return failed
+
+
+def run_round(cluster: Cluster, fault: str, number: int) -> Outcome:
+    """Ask and upload, cause a fault and repair it; then compare with what was promised."""
+    verb, _, name = fault.partition(" ")
+    parts = cluster.parts[name]
+    part = parts[number % len(parts)]
+    with Load(cluster.servers, f"{verb}-{PARTS.index(name)}-{number}") as load:
+        time.sleep(3)
+        load.longest_gap_s = 0.0
+        getattr(part, verb)()
+        time.sleep(DOWN_S[verb])
+        part.start() if verb == "kill" else part.thaw()
+        time.sleep(5)
+    failed = wait_for(cluster.servers[0], load.accepted)
+    names = list_names(cluster)
+    print(
+        f"{fault}: refused {dict(load.refused)}, failed {failed}",
+        *load.wrong,
+        sep="\n  ",
+        file=sys.stderr,
+    )
+    return Outcome(
+        len(load.accepted),
+        lost=len(load.accepted.keys() - names.keys()),
+        doubled=sum(names.values()) - len(names),
+        answers=load.answered,
+        wrong=len(load.wrong),
+        longest_gap_s=load.longest_gap_s,
+    )
+
+
+def list_names(cluster: Cluster) -> Counter[str]:
+    """Count the documents by name, those that could not be read left out."""
+    names: Counter[str] = Counter()
+    with httpx.Client(base_url=cluster.servers[0], timeout=LONG_S) as client:
+        while True:
+            asked = {**_FORM, "skip": names.total(), "limit": 1000}
+            page = client.get("/v1/documents", params=asked).raise_for_status().json()
+            if not page:
+                return names
+            names.update(one["name"] for one in page if one["status"] == "indexed")
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    print("| fault | rounds | acknowledged | lost | doubled | answers | wrong | longest gap s |")
+    print("|---|---|---|---|---|---|---|---|")
+    with run_cluster() as cluster:
+        prepare(cluster)
+        for fault in sys.argv[2:] or FAULTS:
+            done = [run_round(cluster, fault, number) for number in range(rounds)]
+            counts = ("acknowledged", "lost", "doubled", "answers", "wrong")
+            total = [sum(getattr(one, name) for one in done) for name in counts]
+            gap_s = max(one.longest_gap_s for one in done)
+            cells = " | ".join(map(str, total))
+            print(f"| {fault} | {rounds} | {cells} | {gap_s:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
