@@ -8,7 +8,7 @@ whose weight has the wrong sign are left out: a missing value must not speak for
 is the score with the best rates, a false green mark weighing one refusal, moved to 0.6, the bar
 of the check; the scores are stretched so that the middle one of the supported claims of the pack
 above the bar gets 0.9, which is grounded. `denied_from` is the probability of "contradicted" that
-at most one supported claim in fifty reaches. Run it again after every change of the model; a
+at most one supported claim in twenty reaches. Run it again after every change of the model; a
 CPU minute, most of it reading. What was read is kept in bench/cache until the model changes.
 """
 
@@ -43,7 +43,7 @@ WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 JUDGED = ("wice", "scifact", "climate-fever")
 # What users meet most is an answer about the right passage: the pack weighs as all others together.
 SET_WEIGHTS = {"pack": 3.0, **dict.fromkeys(JUDGED, 1.0)}
-MAX_DENIED = 0.02
+MAX_DENIED = 0.05
 PENALTY = 1e-3
 FALSE_MARK = 1.0
 TYPICAL = 0.9
