@@ -7,7 +7,9 @@ import pytest
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.reading.choose import AnswerChooser
 from ragstone.reading.named import find_named_document
-from ragstone.reading.write import cut_at_bracket
+from ragstone.reading.question import parse_question
+from ragstone.reading.read import ShortAnswer
+from ragstone.reading.write import cut_at_bracket, find_short_answer
 from ragstone.types import Chunk, Hit, Scores, Source
 
 TERMS = "This licence ends after 30 days without a repair. Either side may then ask for a new one."
@@ -36,7 +38,7 @@ SOURCES = (
         ("what happens under Zebra if I sue?", "what happens if I sue?", 1),
         ("According to the employee handbook, who pays?", "who pays?", 2),
         ("employee handbook notice period", "notice period", 2),
-        ("who was present at the board meeting", "who was present", 3),
+        ("who was present according to the board meeting", "who was present", 3),
         ("Wie lange gilt das laut QPL?", "Wie lange gilt das?", 0),
     ],
 )
@@ -57,6 +59,8 @@ def test_the_name_is_taken_out(question: str, left: str, document: int) -> None:
         "How many employees are there?",  # not the whole name
         "Who was elected at the board meeting of 2022?",
         "Who signs the employee handbook?",
+        "Who was present at the board meeting?",  # "at" does not introduce a document
+        "Wann endet die QPL?",  # German nouns have capitals
     ],
 )
 def test_no_document_is_named(question: str) -> None:
@@ -68,6 +72,15 @@ def test_a_name_that_the_text_repeats_is_left_in_the_question() -> None:
     assert (
         find_named_document("What is the colour of the zebra?", [source("zebra.md", text)]) is None
     )
+
+
+def test_a_subject_that_is_also_a_file_name_is_searched_everywhere(
+    embedder: OnnxEmbedder,
+) -> None:
+    levels = source("parking.txt", "There are three levels. The lowest one is for staff.")
+    tariff = source("tariff.txt", "An hour of parking costs 4 euros. A day costs 20 euros.", 2)
+    chosen = AnswerChooser(embedder).choose("How much is an hour of parking?", (levels, tariff))
+    assert "4 euros" in chosen.parts[0].sentences[0].text
 
 
 def test_the_named_document_answers_and_not_its_neighbour(embedder: OnnxEmbedder) -> None:
@@ -87,3 +100,9 @@ def test_the_named_document_answers_and_not_its_neighbour(embedder: OnnxEmbedder
 )
 def test_a_short_answer_has_no_half_bracket(text: str, left: str) -> None:
     assert cut_at_bracket(text) == left
+
+
+@pytest.mark.parametrize("mark", ["b) ", "(2) ", "1. ", ""])
+def test_a_short_answer_has_no_list_mark(mark: str) -> None:
+    question = parse_question("How long is the notice period?")
+    assert find_short_answer(question, ShortAnswer(f"{mark}14 days", 5.0)) == "14 days"

@@ -132,3 +132,17 @@ async def test_a_change_of_another_clause_replaces_nothing(embedder: OnnxEmbedde
 
 def test_the_year_is_removed_with_its_preposition() -> None:
     assert remove_year("How high is the rent in 2026?", 2026) == "How high is the rent?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The code used to open the gate has 4 digits.",
+        "The valve is only used to drain the 40 l tank.",
+        "Kommen Sie 15 Minuten früher.",
+        "Melden Sie sich zuvor an; die Karte kostet 12 Euro.",
+        "Deposit previously paid is refunded within 14 days.",
+    ],
+)
+def test_a_value_in_force_is_not_withdrawn(text: str) -> None:
+    assert not is_withdrawn(text)

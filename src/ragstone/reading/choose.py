@@ -187,7 +187,12 @@ class AnswerChooser:
 
     def _choose_part(self, question: str, sources: Sequence[Source]) -> PartChoice:
         if named := find_named_document(question, sources):
-            question, sources = named.question, named.sources
+            choice = self._choose_among(named.question, named.sources)
+            if choice.probability >= self.weights.threshold:
+                return choice
+        return self._choose_among(question, sources)
+
+    def _choose_among(self, question: str, sources: Sequence[Source]) -> PartChoice:
         candidates = list_candidates(question, sources)
         if not candidates:
             return PartChoice(question)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragstone.index.analyze import STOP_WORDS, extract_terms
+from ragstone.index.analyze import STOP_WORDS, detect_language, extract_terms
 from ragstone.reading.analysis import analyze_passage
 from ragstone.reading.documents import find_document_kinds
 from ragstone.types import Source
@@ -20,13 +20,15 @@ _WORD = re.compile(r"[\w][\w.+'’-]*[\w+]|\w")
 _ENDING = re.compile(r"\.\w{1,5}$")
 _VERSION = re.compile(r"\b([^\W\d_]{2,}?)v?(\d+)\b")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-# Prepositions before the name of a document, and what may stand between.
-_BEFORE = re.compile(
-    r"(?:,?\s*\b(?:according to|as per|per|under|in|of|by|from|within|with|at|on|pursuant to|"
-    r"as stated in|laut|gemäß|nach|im|vom|unter|von)\s+|,?\s*\b)"
-    r"((?:(?:the|this|our|my|your|an?|der|dem|den|die|das|des|unser(?:e[mnrs]?)?)\s+)?)$",
+# What introduces a document, and what may introduce any thing; then what may stand between.
+_ARTICLE = r"((?:(?:the|this|our|my|your|an?|der|dem|den|die|das|des|unser(?:e[mnrs]?)?)\s+)?)$"
+_BEFORE_DOCUMENT = re.compile(
+    r",?\s*\b(?:according to|as per|per|under|in|within|pursuant to|as stated in|laut|gemäß|im)\s+"
+    + _ARTICLE,
     re.IGNORECASE,
 )
+_BEFORE_THING = re.compile(r",?\s*\b(?:of|by|from|with|at|on)\s+" + _ARTICLE, re.IGNORECASE)
+_BEFORE = re.compile(r"\b" + _ARTICLE, re.IGNORECASE)
 _SUBJECT_FOLLOWS = re.compile(
     r"\b(?:do|does|did|is|was|can|may|will|must|should|has)\s+(?:the\s+)?$", re.IGNORECASE
 )
@@ -58,9 +60,7 @@ def find_named_document(question: str, sources: Sequence[Source]) -> NamedDocume
     if _names_other_year(question, chosen):
         return None
     left = _remove(question, start, end)
-    # "Who signs the handbook?": only a proper name can be left out of such a sentence.
-    is_proper = question[start:end][:1].isupper()
-    return NamedDocument(left, chosen) if is_proper or _STAND_IN not in left else None
+    return NamedDocument(left, chosen) if left else None
 
 
 def _list_name_terms(source: Source) -> frozenset[str]:
@@ -126,17 +126,26 @@ def _is_end(question: str, place: int) -> bool:
 
 
 def _remove(question: str, start: int, end: int) -> str:
-    """Take a name out, with its preposition; where the sentence needs it, a stand-in remains."""
+    """Take a name out, with its preposition; where the sentence needs it, a stand-in remains.
+
+    Empty where that would break the sentence. An ordinary word may be the subject: "an hour of
+    parking" is not asked of parking.txt. Only what introduces a document tells; else the name must
+    be a proper one, in English, where other nouns have no capital.
+    """
     before, after = question[:start], question[end:]
-    match = _BEFORE.search(before)
     is_last = _is_end(question, end)
-    has_preposition = match is not None and match[0].split() != match[1].split()
-    if match is not None and has_preposition and is_last:
+    if is_last and (match := _BEFORE_DOCUMENT.search(before)):
         return (before[: match.start()] + after).lstrip(" ,")
+    is_proper = question[start].isupper() and detect_language(question) == "english"
+    if not is_proper:
+        is_first = not before.strip()
+        return after.lstrip() if is_first and not is_last else ""
+    if is_last and (match := _BEFORE_THING.search(before)):
+        return before[: match.start()] + after
     if not is_last and not _is_verb_before(before):
         return before + after.lstrip()
-    begin = match.start(1) if match is not None else start
-    return before[:begin] + _STAND_IN + after
+    match = _BEFORE.search(before)
+    return before[: match.start(1) if match else start] + _STAND_IN + after
 
 
 def _is_verb_before(before: str) -> bool:

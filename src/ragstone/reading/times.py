@@ -34,10 +34,13 @@ _PAST = re.compile(
 )
 # A value that holds no longer, told in passing: "which replaces the list where it still cost €14".
 _WITHDRAWN = re.compile(
-    r"\b(?:still (?:cost|was|were|had|paid)|formerly|previously|at that time|back then|withdrawn|"
-    r"superseded|(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )used to|"
+    r"\b(?:still (?:cost|was|were|had|paid)|formerly|at that time|back then|superseded|"
+    r"(?:was|were|is|are|been) withdrawn|used to (?:be|cost|have|pay|take|last)|"
+    r"(?:was|were|cost|had)\b[^.;]{0,40}\bpreviously|previously (?:was|were|cost|had)|"
     r"(?:was|were|cost)\b[^.;]{0,60}\bbefore(?= (?:that|then|this|the change)\b|[.,;]|$)|"
-    r"früher|vormals|ehemals|damals|zuvor|aufgehoben|außer kraft|galt|galten|kostete[nt]?|"
+    r"(?:war|waren|betrug|galt|galten|kostete[nt]?)\b[^.;]{0,40}\b(?:früher|zuvor)|"
+    r"(?:früher|zuvor)\b[^.;]{0,40}\b(?:war|waren|betrug|galt|galten|kostete[nt]?)|"
+    r"vormals|ehemals|damals|aufgehoben|außer kraft|galt|galten|kostete[nt]?|"
     r"noch [^.;]{0,40}\b(?:war|waren|betrug))\b",
     re.IGNORECASE,
 )

@@ -28,6 +28,7 @@ _ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \
 # A short answer is a name, a date, an amount: not a sentence.
 _MAX_SHORT_WORDS = 9
 _MIN_SHORT_SCORE = 0.0
+_LIST_MARK = re.compile(r"^\(?\w{1,2}[.)]\s+")
 # A shorter piece, such as a date under a heading, is shown with its heading.
 _MIN_WORDS_ALONE = 4
 
@@ -135,7 +136,8 @@ def find_short_answer(question: Question, short: ShortAnswer | None) -> str:
     """
     if short is None or not question.wants_short_answer or short.score < _MIN_SHORT_SCORE:
         return ""
-    text = cut_at_bracket(" ".join(short.text.split())).strip(" ,;:|")
+    text = _LIST_MARK.sub("", " ".join(short.text.split()))
+    text = cut_at_bracket(text).strip(" ,;:|")
     if not 0 < count_words(text) <= _MAX_SHORT_WORDS:
         return ""
     return "" if text.casefold() in question.text.casefold() else text

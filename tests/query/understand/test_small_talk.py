@@ -193,3 +193,8 @@ What is the rent? | What is the rent?
 def test_small_talk_around_a_question_is_taken_off(line: str) -> None:
     text, rest = (part.strip() for part in line.split("|"))
     assert strip_small_talk(text) == rest
+
+
+def test_a_message_with_much_white_space_costs_little() -> None:
+    assert strip_small_talk("a," + "\n" * 1_900 + "x") == "a," + "\n" * 1_900 + "x"
+    assert strip_small_talk("thanks,\n\n   and in 2023?") == "and in 2023?"

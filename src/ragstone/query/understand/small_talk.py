@@ -72,6 +72,8 @@ def find_small_talk(text: str) -> SmallTalk | None:
 
 
 # The end of a part of a message: a mark, or without one what begins the next question.
+_MAX_CHARS = 2_000
+_SPACE = re.compile(r"\s+")
 _PART_END = re.compile(r"[,.;:!?…–—，。！？、]+\s*|\s+-\s+|\n\s*")
 _NEXT_QUESTION = re.compile(
     r"\s+(?=(?:"
@@ -88,9 +90,13 @@ def strip_small_talk(text: str) -> str:
 
     What corrects the last question ("No, the winter") stays; so does small talk alone.
     """
-    rest = text.strip()
+    if len(text) > _MAX_CHARS:
+        return text
+    # Long runs of white space would cost the patterns below their square.
+    rest = _SPACE.sub(lambda found: "\n" if "\n" in found[0] else " ", text.strip())
     if find_small_talk(rest) is not None:
         return text
+    whole = rest
     while match := _PART_END.search(rest):
         first = rest[: match.start()]
         talks = find_small_talk(first) is not None and first.casefold() not in _CORRECTIONS
@@ -103,7 +109,7 @@ def strip_small_talk(text: str) -> str:
     if match := _LAST_PART.fullmatch(rest):
         talk = find_small_talk(match["last"])
         rest = match["rest"] if talk is not None and talk.kind == "gratitude" else rest
-    return rest if rest != text.strip() else text
+    return rest if rest != whole else text
 
 
 _CORRECTIONS = frozenset(load_words()["corrects"])
