@@ -72,3 +72,26 @@ def test_a_title_at_the_end_of_a_paragraph_ends_it() -> None:
         "Signed by Ms.",
         "The next paragraph.",
     ]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Die Frist endet am 3. Oktober 2026.",
+        "Resturlaub verfällt am 31. März des folgenden Jahres.",
+        "Das Büro liegt im 2. Stock links.",
+        "Bringen Sie z. B. einen Ausweis mit.",
+        "Bis zum 1. des Monats ist zu zahlen.",
+    ],
+)
+def test_a_dot_inside_a_german_sentence_does_not_end_it(sentence: str) -> None:
+    text = f"{sentence} Der Vertrag gilt weiter."
+    assert [text[a:b] for a, b in find_sentence_spans(text)] == [
+        sentence,
+        "Der Vertrag gilt weiter.",
+    ]
+
+
+def test_a_number_at_the_end_of_a_sentence_ends_it() -> None:
+    text = "The room has number 12. Ask for the key."
+    assert len(find_sentence_spans(text)) == 2

@@ -23,6 +23,17 @@ _APOSTROPHES = re.compile(r"['’`´]")
 # table, the line before an item of a list.
 # A title that the library takes for the end of a sentence: "the adviser, Ms. Dorst".
 _TITLE = re.compile(r"\b(?:Ms|Mx|Sra)\.$")
+# A number with the dot of an ordinal, and what goes on after it: "am 3. Oktober", "im 2. Stock".
+_ORDINAL = re.compile(r"(?:^|[\s(„\"–-])\d{1,2}\.$")
+_AFTER_ORDINAL = re.compile(
+    r"[a-zäöüß]|(?:Jan|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Oct|Nov|Dez|Dec)[a-zäöü]*\b"
+    r"|(?:Stock|Etage|Obergeschoss|Untergeschoss|Quartal|Halbjahr|Auflage|Kapitel|Abschnitt|Absatz|"
+    r"Werktag|Tag|Monat|Jahr|Woche|Klasse|Platz|Mal|Lebensjahr|Jahrhundert)\w*"
+)
+# What German shortens in the middle of a sentence.
+_SHORTENED = re.compile(
+    r"(?:^|\s)(?:[zZ]\. ?B|[dD]\. ?h|[uU]\. ?a|bzw|ca|Nr|Abs|Art|Str|Tel|inkl|zzgl)\.$"
+)
 _BREAK = re.compile(
     r"\n[ \t]*\n"
     r"|\|[ \t]*\n"
@@ -72,11 +83,19 @@ def _find_sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...
             span = _trim_span(text, begin + sentence["start_index"], begin + sentence["end_index"])
             if span[0] == span[1]:
                 continue
-            if spans and begin <= spans[-1][0] and _TITLE.search(text, *spans[-1]):
+            if spans and begin <= spans[-1][0] and _goes_on(text, spans[-1], span):
                 span = (spans.pop()[0], span[1])
             spans.append(span)
         begin = end
     return tuple(spans)
+
+
+def _goes_on(text: str, before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Return True when the library took a dot inside a sentence for its end."""
+    if _TITLE.search(text, *before) or _SHORTENED.search(text, *before):
+        return True
+    is_ordinal = _ORDINAL.search(text, *before) is not None
+    return is_ordinal and _AFTER_ORDINAL.match(text, *after) is not None
 
 
 def _trim_span(text: str, start: int, end: int) -> tuple[int, int]:

@@ -126,3 +126,16 @@ def test_a_question_finds_a_document_with_its_own_words(text: str) -> None:
 @given(st.text(max_size=200))
 def test_terms_hold_no_white_space_and_are_never_empty(text: str) -> None:
     assert all(term and not term.isspace() for term in extract_terms(text))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Wann bekomme ich mein Gehalt?",
+        "Wann beginnt die Arbeitszeit?",
+        "Wann läuft mein Resturlaub ab?",
+        "Was kostet die elektrische Pumpe?",
+    ],
+)
+def test_the_words_of_a_short_question_tell_its_language(question: str) -> None:
+    assert detect_language(question) == "german"

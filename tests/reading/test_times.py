@@ -142,7 +142,18 @@ def test_the_year_is_removed_with_its_preposition() -> None:
         "Kommen Sie 15 Minuten früher.",
         "Melden Sie sich zuvor an; die Karte kostet 12 Euro.",
         "Deposit previously paid is refunded within 14 days.",
+        "The electric pump costs 209 euros; until 31 December 2025 it cost 189 euros.",
+        "The hand pump costs 54 euros (before that it cost 49 euros).",
     ],
 )
 def test_a_value_in_force_is_not_withdrawn(text: str) -> None:
     assert not is_withdrawn(text)
+
+
+async def test_the_price_of_another_thing_is_not_the_current_one(embedder: OnnxEmbedder) -> None:
+    pumps = (
+        "The electric pump A-200 costs 209 euros; until 31 December 2025 it cost 189 euros. "
+        "The hand pump A-100 costs 54 euros (before: 49 euros)."
+    )
+    text = await answer("How much does the electric pump cost?", [source(pumps)], embedder)
+    assert "209" in text

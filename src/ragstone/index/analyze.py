@@ -164,6 +164,12 @@ def _detect_languages(text: str) -> tuple[str, ...]:
             is_japanese = language == "chinese" and _KANA.search(text)
             return ("japanese",) if is_japanese else (language,)
     found = _find_languages(words)
+    if len(found) != 1 and len(words) <= _SHORT_QUESTION and "english" not in found:
+        asked = {
+            _LANGUAGE_OF_QUESTION[w] for w in map(str.casefold, words) if w in _LANGUAGE_OF_QUESTION
+        }
+        if len(asked) == 1:
+            return tuple(asked)
     return found if "english" in found or any(_is_clear(words, one) for one in found) else ()
 
 
@@ -229,6 +235,14 @@ def _find_languages(words: Sequence[str]) -> tuple[str, ...]:
     return tuple([one for one in FUNCTION_WORDS if counts.get(one) == highest])
 
 
+_SHORT_QUESTION = 16
+_LANGUAGE_OF_QUESTION = {
+    word: language
+    for language, words in tomllib.loads(
+        resources.files(__package__).joinpath("question_words.toml").read_text("utf-8")
+    ).items()
+    for word in words.split()
+}
 # Function words of other languages that are also English words, names or parts of names.
 _ENGLISH_TOO = FUNCTION_WORDS["english"].union(
     resources.files(__package__).joinpath("also_english.txt").read_text("utf-8").split()

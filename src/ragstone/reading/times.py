@@ -44,6 +44,7 @@ _WITHDRAWN = re.compile(
     r"noch [^.;]{0,40}\b(?:war|waren|betrug))\b",
     re.IGNORECASE,
 )
+_CLAUSE_END = re.compile(r"[;()]")
 _UNTIL = re.compile(r"\b(?:until|till|bis)\b[^.;,]{0,25}?((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _MONEY = re.compile(
@@ -229,10 +230,26 @@ def _find_newer(
 
 
 def is_withdrawn(text: str) -> bool:
-    """Return True for a statement about what held before, unless it says what holds instead."""
-    ends = [int(year) for year in _UNTIL.findall(text)]
+    """Return True for a statement about what held before, unless it says what holds instead.
+
+    "It costs 209 euros; until 2025 it cost 189 euros." has a value that holds.
+    """
+    if _CHANGE.search(text):
+        return False
+    valued = [one for one in _CLAUSE_END.split(text) if _DIGIT.search(one)] or [text]
+    return all(map(_tells_past, valued))
+
+
+def _tells_past(clause: str) -> bool:
+    ends = [int(year) for year in _UNTIL.findall(clause)]
     is_over = bool(ends) and max(ends) < _this_year()
-    return (is_over or bool(_WITHDRAWN.search(text))) and not _CHANGE.search(text)
+    return is_over or bool(_WITHDRAWN.search(clause))
+
+
+# Terms that say that a value is asked for, not of what.
+_LIGHT = frozenset(
+    extract_terms("cost price pay charge fee amount rate much many long kosten preis zahlen gebühr")
+)
 
 
 def _find_current(
@@ -241,19 +258,19 @@ def _find_current(
     """Return the place of the statement that holds in the place of a withdrawn one.
 
     First one that changes its value; else the best of the same document with a value of the same
-    kind, which speaks of what is asked nearly as much. However near the wording of the withdrawn
+    kind, which speaks of what is asked as much. However near the wording of the withdrawn
     one is to the question, its score does not count.
     """
     chosen = candidates[best]
-    values, asked = _find_values(chosen), set(extract_terms(question.text))
-    least = max(1, len(asked & set(extract_terms(chosen.text))) - 1)
+    values, asked = _find_values(chosen), set(extract_terms(question.text)) - _LIGHT
+    wanted = asked & set(extract_terms(chosen.text))
     found: list[tuple[bool, float, int]] = []
     for at, one in enumerate(candidates):
         if is_withdrawn(one.text) or max(find_years(one.text), default=0) > _this_year():
             continue
         changes = bool(_CHANGE.search(one.text) and _find_values(one) & values)
         said = set(extract_terms(f"{one.text} {' '.join(one.header)}"))
-        if changes or (_are_alike(chosen, one) and len(asked & said) >= least):
+        if changes or (_are_alike(chosen, one) and wanted and wanted <= said):
             found.append((changes, float(scores[at]), at))
     return max(found)[2] if found else None
 

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ragstone.protocols import Vectors
-from ragstone.query.refine.select import find_distinct, maximal_marginal_relevance
+from ragstone.query.refine.select import (
+    find_distinct,
+    find_other_numbers,
+    maximal_marginal_relevance,
+)
+from ragstone.types import Chunk, Hit, Scores
 
 relevances = arrays(np.float32, st.integers(1, 12), elements=st.floats(0, 1, width=32))
 
@@ -58,3 +63,12 @@ def test_what_is_kept_is_pairwise_different_and_the_best_stays(threshold: float)
     assert kept[0] == 0
     for at, one in enumerate(kept):
         assert all(vectors[one] @ vectors[other] < threshold for other in kept[:at])
+
+
+def test_lists_with_other_numbers_are_no_duplicates() -> None:
+    texts = ["pump, 189.00, valid from 2024", "pump, 209.00, valid from 2026", "pump, 189.00"]
+    hits = tuple(
+        Hit(Chunk(f"d{n}", 0, text, 0, len(text), f"{n}.csv"), 1.0, "hybrid", Scores())
+        for n, text in enumerate(texts)
+    )
+    assert list(find_other_numbers(hits, [0])) == [1]

@@ -6,7 +6,9 @@ diversity (MMR), widen a chunk to its passage.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -124,6 +126,22 @@ async def _load_vectors(index: Index, query: Query, hits: Hits) -> Vectors:
     )
 
 
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def find_other_numbers(hits: Hits, kept: Sequence[int]) -> Iterator[int]:
+    """Yield the hits that were dropped although no kept one has their numbers.
+
+    To an embedder the price lists of two years are nearly the same text.
+    """
+    seen = {frozenset(_NUMBER.findall(hits[at].chunk.text)) for at in kept}
+    for at, hit in enumerate(hits):
+        numbers = frozenset(_NUMBER.findall(hit.chunk.text))
+        if numbers not in seen and not any(numbers <= one for one in seen):
+            seen.add(numbers)
+            yield at
+
+
 @dataclass(frozen=True, slots=True)
 class Deduplicator:
     """Drop hits that say nearly the same as a better one."""
@@ -135,6 +153,7 @@ class Deduplicator:
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         vectors = await _load_vectors(self.index, query, hits)
         kept = find_distinct(vectors, threshold=self.threshold) if hits else []
+        kept = sorted({*kept, *find_other_numbers(hits, kept)})
         span.count(threshold_used=self.threshold, chunks_out=len(kept))
         return tuple(hits[at] for at in kept)
 
