@@ -134,7 +134,7 @@ def test_a_hostile_answer_is_shown_as_text(page: Page) -> None:
     ask(page, "What is the code of the gate?")
     answer = page.locator(".answer")
     expect(answer).to_contain_text("window.hacked='model'<b onmouseover=")
-    expect(answer).to_contain_text("Click (link removed)")
+    expect(answer).to_contain_text("Click ‹link removed›")
     answer.hover()
     assert is_unharmed(page)
 

@@ -60,7 +60,7 @@ def test_the_sentence_of_an_obeying_model_is_never_supported(
     review = review_text(said, notation, None)
     assert "evil.example" not in review.text
     if row["trick"] == "image beacon":  # its sentence is true, its picture must not stay
-        assert "(image removed)" in review.text
+        assert "‹image removed›" in review.text
         return
     assert "supported" not in {claim.verdict for claim in review.claims}
     assert "supported" not in {citation.verdict for citation in review.citations}

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-IMAGE_REMOVED, LINK_REMOVED = "(image removed)", "(link removed)"
+# Without brackets, which could close what was left open before them.
+IMAGE_REMOVED, LINK_REMOVED = "‹image removed›", "‹link removed›"
 _HOST = re.compile(r"[a-z][a-z0-9+.-]*:|//|www\.", re.IGNORECASE)
 # Text in brackets, which may hold brackets itself.
 _INSIDE = r"(?:[^\[\]\n]|\[[^\[\]\n]*\])"
