@@ -253,7 +253,10 @@ class AnswerChooser:
         rows: Vectors = np.hstack([cheap[places], meaning])
         ranked = rows @ weights.rank
         scores = prefer_valid(terms.question, front, ranked, year)
-        chosen = tuple(front[place] for place in self._take_enough(scores))
+        first, *more = self._take_enough(scores)
+        # A sentence that shares no word with the question may only stand alone.
+        more = [place for place in more if rows[place, CHEAP.index("coverage")] > 0]
+        chosen = tuple(front[place] for place in (first, *more))
         probability = estimate_probability(weights, rows, ranked, terms.question.kind)
         return PartChoice(terms.text, chosen, probability)
 
