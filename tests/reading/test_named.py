@@ -74,6 +74,15 @@ def test_a_name_that_the_text_repeats_is_left_in_the_question() -> None:
     )
 
 
+def test_a_part_of_a_name_at_the_end_will_do_where_nothing_else_answers() -> None:
+    lease = source("contracts/lease-of-the-ridge.pdf", "The rent is EUR 21,690 a year.")
+    assert find_named_document("How much is the rent of the ridge?", [lease]) is None
+    found = find_named_document("How much is the rent of the ridge?", [lease], in_part=True)
+    assert found is not None
+    assert found.question == "How much is the rent?"
+    assert find_named_document("Who owns the ridge?", [lease], in_part=True) is None
+
+
 def test_a_subject_that_is_also_a_file_name_is_searched_everywhere(
     embedder: OnnxEmbedder,
 ) -> None:

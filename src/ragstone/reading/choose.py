@@ -52,6 +52,8 @@ SHARE_EMBEDDED = 0.003
 CHARS_READ = 1_800
 # A short answer stands alone, so it must be more probable than a quotation.
 _SURE_OF_SHORT = 0.6
+# The same holds for an answer to a question without a part of a document's name.
+_SURE_OF_NAME = 0.5
 _MAX_LEAD = 4.0
 # Differences of scores, chosen on the development half of bench/packs/answers.jsonl.
 _REFERS_COSTS = 3.0
@@ -190,7 +192,13 @@ class AnswerChooser:
             choice = self._choose_among(named.question, named.sources)
             if choice.probability >= self.weights.threshold:
                 return choice
-        return self._choose_among(question, sources)
+        choice = self._choose_among(question, sources)
+        if choice.probability < self.weights.threshold and (
+            named := find_named_document(question, sources, in_part=True)
+        ):
+            narrow = self._choose_among(named.question, named.sources)
+            return narrow if narrow.probability >= _SURE_OF_NAME else choice
+        return choice
 
     def _choose_among(self, question: str, sources: Sequence[Source]) -> PartChoice:
         candidates = list_candidates(question, sources)

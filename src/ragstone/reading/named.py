@@ -45,21 +45,31 @@ class NamedDocument:
     sources: tuple[Source, ...]
 
 
-def find_named_document(question: str, sources: Sequence[Source]) -> NamedDocument | None:
-    """Return the document that a question names, or None when it names none of the sources'."""
+def find_named_document(
+    question: str, sources: Sequence[Source], *, in_part: bool = False
+) -> NamedDocument | None:
+    """Return the document that a question names, or None when it names none of the sources'.
+
+    `in_part`: a part of a name at the end will do, as in "the rent of the ridge" for
+    lease-of-the-ridge.pdf.
+    """
     names = {one.hit.chunk.document_name: _list_name_terms(one) for one in sources}
     runs = _list_runs(question, frozenset().union(*names.values()))
     if len(runs) != 1:  # two documents are compared, or the words are those of the subject
         return None
     start, end, terms = runs[0]
     # The whole name: "visitors" does not name the visitor guide.
-    meant = {name for name, held in names.items() if _drop_numbers(held) <= terms <= held}
+    meant = {
+        name
+        for name, held in names.items()
+        if terms <= held and (in_part or _drop_numbers(held) <= terms)
+    }
     chosen = tuple(one for one in sources if one.hit.chunk.document_name in meant)
     if not chosen or not terms or _is_in_text(terms, chosen):
         return None
     if _names_other_year(question, chosen):
         return None
-    left = _remove(question, start, end)
+    left = _remove_end(question, start, end) if in_part else _remove(question, start, end)
     return NamedDocument(left, chosen) if left else None
 
 
@@ -123,6 +133,14 @@ def _is_end(question: str, place: int) -> bool:
     """Return True when a phrase ends here: no noun follows that it could belong to."""
     follows = _WORD.match(question[place:].lstrip())
     return follows is None or follows[0].casefold() in STOP_WORDS
+
+
+def _remove_end(question: str, start: int, end: int) -> str:
+    """Take the last words out with their preposition; empty where others follow."""
+    before = question[:start]
+    match = _BEFORE_DOCUMENT.search(before) or _BEFORE_THING.search(before)
+    is_last = not _WORD.search(question[end:])
+    return before[: match.start()] + question[end:] if match and is_last else ""
 
 
 def _remove(question: str, start: int, end: int) -> str:
