@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ragstone import Engine
+from ragstone.errors import InputError, StoreError
+
+from .conftest import settings_in
 
 
 def test_a_path_and_plain_calls_are_enough(tmp_path: Path) -> None:
@@ -21,3 +26,25 @@ def test_a_path_and_plain_calls_are_enough(tmp_path: Path) -> None:
 
 def test_a_path_may_be_text(tmp_path: Path) -> None:
     assert Engine(str(tmp_path)).settings.data.directory == tmp_path
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(InputError, match="The path of the data directory is empty") as raised:
+        Engine("")
+    assert raised.value.hint
+
+
+def test_an_engine_that_cannot_be_opened_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, closed = Engine(settings_in(tmp_path / "data")), []
+
+    def fail() -> None:
+        raise StoreError("The history cannot be read.", hint="")
+
+    monkeypatch.setattr(engine.history, "delete_expired", fail)
+    close = engine.catalog.close
+    monkeypatch.setattr(engine.catalog, "close", lambda: (closed.append(True), close()))
+    with pytest.raises(StoreError, match="The history"), engine:
+        pass
+    assert closed

@@ -427,17 +427,17 @@ class Engine(EngineParts):
                 await aclose()
 
     def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
         try:
             return self.open()
         except BaseException:
             self.close()
             raise
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
 
     async def __aexit__(self, *error: object) -> None:
         try:

@@ -21,7 +21,7 @@ from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.vectors import OtherEmbedderError
 from ragstone.derived import FILE_NAME, DerivedStore
-from ragstone.errors import ProviderError
+from ragstone.errors import InputError, ProviderError
 from ragstone.fallback import Fallbacks
 from ragstone.files import create_data_directory
 from ragstone.ingest.intake import Intake
@@ -66,6 +66,11 @@ class EngineParts:
     """Hold the parts of an engine. A part that was not given is built at first use."""
 
     def __init__(self, settings: Settings | str | PathLike[str] | None, given: GivenParts) -> None:
+        if settings == "":  # it would be the current folder, by mistake
+            raise InputError(
+                "The path of the data directory is empty.",
+                hint="Name a folder: Engine('data'). Without a path the settings name it.",
+            )
         self._given_settings = settings
         self._given = given
         self._retired: list[Provider] = []

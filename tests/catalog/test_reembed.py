@@ -410,6 +410,20 @@ async def test_a_deleted_document_leaves_both_indexes(engine: Engine, tmp_path: 
     assert find_keys() == {1, 3, 4, 5, 6}
 
 
+async def test_a_document_is_erased_although_the_other_index_is_damaged(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(engine).switch()
+    files = [path for path in (tmp_path / "data" / "index" / "default").glob("[!@]*/meta.json")]
+    assert files
+    for path in files:
+        path.write_text("damaged")
+    await engine.delete({one.name: one.id for one in engine.documents()}["1.txt"])
+    assert "a deleted document is still in the index of 'default'" in caplog.text
+    log = next((tmp_path / "data").glob("*-wal"))
+    assert log.stat().st_size == 0, "the text is still in the write-ahead log"
+
+
 async def test_other_settings_open_no_embedder(engine: Engine) -> None:
     run = begin(engine)
     name = run.generation.embedder

@@ -263,6 +263,18 @@ async def test_a_path_that_is_not_there_is_named(engine: Engine, tmp_path: Path)
         await engine.ingest([tmp_path / "empty"])
 
 
+async def test_an_empty_source_switches_the_one_of_the_settings_off(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path / "data", **{"ingest.source": "berlin"})
+    engine = Engine(settings, embedder=HashEmbedder())
+    path = tmp_path / "a.txt"
+    path.write_text("The gate is green.")
+    await engine.ingest([path], collection="set")
+    await engine.ingest([path], collection="off", source="")
+    assert [one.source for one in engine.documents("set")] == [f"berlin:{path}"]
+    assert [one.source for one in engine.documents("off")] == [str(path)]
+    engine.close()
+
+
 async def test_equal_paths_of_two_machines_do_not_meet(tmp_path: Path) -> None:
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     folder = tmp_path / "docs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import shutil
 import threading
 import time
@@ -118,9 +119,16 @@ class EmbeddedIndex:
         with self._hold_lock(collection):
             folder = self._folder(collection)
             before = read_manifest(folder, self._nothing)
-            if before.seq:
-                removals = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
+            if not before.seq:
+                return
+            removals = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
+            try:
                 self._publish(folder, self._apply_batch(folder, before, removals))
+            except _DAMAGE as error:
+                raise StoreError(
+                    f"The index of '{collection}' cannot be written: {error}.",
+                    hint=f"Drop it: ragstone reembed --drop -C {shlex.quote(collection)}",
+                ) from error
 
     def counts(self, collection: str) -> IndexCounts:
         index = self._get_index(collection)

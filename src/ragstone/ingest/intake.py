@@ -163,7 +163,8 @@ class Intake:
     ) -> IngestReport:
         """Read files that were listed already; leave unchanged files alone."""
         run_options = _build_run_options(options, prune=options.get("prune", False))
-        found = name_source(found, options.get("source") or self._settings.source)
+        source = options.get("source")
+        found = name_source(found, self._settings.source if source is None else source)
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
         ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))
@@ -274,9 +275,9 @@ class Intake:
             self._catalog.delete(document_id)
         self._delete_derived({document_id}, {document.collection})
         self._delete_unused_files()
+        self._catalog.erase_deleted()  # before the indexes, whose files may be damaged
         refresh_index(self._find_parts(document.collection)[1], document.collection)
         self._delete_elsewhere(document.collection, keys)
-        self._catalog.erase_deleted()
 
     def _find_keys(self, document: Document) -> tuple[range, ...]:
         query = Query("", "", collection=document.collection, document_ids=(document.id,))
