@@ -414,7 +414,7 @@ async def test_a_document_is_erased_although_the_other_index_is_damaged(
     engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin(engine).switch()
-    files = [path for path in (tmp_path / "data" / "index" / "default").glob("[!@]*/meta.json")]
+    files = list((tmp_path / "data" / "index" / "default").glob("[!@]*/meta.json"))
     assert files
     for path in files:
         path.write_text("damaged")

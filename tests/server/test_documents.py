@@ -169,10 +169,26 @@ def test_without_a_worker_the_sender_learns_that_the_upload_waits(tmp_path: Path
         reply = httpx.post(f"{url}/v1/documents", files=files, timeout=LONG_S)
         assert reply.status_code == 202
         told = reply.json()
-        assert told["note"] == "No worker took the upload within 0.2 s; it goes on waiting."
+        assert told["note"] == (
+            "No worker took the upload within 0.2 s; it goes on waiting. Start one: ragstone "
+            f"worker. Ask for the result: GET /v1/uploads/{told['upload_id']}"
+        )
         assert told["status"] == "running"
         later = httpx.get(f"{url}/v1/uploads/{told['upload_id']}", timeout=LONG_S).json()
         assert (later["status"], later["note"]) == ("running", "")
+        reply = httpx.post(
+            f"{url}/chat/7/documents",
+            files=files,
+            headers={"Accept-Language": "de"},
+            timeout=LONG_S,
+        )
+        assert reply.status_code == 202
+        note = reply.json().pop("note")
+        assert note.startswith("Kein Worker hat den Upload innerhalb von 0.2 s übernommen; er war")
+        assert reply.json()["uploaded"] == reply.json()["failed"] == []
+        upload_id = note.rpartition("/")[2]
+        later = httpx.get(f"{url}/v1/uploads/{upload_id}", timeout=LONG_S).json()
+        assert (later["status"], later["collection"]) == ("running", "chat_7")
 
 
 async def test_the_lines_of_a_span_are_found_on_their_page(client: httpx.AsyncClient) -> None:

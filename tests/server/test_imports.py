@@ -143,3 +143,17 @@ def test_what_is_imported_is_found(site: str, tmp_path: Path) -> None:
             assert reply.json()["documents"][0]["name"] == "127.0.0.1/gate.txt"
             answer = client.post("/v1/query", json={"query": "What colour is the gate?"}).json()
             assert "green" in answer["answer"]
+
+
+def test_without_a_worker_the_import_waits(site: str, tmp_path: Path) -> None:
+    flags = {"IMPORT_HOSTS": "127.0.0.1", "IMPORT_PRIVATE": True, "ingest.uploads": "workers"}
+    engine = Engine(settings_in(tmp_path, **flags), embedder=HashEmbedder())
+    engine.intake.no_worker_s = 0.2
+    for url in serve(engine):
+        body = {"url": f"{site}/gate"}
+        zh = {"Accept-Language": "zh"}
+        reply = httpx.post(f"{url}/v1/imports", json=body, headers=zh, timeout=LONG_S)
+        told = reply.json()
+        assert (reply.status_code, told["status"]) == (202, "running")
+        assert told["note"].startswith("0.2 秒内没有工作进程接收此上传")
+        assert told["note"].endswith(f"GET /v1/uploads/{told['upload_id']}")

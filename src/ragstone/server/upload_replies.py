@@ -1,11 +1,15 @@
-"""Define the JSON of replies to uploads."""
+"""Define the JSON of replies to uploads, and wait for what they tell."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Self
 
+from fastapi import Response
 from pydantic import BaseModel, Field
 
+from ragstone.engine import Engine
+from ragstone.ingest.jobs import NoWorkerError
 from ragstone.messages import translate, translate_outcome
 from ragstone.reports import IngestReport
 from ragstone.server.openapi import Replies
@@ -24,6 +28,9 @@ class FileFailure(BaseModel):
     hint: str = ""
 
 
+_NOTE: str = Field("", description="Why it is not read yet, if its sender waited in vain.")
+
+
 class UploadReply(BaseModel):
     upload_id: str
     collection: str
@@ -31,7 +38,7 @@ class UploadReply(BaseModel):
     file_count: int
     documents: list[FileOutcome]
     failed: list[FileFailure]
-    note: str = Field("", description="Why it is not read yet, if its sender waited in vain.")
+    note: str = _NOTE
 
     @classmethod
     def of(cls, upload: dict[str, Any], language: str, note: str = "") -> Self:
@@ -53,7 +60,7 @@ class UploadReply(BaseModel):
                 FileFailure(name=file["name"], error=file["error"] or "", hint=file["hint"])
                 for file in (translate_outcome(one, language) for one in failed)
             ],
-            note=translate(note, language),
+            note=note,
         )
 
 
@@ -89,6 +96,7 @@ class FailedFile(BaseModel):
 class ChatUploadReply(BaseModel):
     uploaded: list[UploadedFile]
     failed: list[FailedFile]
+    note: str = _NOTE
 
     @classmethod
     def of(cls, report: IngestReport) -> Self:
@@ -102,3 +110,37 @@ class ChatUploadReply(BaseModel):
                 FailedFile(name=file.name, error=file.error or "") for file in report.of("failed")
             ],
         )
+
+
+CHAT_ACCEPTED: Replies = {
+    202: {
+        "model": ChatUploadReply,
+        "description": "They are stored, and are read when a worker is there.",
+        "content": {
+            "application/json": {
+                "example": {
+                    "uploaded": [],
+                    "failed": [],
+                    "note": "No worker took the upload within 30 s; it goes on waiting. Start one: "
+                    "ragstone worker. Ask for the result: GET /v1/uploads/42937b6f2b5242b3",
+                }
+            }
+        },
+    }
+}
+
+
+async def wait_for_upload(
+    engine: Engine,
+    upload_id: str,
+    work: asyncio.Future[IngestReport],
+    response: Response,
+    language: str,
+) -> str:
+    """Wait until an upload is read; if no worker takes it, reply with 202 and return the reason."""
+    try:
+        await engine.intake.wait_for_upload(upload_id, work)
+    except NoWorkerError as error:
+        response.status_code = 202
+        return f"{translate(error.message, language)} {translate(error.hint, language)}"
+    return ""

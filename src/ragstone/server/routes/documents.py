@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError
-from ragstone.ingest.jobs import NoWorkerError
 from ragstone.messages import translate_outcome
 from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller
@@ -34,7 +33,13 @@ from ragstone.server.openapi import (
 from ragstone.server.receive import ReceivedDocuments, receive_documents
 from ragstone.server.schemas import DocumentReply, DocumentSummary
 from ragstone.server.sse import EventStream
-from ragstone.server.upload_replies import ACCEPTED, ChatUploadReply, UploadReply
+from ragstone.server.upload_replies import (
+    ACCEPTED,
+    CHAT_ACCEPTED,
+    ChatUploadReply,
+    UploadReply,
+    wait_for_upload,
+)
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION
 
@@ -109,22 +114,11 @@ async def add_documents(
     background.start(work)
     note = ""
     if wait:
-        note = await wait_for_upload(engine, upload_id, work)
-    if not wait or note:
+        note = await wait_for_upload(engine, upload_id, work, response, language)
+    else:
         response.status_code = 202
     upload = await run_in_thread("store", engine.records.upload, upload_id)
     return UploadReply.of(upload, language, note)
-
-
-async def wait_for_upload(
-    engine: Engine, upload_id: str, work: asyncio.Future[IngestReport]
-) -> str:
-    """Wait until an upload is read; return why it is still waiting, if no worker takes it."""
-    try:
-        await engine.intake.wait_for_upload(upload_id, work)
-    except NoWorkerError as error:
-        return error.message
-    return ""
 
 
 def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
@@ -136,16 +130,28 @@ def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
         raise
 
 
-@router.post("/chat/{chat_id}/documents", responses=_PROBLEMS, openapi_extra=_FORM)
+@router.post(
+    "/chat/{chat_id}/documents",
+    responses=_PROBLEMS | CHAT_ACCEPTED,
+    openapi_extra=_FORM,
+    response_model_exclude_defaults=True,
+)
 async def add_chat_documents(
-    chat_id: str, request: Request, engine: EngineDep, caller: CallerDep
+    chat_id: str,
+    request: Request,
+    response: Response,
+    engine: EngineDep,
+    caller: CallerDep,
+    language: LanguageDep,
 ) -> ChatUploadReply:
     """Add documents for one chat; a file that cannot be read does not stop the others."""
     caller.require_write(f"chat_{chat_id}")
     received = await receive_documents(request, engine.originals, collection=f"chat_{chat_id}")
     upload_id = uuid.uuid4().hex
     work = asyncio.wrap_future(await _accept(engine, received, upload_id))
-    return ChatUploadReply.of(await engine.intake.wait_for_upload(upload_id, work))
+    if note := await wait_for_upload(engine, upload_id, work, response, language):
+        return ChatUploadReply(uploaded=[], failed=[], note=note)
+    return ChatUploadReply.of(work.result())
 
 
 async def _accept(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import ForbiddenError
-from ragstone.ingest.jobs import NoWorkerError
 from ragstone.ingest.uploads import Upload
 from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
 from ragstone.server.fetch import fetch_document, list_hosts
 from ragstone.server.openapi import INVALID
-from ragstone.server.upload_replies import ACCEPTED, UploadReply
+from ragstone.server.upload_replies import ACCEPTED, UploadReply, wait_for_upload
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION
 
@@ -58,19 +58,19 @@ async def import_document(
             hint="An admin can list the allowed hosts in IMPORT_HOSTS.",
         )
     path = engine.originals.new_path()
-    upload_id, note = uuid.uuid4().hex, ""
+    upload_id = uuid.uuid4().hex
     try:
         name = await fetch_document(body.url, path, options)
         tags = [tag.strip() for tag in body.tags if tag.strip()]
-        await engine.ingest_uploads(
+        work = await engine.accept_uploads(
             [Upload(path, name)],
             collection=body.collection,
             upload_id=upload_id,
             metadata={"url": body.url, **({"tags": tags} if tags else {})},
         )
-    except NoWorkerError as error:
-        response.status_code, note = 202, error.message
     finally:
         path.unlink(missing_ok=True)
+    future = asyncio.wrap_future(work)
+    note = await wait_for_upload(engine, upload_id, future, response, language)
     upload = await run_in_thread("store", engine.records.upload, upload_id)
     return UploadReply.of(upload, language, note)
