@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from ragstone.catalog import reembed
+from ragstone.catalog import generations, reembed
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.generations import (
     Generation,
@@ -354,6 +354,36 @@ async def test_a_configured_embedder_takes_over_what_nobody_chose(
         assert configured.catalog.embedder_of("default") == configured.embedder.name
         check_vectors(configured)
     other.close()
+
+
+async def test_a_killed_reindex_is_not_taken_for_a_choice(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    other = Engine(settings_in(tmp_path / "data"))
+    with monkeypatch.context() as patch:
+        patch.setattr(generations, "drop_generation", die)
+        with pytest.raises(KeyboardInterrupt):
+            _embed_again(other, "default")
+    active = read_generations(engine.catalog, "default").active
+    assert (active.embedder, active.is_chosen) == (other.embedder.name, False)
+    _embed_again(engine, "default")
+    assert engine.catalog.embedder_of("default") == "hash"
+    check_vectors(engine)
+    other.close()
+
+
+def test_the_last_command_that_fills_a_generation_says_whether_it_was_chosen(
+    engine: Engine,
+) -> None:
+    name = OnnxEmbedder().name
+    for follows in (True, False, True):
+        begin_generation(engine.catalog, "default", name, SHIPPED, None, follows_settings=follows)
+        other = read_generations(engine.catalog, "default").other
+        assert other is not None
+        assert other.is_chosen is not follows
 
 
 async def test_an_ingestion_embeds_only_a_little_twice_after_a_switch(tmp_path: Path) -> None:

@@ -84,11 +84,17 @@ def begin_generation(
     embedder: str,
     settings: Mapping[str, Any] | None,
     active_settings: Mapping[str, Any] | None,
+    *,
+    follows_settings: bool = False,
 ) -> Generation:
     """Begin a second generation, or return it if it was begun already.
 
     `active_settings` build the embedder of the first one, so that it can be used after a switch.
+    With `follows_settings` nobody chose its embedder: another one that is configured may replace
+    it. That is written at once, since a run may be killed before it ends.
     """
+    if settings is not None and follows_settings:
+        settings = {**settings, _FOLLOWS_SETTINGS: True}
     with catalog.write_transaction(lock_of(collection)) as connection:
         pair = _read_pair(connection, collection)
         if pair.active.embedder == embedder:
@@ -98,7 +104,9 @@ def begin_generation(
             )
         is_same = pair.other is not None and pair.other.embedder == embedder
         if pair.other is not None and is_same and pair.other.place != "dropping":
-            return pair.other
+            begun = replace(pair.other, settings=settings or pair.other.settings)
+            _store(connection, begun)
+            return begun
         if pair.other is not None or pair.active.place != "chunks":
             left = "" if pair.other is None else f" ('{pair.other.embedder}')"
             raise InputError(
@@ -165,14 +173,6 @@ def switch_generation(catalog: Catalog, collection: str) -> bool:
         log_new_vectors(connection, collection)
         _store(connection, replace(before, filled_seq=read_last_change(connection, collection)))
     return True
-
-
-def follow_settings(catalog: Catalog, collection: str) -> None:
-    """Note that the embedder of a collection is the configured one: another may replace it."""
-    with catalog.write_transaction(lock_of(collection)) as connection:
-        active = _read_pair(connection, collection).active
-        marked = {**(active.settings or {}), _FOLLOWS_SETTINGS: True}
-        _store(connection, replace(active, settings=marked))
 
 
 def drop_generation(catalog: Catalog, collection: str) -> str | None:

@@ -64,7 +64,7 @@ def reindex(
 
 def _embed_again(engine: Engine, collection: str) -> None:
     """Embed a collection with the configured embedder, or its damaged vectors with its own."""
-    from ragstone.catalog.generations import drop_generation, follow_settings, read_generations
+    from ragstone.catalog.generations import drop_generation, read_generations
     from ragstone.catalog.reembed import repair_vectors
     from ragstone.cli.reembed import begin_run, open_run, show_progress
 
@@ -79,11 +79,10 @@ def _embed_again(engine: Engine, collection: str) -> None:
                 f"command to change to {configured}."
             )
         return
-    generation = begin_run(engine, collection, engine.settings)
+    generation = begin_run(engine, collection, engine.settings, follows_settings=True)
     with open_run(engine, generation) as run, show_progress(run):
         run.switch()
     drop_generation(engine.catalog, collection)
-    follow_settings(engine.catalog, collection)
     stdout().print(f"{collection}: {run.count:,} chunks embedded with {configured}")
 
 

@@ -142,7 +142,9 @@ def _apply_model(
     return apply_embed_settings(settings, embed)
 
 
-def begin_run(engine: Engine, collection: str, wanted: Settings) -> Generation:
+def begin_run(
+    engine: Engine, collection: str, wanted: Settings, *, follows_settings: bool = False
+) -> Generation:
     """Begin or continue the generation of the embedder that the settings name."""
     from ragstone.catalog.generations import begin_generation
     from ragstone.parts import get_embed_settings
@@ -155,7 +157,12 @@ def begin_run(engine: Engine, collection: str, wanted: Settings) -> Generation:
     embedder.embed(["A first text, to see that the embedder answers."])
     is_own = engine.catalog.embedder_of(collection) == engine.embedder.name
     generation = begin_generation(
-        engine.catalog, collection, embedder.name, settings, own if is_own else None
+        engine.catalog,
+        collection,
+        embedder.name,
+        settings,
+        own if is_own else None,
+        follows_settings=follows_settings,
     )
     if not same:
         engine.for_generation(generation).embedder = embedder
