@@ -145,7 +145,9 @@ def test_what_is_imported_is_found(site: str, tmp_path: Path) -> None:
             assert "green" in answer["answer"]
 
 
-def test_without_a_worker_the_import_waits(site: str, tmp_path: Path) -> None:
+def test_without_a_worker_the_import_waits(
+    site: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     flags = {"IMPORT_HOSTS": "127.0.0.1", "IMPORT_PRIVATE": True, "ingest.uploads": "workers"}
     engine = Engine(settings_in(tmp_path, **flags), embedder=HashEmbedder())
     engine.intake.no_worker_s = 0.2
@@ -157,3 +159,4 @@ def test_without_a_worker_the_import_waits(site: str, tmp_path: Path) -> None:
         assert (reply.status_code, told["status"]) == (202, "running")
         assert told["note"].startswith("0.2 秒内没有工作进程接收此上传")
         assert told["note"].endswith(f"GET /v1/uploads/{told['upload_id']}")
+    assert "never retrieved" not in caplog.text

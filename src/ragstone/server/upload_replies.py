@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self
 
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from ragstone.engine import Engine
 from ragstone.ingest.jobs import NoWorkerError
 from ragstone.messages import translate, translate_outcome
 from ragstone.reports import IngestReport
+from ragstone.server.background import BackgroundTasks
 from ragstone.server.openapi import Replies
 
 
@@ -131,13 +132,16 @@ CHAT_ACCEPTED: Replies = {
 
 
 async def wait_for_upload(
-    engine: Engine,
+    request: Request,
     upload_id: str,
     work: asyncio.Future[IngestReport],
     response: Response,
     language: str,
 ) -> str:
     """Wait until an upload is read; if no worker takes it, reply with 202 and return the reason."""
+    engine: Engine = request.app.state.engine
+    background: BackgroundTasks = request.app.state.background
+    background.start(work)
     try:
         await engine.intake.wait_for_upload(upload_id, work)
     except NoWorkerError as error:

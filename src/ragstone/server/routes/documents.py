@@ -110,12 +110,12 @@ async def add_documents(
     _require_write(caller, received)
     upload_id = uuid.uuid4().hex
     work = asyncio.wrap_future(await _accept(engine, received, upload_id, retry=not wait))
-    background: BackgroundTasks = request.app.state.background
-    background.start(work)
     note = ""
     if wait:
-        note = await wait_for_upload(engine, upload_id, work, response, language)
+        note = await wait_for_upload(request, upload_id, work, response, language)
     else:
+        background: BackgroundTasks = request.app.state.background
+        background.start(work)
         response.status_code = 202
     upload = await run_in_thread("store", engine.records.upload, upload_id)
     return UploadReply.of(upload, language, note)
@@ -149,7 +149,7 @@ async def add_chat_documents(
     received = await receive_documents(request, engine.originals, collection=f"chat_{chat_id}")
     upload_id = uuid.uuid4().hex
     work = asyncio.wrap_future(await _accept(engine, received, upload_id))
-    if note := await wait_for_upload(engine, upload_id, work, response, language):
+    if note := await wait_for_upload(request, upload_id, work, response, language):
         return ChatUploadReply(uploaded=[], failed=[], note=note)
     return ChatUploadReply.of(work.result())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import ForbiddenError
@@ -44,6 +44,7 @@ async def get_import_options(engine: EngineDep, caller: CallerDep) -> ImportOpti
 @router.post("", responses=INVALID | ACCEPTED, status_code=201)
 async def import_document(
     body: ImportRequest,
+    request: Request,
     response: Response,
     engine: EngineDep,
     caller: CallerDep,
@@ -71,6 +72,6 @@ async def import_document(
     finally:
         path.unlink(missing_ok=True)
     future = asyncio.wrap_future(work)
-    note = await wait_for_upload(engine, upload_id, future, response, language)
+    note = await wait_for_upload(request, upload_id, future, response, language)
     upload = await run_in_thread("store", engine.records.upload, upload_id)
     return UploadReply.of(upload, language, note)
