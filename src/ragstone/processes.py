@@ -47,6 +47,11 @@ class WorkMemoryError(Exception):
 class WorkCrashError(Exception):
     """A process ended by itself; the message is the signal or exit code."""
 
+    def __init__(self, message: str, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """None when a signal ended it."""
+
 
 def pack_message(message: dict[str, Any]) -> bytes:
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":"), default=str).encode()
@@ -99,7 +104,7 @@ class WorkerProcess:
             piece = self._output.read(count, _POLL_S)
             if piece is not None:
                 if not piece:
-                    raise WorkCrashError(self._explain_end())
+                    raise self._explain_end()
                 pieces.append(piece)
                 count -= len(piece)
                 continue
@@ -117,9 +122,11 @@ class WorkerProcess:
         self._next_memory_check = time.monotonic() + system.get_memory_check_interval_s()
         return system.measure_resident_bytes(self._popen.pid) > max_memory_bytes
 
-    def _explain_end(self) -> str:
+    def _explain_end(self) -> WorkCrashError:
         code = self._popen.wait()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code < 0:
+            return WorkCrashError(signal.Signals(-code).name)
+        return WorkCrashError(f"exit code {code}", code)
 
     def measure_peak_bytes(self) -> int:
         return system.measure_peak_bytes(self._popen.pid)

@@ -319,6 +319,8 @@ class Grounding:
     cited_facts: tuple[int, ...]
     notes: tuple[str, ...] = ()
     """Remarks on how the check was made."""
+    unknown_sources: tuple[str, ...] = ()
+    """The markers that name a source which does not exist."""
 
 
 _SEARCH = ("embed", "fuse", "read", "retrieve", "refine.")

@@ -210,6 +210,8 @@ def test_check_fails_on_the_verdicts_that_are_asked_for(tmp_path: Path) -> None:
         "It was painted in 2020.": (0, 0),
         "Bananas grow in Ecuador.": (0, 1),
         "It was painted in 2021.": (1, 1),
+        "It was painted in 2020 [Source 9].": (0, 1),
+        "Who painted it?": (0, 1),
     }
     for answer, codes in answers.items():
         found = [

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from ragstone.errors import DeadlineError, OverloadedError, StoreError
-from ragstone.processes import IdleProcesses, WorkerProcess
+from ragstone.processes import IdleProcesses, WorkCrashError, WorkerProcess
 from ragstone.server.work import WorkQueue
 from ragstone.settings.services import ServerSettings
 
@@ -73,8 +73,10 @@ async def test_a_failure_is_not_called_a_deadline(idle: Noted) -> None:
     queue = open_queue(idle)
     with pytest.raises(StoreError, match="The file is damaged"):
         await queue.run("a", {"endless": False, "error": "The file is damaged."})
-    with pytest.raises(StoreError, match=r"failed \(exit code 1\)"):
+    with pytest.raises(StoreError, match=r"failed \(exit code 1\)") as caught:
         await queue.run("a", {"endless": False, "error": "unexpected"})
+    assert isinstance(caught.value.__cause__, WorkCrashError)
+    assert caught.value.__cause__.exit_code == 1
     queue.close()
 
 

@@ -176,8 +176,8 @@ def check(
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
-            help="Exit with code 1: if a claim is contradicted; unsupported: if any claim is not "
-            "supported."
+            help="Exit with code 1. contradicted: if a claim is contradicted; unsupported: if any "
+            "claim is not supported, a named source does not exist, or nothing is claimed."
         ),
     ] = None,
     json: options.Json = False,
@@ -192,20 +192,18 @@ def check(
 
       ragstone check - --against manuals/ --fail-on unsupported < answer.txt || echo "Not sent."
     """
+    from ragstone.query.check.review import is_all_supported
+
     text = sys.stdin.read() if answer == "-" else answer
     if not text.strip():
         raise typer.BadParameter("The answer is empty. Give its text, or - to read it from stdin.")
     grounding, names = asyncio.run(_check_against(text, against))
     _print_grounding(grounding, names, json=json)
-    verdicts = {claim.verdict for claim in grounding.claims}
-    if fail_on is FailOn.CONTRADICTED and "contradicted" in verdicts:
+    is_contradicted = any(claim.verdict == "contradicted" for claim in grounding.claims)
+    if fail_on is FailOn.CONTRADICTED and is_contradicted:
         raise typer.Exit(1)
-    if fail_on is FailOn.UNSUPPORTED and verdicts - _SUPPORTED_VERDICTS:
+    if fail_on is FailOn.UNSUPPORTED and not is_all_supported(grounding):
         raise typer.Exit(1)
-
-
-# A misattributed claim is supported by another source than the one that it names.
-_SUPPORTED_VERDICTS = {"supported", "misattributed"}
 
 
 def _print_grounding(grounding: Grounding, names: Sequence[str], *, json: bool) -> None:

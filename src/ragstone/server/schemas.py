@@ -241,6 +241,9 @@ class CheckReply(BaseModel):
     claims: list[CheckedClaim]
     cited_facts: list[int] = Field(description="Numbers of the facts that support a claim, from 1.")
     notes: list[str] = Field([], description="Remarks on how the check was made.")
+    unknown_sources: list[str] = Field(
+        [], description="Markers of the answer that name a source which does not exist."
+    )
 
     @classmethod
     def of(cls, grounding: Grounding) -> Self:
@@ -249,6 +252,7 @@ class CheckReply(BaseModel):
             claims=[CheckedClaim.of(claim) for claim in grounding.claims],
             cited_facts=list(grounding.cited_facts),
             notes=list(grounding.notes),
+            unknown_sources=list(grounding.unknown_sources),
         )
 
 

@@ -77,7 +77,7 @@ class WorkQueue:
         return reply
 
     def _explain(self, error: Exception) -> RagstoneError:
-        if isinstance(error, WorkCrashError) and "exit code" in str(error):
+        if isinstance(error, WorkCrashError) and error.exit_code is not None:
             return StoreError(
                 f"The process that does this work failed ({error}).",
                 hint="Run `ragstone doctor`: it also checks the files of the models.",

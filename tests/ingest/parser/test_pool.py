@@ -72,8 +72,9 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
     process.begin(threading.Event())
     process.send(protocol.pack_request(request(tmp_path / "doomed.txt")))
     os.kill(process._popen.pid, signal.SIGSEGV)  # as a bug in a native parser would
-    with pytest.raises(WorkCrashError, match="SIGSEGV"):
+    with pytest.raises(WorkCrashError, match="SIGSEGV") as caught:
         process.receive(timeout_s=10, max_memory_bytes=10**9)
+    assert caught.value.exit_code is None
     process.stop()
 
 

@@ -28,6 +28,14 @@ def split(*sentences: str) -> list[str]:
         ("Ada audits Kiln and Ben audits Forge.", ["Ada audits Kiln.", "Ben audits Forge."]),
         ("Adults pay 16 euros, but children pay 8.", ["Adults pay 16 euros.", "Children pay 8."]),
         ("Tin fell sharply; copper rose.", ["Tin fell sharply.", "Copper rose."]),
+        (
+            "The restored mill houses the archive and the listed barn houses the shop.",
+            ["The restored mill houses the archive.", "The listed barn houses the shop."],
+        ),
+        (
+            "Plan A includes phones and Plan B includes screens.",
+            ["Plan A includes phones.", "Plan B includes screens."],
+        ),
         # one subject, two objects or two verbs
         ("The mayor opened the bridge and the tunnel.", []),
         ("The mayor opened the bridge and visited the school.", []),

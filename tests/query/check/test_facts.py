@@ -26,6 +26,9 @@ SAME = [
     ("He was born in 1953.", "He was born on 3 May 1953."),
     ("Notice is 3 months.", "Three months' written notice."),
     ("It cost $4.5 million.", "It cost 4,500,000 dollars."),
+    ("It cost 2 and a half million dollars.", "It cost 2,500,000 dollars."),
+    ("It cost two and a half million dollars.", "It cost 2,500,000 dollars."),
+    ("It cost two million and a half dollars.", "It cost 2,500,000 dollars."),
     ("The dome is closed.", "The dome is closed, but the terrace is not."),
     ("It lasts one year.", "It lasts a year, with one month of notice."),
     ("The stay is two days.", "The trip takes two hours, the stay two days."),
@@ -97,6 +100,12 @@ DERIVED = [
     ("The lease runs for 2.5 years.", "The lease runs for two and a half years."),
     ("The box holds a dozen eggs.", "The box holds 12 eggs."),
     ("The box holds half a dozen eggs.", "The box holds 6 eggs."),
+    ("Altogether, both clubs have 160 members.", "Kiln has 100 members, Forge has 60 members."),
+    ("Kiln has 40 members more than Forge.", "Kiln has 100 members, Forge has 60 members."),
+    ("The rent rose by 40 EUR.", "The rent was 60 EUR in May and 100 EUR in June."),
+    ("The price fell by 40 %.", "The price was 100 EUR in May and 60 EUR in June."),
+    ("25 % of the members voted.", "Of the 80 members 20 voted."),
+    ("The remaining 40 EUR are paid in May.", "Of the 100 EUR 60 EUR are paid in April."),
     ("The war lasted six years.", "The war began in 1939 and ended in 1945, in its third year."),
 ]
 # The same with a wrong value.
@@ -109,6 +118,20 @@ NOT_DERIVED = [
     ("The box holds a dozen eggs.", "The box holds 6 eggs."),
     ("The box holds half a dozen eggs.", "The box holds 12 eggs."),
     ("Kiln has 90 members.", "Kiln has 100 members, Forge has 10 members."),
+    ("The tour took 30 minutes.", "The tour took 45 minutes, with a break of 15 minutes."),
+    (
+        "The room rate was between 30 and 60 EUR.",
+        "The room rate was between 40 and 70 EUR, breakfast 10 EUR and parking 20 EUR.",
+    ),
+    ("The film lasted 90 minutes.", "The film lasted 100 minutes, with a break of 10 minutes."),
+    ("Both tours cost 30 EUR.", "Both tours cost 40 EUR and a meal 10 EUR."),
+    ("The rent rose to 90 EUR.", "The rent rose to 80 EUR, with a fee of 10 EUR."),
+    # the evidence gives the total, the share or the difference itself
+    ("The total price is 30 EUR.", "The total price is 45 EUR, with a fee of 15 EUR."),
+    ("20 % of the members voted.", "25 % of the members voted, 10 women and 50 men."),
+    ("The rent rose by 30 EUR.", "The rent rose by 40 EUR, with a fee of 10 EUR."),
+    # a share that nothing announces
+    ("The interest is 20 %.", "The interest is 5 %, with fees of 10 EUR and 50 EUR."),
 ]
 
 
@@ -136,6 +159,8 @@ DENIED = [
     ("The pump started.", "The pump did not start."),
     ("The report was sent with the annex.", "The report was sent without the annex."),
     ("Dogs may enter the dome.", "Dogs may not enter the dome."),
+    ("The key was lost in the fire.", "A fire broke out. Nothing was lost."),
+    ("The key was lost in the fire.", "The fire was small, and nothing was lost."),
 ]
 NOT_DENIED = [
     ("No data was lost.", "No data was lost."),
@@ -150,6 +175,15 @@ NOT_DENIED = [
     ("He was born in Bergen.", "He was born in Bergen, not in Oslo."),
     ("At most five people may enter.", "No more than five people may enter."),
     ("Members enter free.", "Nobody but members enters free."),
+    ("Smoking is forbidden in the rooms.", "Can I smoke? No, smoking is forbidden in the rooms."),
+    ("No, smoking is forbidden in the rooms.", "Smoking is forbidden in the rooms."),
+    ("Bus 5 stops at the station.", "Bus No. 5 stops at the station."),
+    ("Bus no 5 stops at the station.", "Bus 5 stops at the station."),
+    ("Members can enter with a ticket.", "Members can enter with or without a ticket."),
+    ("Members can enter without a ticket.", "Members can enter with or without a ticket."),
+    ("The key was lost on Monday.", "Nothing was lost."),
+    ("The key was lost on Monday.", "The audit ended. Nothing was lost."),
+    ("Nothing was lost.", "The key was lost on Monday."),
 ]
 
 
@@ -187,6 +221,11 @@ def test_a_sentence_never_disagrees_with_itself(text: str) -> None:
 def test_any_figures_can_be_read(text: str) -> None:
     for found in (*find_quantities(text), *find_dates(text)):
         assert found.text
+
+
+def test_capital_letters_change_no_amount() -> None:
+    (found,) = find_quantities("IT HOLDS HALF A DOZEN EGGS.")
+    assert found.readings == ((6.0, ""),)
 
 
 def test_the_first_word_is_a_name_only_when_it_is_known() -> None:

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.check import verifier, worker
-from ragstone.query.check.review import Review, check_against_facts, review_text
+from ragstone.query.check.review import (
+    Review,
+    check_against_facts,
+    is_all_supported,
+    review_text,
+)
 from ragstone.query.ground.cite import MarkerStream, Notation
 from ragstone.reading.model import ReadingModel
 from ragstone.text import find_sentence_spans
@@ -125,6 +130,9 @@ def test_a_marker_of_an_unknown_source_is_no_part_of_the_claim() -> None:
     ]
     assert [claim.verdict for claim in found.claims] == ["supported", "supported"]
     assert found.notes == ("The answer names sources that do not exist: [7], [2, 9].",)
+    assert found.unknown_sources == ("[7]", "[2, 9]")
+    assert not is_all_supported(found)
+    assert is_all_supported(check_against_facts("The gate is green [1].", facts, None))
     assert check_against_facts("The gate is green [1].", facts, None).notes == ()
 
 

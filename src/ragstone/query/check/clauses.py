@@ -163,7 +163,10 @@ def _find_verb(words: Sequence[str], other: str) -> int:
         following = words[at + 1] if at + 1 < len(words) else ""
         if word in _AUXILIARIES or word in _PAST_FORMS:
             return at
-        if before in _DETERMINERS or before[0].isdigit() or word in STOP_WORDS:
+        # A capital is a determiner's only where it begins the clause: "Plan A includes".
+        if (before.casefold() if at == 1 else before) in _DETERMINERS:
+            continue
+        if before[0].isdigit() or word in STOP_WORDS:
             continue
         if word.endswith("ed") and len(word) >= _MIN_PAST_CHARS:
             return at

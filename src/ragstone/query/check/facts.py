@@ -185,7 +185,7 @@ def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disa
             )
             yield Disagreement("number", reason, contradicts=True)
             continue
-        if is_derived(claim, quantity, there, find_dates(evidence)):
+        if is_derived(claim, quantity, evidence, there, find_dates(evidence)):
             continue
         if missing := _describe_missing(claim, quantity, evidence, there, nearby):
             yield missing

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragstone.index.analyze import extract_terms
 from ragstone.query.check.facts import Disagreement
 from ragstone.text import find_sentence_spans
 
 _NEGATOR = re.compile(
-    r"\b(?P<nobody>nothing|nobody|no one|none of|none|neither of)\b"
-    r"|\b(?:no|not|never|without|cannot|fail(?:s|ed)? to)\b|\w+n['’]t\b",
+    r"\b(?P<nobody>nothing|nobody|no[ -]one|none of|none|neither of)\b"
+    # not the reply "No, …", the number "No. 5" and the choice "with or without"
+    r"|(?<!\bor )\b(?:no(?![.,:]|\s?\d)|not|never|without|cannot|fail(?:s|ed)? to)\b|\w+n['’]t\b",
     re.IGNORECASE,
 )
 # With these words a clause says neither yes nor no, or only part of it.
@@ -25,7 +26,7 @@ _DOUBT = re.compile(
     r"\b(?:not (?:all|every\w*|both|always|necessarily|only|just|exactly|entirely|yet|until)|"
     r"no (?:more|less|fewer|later|earlier|longer|sooner|matter|doubt)|if|unless|until|whether|"
     r"except|almost|nearly|hardly|barely|rarely|seldom|only|could|might|would|should|(?-i:may)|must|"
-    r"neither|nor)\b"
+    r"neither|nor|or (?:no|not|without))\b"
     r"|\?",
     re.IGNORECASE,
 )
@@ -42,6 +43,8 @@ class _Polarity:
     is_universal: bool
     """True for "nothing" and "none of", which deny the rest of every subject."""
     doubts: frozenset[str]
+    context: frozenset[str] = frozenset()
+    """The terms of the whole sentence and of the one before."""
 
 
 def find_denials(claim: str, evidence: str) -> Iterator[Disagreement]:
@@ -56,11 +59,14 @@ def find_denials(claim: str, evidence: str) -> Iterator[Disagreement]:
 
 
 def _read_clauses(evidence: str) -> Iterator[_Polarity]:
+    before: frozenset[str] = frozenset()
     for start, end in find_sentence_spans(evidence):
         sentence = evidence[start:end]
+        terms = frozenset(extract_terms(sentence, "english"))
         for clause in dict.fromkeys((sentence, *_CLAUSE.split(sentence))):
             if found := _read_polarity(clause):
-                yield found
+                yield replace(found, context=before | terms)
+        before = terms
 
 
 def _read_polarity(clause: str) -> _Polarity | None:
@@ -79,12 +85,16 @@ def _is_about_same(mine: _Polarity, other: _Polarity) -> bool:
     """Return True when both say the same but for a negation.
 
     Who denies may leave out nothing of what the other says: "No data was lost in May" does not deny
-    "Data was lost". The other may leave out the subject of "nothing".
+    "Data was lost". The other may leave out the subject of "nothing"; where the verb alone is left,
+    as in "Nothing was lost", the sentences around must be about the same.
     """
     if mine.doubts != other.doubts:
         return False
     if mine.terms == other.terms:
         return bool(mine.terms)
     denying, saying = (mine, other) if mine.is_negated else (other, mine)
-    least = 1 if denying.is_universal else _MIN_TERMS
-    return len(denying.terms) >= least and denying.terms <= saying.terms
+    if not denying.terms or not denying.terms <= saying.terms:
+        return False
+    return len(denying.terms) >= _MIN_TERMS or (
+        denying.is_universal and bool(denying.context & (saying.terms - denying.terms))
+    )

@@ -190,16 +190,25 @@ def check_against_facts(
     claims = tuple(
         replace(build_claim(one, one.statement), verdict=one.verdict) for one in judgements
     )
-    good = {"supported", "misattributed"}
-    cited = {number for claim in claims if claim.verdict in good for number in claim.citations}
+    good = [claim for claim in claims if claim.verdict in _SUPPORTED_VERDICTS]
+    cited = sorted({number for claim in good for number in claim.citations})
     notes = [] if verifier or not claims else [NO_VERIFIER]
-    unknown = [answer[m.start : m.end] for m in notation.find_markers(answer) if not m.is_complete]
+    markers = [one for one in notation.find_markers(answer) if not one.is_complete]
+    unknown = tuple(dict.fromkeys(answer[one.start : one.end] for one in markers))
     if unknown:
-        shown = ", ".join(dict.fromkeys(unknown))
-        notes.append(f"The answer names sources that do not exist: {shown}.")
-    return Grounding(
-        round(measure_groundedness(claims), 4), claims, tuple(sorted(cited)), tuple(notes)
-    )
+        notes.append(f"The answer names sources that do not exist: {', '.join(unknown)}.")
+    score = round(measure_groundedness(claims), 4)
+    return Grounding(score, claims, tuple(cited), tuple(notes), unknown)
+
+
+# A misattributed claim is supported by another source than the one that it names.
+_SUPPORTED_VERDICTS: frozenset[Verdict] = frozenset({"supported", "misattributed"})
+
+
+def is_all_supported(grounding: Grounding) -> bool:
+    """Return True when there is a claim, all are supported, and every named source exists."""
+    verdicts = {claim.verdict for claim in grounding.claims}
+    return bool(verdicts) and verdicts <= _SUPPORTED_VERDICTS and not grounding.unknown_sources
 
 
 def measure_groundedness(claims: Sequence[Claim]) -> float:

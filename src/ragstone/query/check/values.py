@@ -179,6 +179,7 @@ _UNIT = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
 _NUMBER_WORD = "|".join(sorted([*_WORD_VALUES, "hundred", "dozen"], key=len, reverse=True))
 _SCALE = "|".join(sorted(_SCALES, key=len, reverse=True))
 _FRACTION = "|".join(sorted(_FRACTIONS, key=len, reverse=True))
+_PLUS = r"\sand\sa\shalf\b"
 _QUANTITY = re.compile(
     # a clock time
     r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?"
@@ -193,11 +194,11 @@ _QUANTITY = re.compile(
     rf"|(?P<before>€|\$|£|¥|\bEUR\s?|\bUSD\s?|\bCHF\s?|\bGBP\s?)?"
     rf"(?:(?P<number>(?<![\w.,])[−–-]?\d{{1,3}}(?:[,   ]\d{{3}})+(?:\.\d+)?(?![\d])"
     rf"|(?<![\w.,])[−–-]?\d+(?:[.,]\d+)?(?![\d])))"
-    rf"(?:(?P<money>bn|mn|tn|[kmb])\b|[\s-]?(?P<scale>{_SCALE})\b)?(?P<plus>\sand\sa\shalf\b)?"
+    rf"(?:(?P<money>bn|mn|tn|[kmb])\b|(?P<plus3>{_PLUS})?[\s-]?(?P<scale>{_SCALE})\b)?(?P<plus>{_PLUS})?"
     rf"(?:[\s-]?(?P<unit>{_UNIT})(?![\w]))?"
     # number words
     rf"|\b(?P<words>(?:{_NUMBER_WORD}|{_SCALE})(?:[\s-](?:and\s)?(?:{_NUMBER_WORD}|{_SCALE}))*)\b"
-    rf"(?P<plus2>\sand\sa\shalf\b)?(?:[\s-](?P<unit2>{_UNIT})(?![\w]))?",
+    rf"(?:(?P<plus2>{_PLUS})(?:[\s-](?P<scale2>{_SCALE})\b)?)?(?:[\s-](?P<unit2>{_UNIT})(?![\w]))?",
     re.IGNORECASE,
 )
 _ABOUT = re.compile(
@@ -273,9 +274,7 @@ def spell_values_like(claim: str, evidence: str) -> str:
     return "".join(pieces) + claim[position:]
 
 
-_FAMILIES = {"month": "s", **dict.fromkeys(("EUR", "USD", "GBP", "CHF", "JPY"), "money")}
-
-
+_CURRENCIES = frozenset({"EUR", "USD", "GBP", "CHF", "JPY"})
 _SCALE_ERRORS = (1e3, 1e6, 1e9)
 
 
@@ -287,7 +286,8 @@ def get_family(unit: str) -> str:
 def has_other_unit(one: Quantity, other: Quantity) -> bool:
     """Return True for the same number of another unit or scale: 24 days and 24 hours."""
     (mine, unit), (theirs, other_unit) = one.readings[0], other.readings[0]
-    if not unit or _FAMILIES.get(unit, unit) != _FAMILIES.get(other_unit, other_unit):
+    is_money = unit in _CURRENCIES and other_unit in _CURRENCIES
+    if not unit or (get_family(unit) != get_family(other_unit) and not is_money):
         return False
     ratio = max(mine, theirs) / min(mine, theirs) if min(mine, theirs) > 0 else 0.0
     is_scaled = any(math.isclose(ratio, scale, rel_tol=1e-6) for scale in _SCALE_ERRORS)
@@ -365,10 +365,11 @@ def _read_fraction(match: re.Match[str]) -> Iterator[Reading]:
     if word in ("third", "fifth", "tenth") and not match["parts"]:
         return  # an ordinal without its noun
     share = _FRACTIONS[word] * {"two": 2, "three": 3}.get(count, 1)
-    if match["whole"] == "dozen":
+    whole = (match["whole"] or "").casefold()
+    if whole == "dozen":
         yield share * _SCALES["dozen"], ""
-    elif match["whole"]:
-        yield from _convert(share, match["whole"].casefold())
+    elif whole:
+        yield from _convert(share, whole)
     else:
         yield share * 100, "%"
         yield share, ""
@@ -380,7 +381,7 @@ def _read_digits(match: re.Match[str]) -> Iterator[Reading]:
     unit = (match["unit"] or match["before"] or "").strip().casefold()
     scale = _SCALES.get((match["scale"] or "").casefold(), 1.0)
     letters = (match["money"] or "").casefold()
-    half = 0.5 if match["plus"] else 0.0
+    half = 0.5 if match["plus"] or match["plus3"] else 0.0
     for value in _parse_digits(match["number"]):
         if not letters:
             yield from _convert((value + half) * scale, unit)
@@ -415,7 +416,10 @@ def _read_words(match: re.Match[str]) -> Iterator[Reading]:
                 total, part = total + part, 0.0
     if words[0] in _SCALES and len(words) == 1 and words[0] not in ("hundred", "dozen"):
         return  # "millions of people"
-    yield from _convert(total + part + half, (match["unit2"] or "").casefold())
+    # "two and a half million", and "two million and a half"
+    last = _SCALES.get(words[-1], 1.0) if words[-1] != "hundred" else 1.0
+    scale = _SCALES.get((match["scale2"] or "").casefold(), 1.0)
+    yield from _convert((total + part + half * last) * scale, (match["unit2"] or "").casefold())
 
 
 def _convert(value: float, unit: str) -> Iterator[Reading]:

@@ -69,7 +69,11 @@ def unpack_grounding(message: Mapping[str, Any]) -> Grounding:
         for claim in message["claims"]
     )
     return Grounding(
-        message["support_score"], claims, tuple(message["cited_facts"]), tuple(message["notes"])
+        message["support_score"],
+        claims,
+        tuple(message["cited_facts"]),
+        tuple(message["notes"]),
+        tuple(message["unknown_sources"]),
     )
 
 
