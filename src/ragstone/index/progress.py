@@ -7,8 +7,10 @@ that of the whole collection, however many shards the index has.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ragstone.catalog.schema import index_states, index_terms
+from ragstone.index.chunk_store import make_busy_error
 from ragstone.protocols import Catalog
 
 _ROWS_PER_STATEMENT = 1000
@@ -110,6 +113,21 @@ class ProgressStore:
         with self._catalog.write_transaction(lock=f"index:{self._name}") as connection:
             held = update.values(holder=holder, held_until=now + lease_s)
             return bool(connection.execute(held).rowcount)
+
+    @contextmanager
+    def hold(
+        self, collection: str, holder: str, lease_s: float, wait_s: float = math.inf
+    ) -> Iterator[None]:
+        """Wait for the lease and hold it; raise a StoreBusyError if it is not free in time."""
+        end = time.monotonic() + wait_s
+        while not self.acquire(collection, holder, lease_s=lease_s):
+            if time.monotonic() > end:
+                raise make_busy_error(collection)
+            time.sleep(0.2)
+        try:
+            yield
+        finally:
+            self.release(collection, holder)
 
     def release(self, collection: str, holder: str) -> None:
         update = index_states.update().where(

@@ -11,7 +11,6 @@ error that names the command which repairs it.
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 import uuid
@@ -23,7 +22,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from ragstone.errors import StoreError
+from ragstone.catalog.documents import refuse_other_embedder
 from ragstone.filters import SearchScope
 from ragstone.index.analyze import (
     FUNCTION_WORDS,
@@ -52,7 +51,6 @@ from ragstone.settings import IndexSettings
 
 _BATCH_CHANGES = 200
 _PARALLEL_WRITES = 4
-_TRIES = 5
 _CATCH_UP_S = 1.0
 _LEASE_S = 30.0
 # A search applies at most so many changes itself; more are left to a writer or the server.
@@ -62,6 +60,8 @@ _WAIT_S = 60.0
 _RESCORE_DEPTH = 100
 # The languages of chunks are counted like terms; hashes of terms are not negative.
 _LANGUAGES = {name: -hash_term(name) - 1 for name in FUNCTION_WORDS}
+# Below those, one for each chunk that was removed before its change: it is taken off once.
+_FIRST_MARK = -(2**40)
 
 
 class RemoteIndex:
@@ -140,7 +140,12 @@ class RemoteIndex:
         return False
 
     def _apply(
-        self, collection: str, before: IndexProgress, changes: Sequence[Change]
+        self,
+        collection: str,
+        before: IndexProgress,
+        changes: Sequence[Change],
+        *,
+        early: bool = False,
     ) -> IndexProgress | None:
         """Write what was added, and count it; None if another process was faster.
 
@@ -148,7 +153,7 @@ class RemoteIndex:
         and the last change are one transaction, and removals go on from `deleted_seq`.
         """
         added = [change.keys for change in changes if change.kind == "add"]
-        terms, chunk_count, length = self._count_removed(collection, before, changes)
+        terms, chunk_count, length = self._count_removed(collection, before, changes, early=early)
         for begin in range(0, len(added), 50):
             more = self._write_chunks(collection, before.build, added[begin : begin + 50])
             terms.update(more[0])
@@ -163,17 +168,25 @@ class RemoteIndex:
         return after if self._progress.advance(collection, before, after, terms) else None
 
     def _count_removed(
-        self, collection: str, progress: IndexProgress, changes: Sequence[Change]
+        self, collection: str, progress: IndexProgress, changes: Sequence[Change], *, early: bool
     ) -> tuple[Counter[int], int, int]:
-        """Return what the removed chunks take from the counts; uncounted ones take nothing."""
+        """Return what the removed chunks take from the counts; uncounted ones take nothing.
+
+        A chunk that is removed early, before its change, leaves a mark until that is applied.
+        """
         counts: Counter[int] = Counter()
         new = {change.first_key for change in changes if change.kind == "add"}
         removed = [one for one in changes if one.kind == "remove" and one.first_key not in new]
         chunk_count = length = 0
         for keys in batch_keys(removed):
+            marked = self._progress.count_chunks(collection, [_FIRST_MARK - key for key in keys])
+            if not early:
+                counts.subtract(marked.keys())
             for stored in self._points.read_terms(collection, keys):
-                if stored.build == progress.build:
+                mark = _FIRST_MARK - stored.key
+                if stored.build == progress.build and mark not in marked:
                     counts.subtract([*stored.terms, stored.language])
+                    counts[mark] += early
                     chunk_count, length = chunk_count - 1, length - stored.length
         return counts, chunk_count, length
 
@@ -222,15 +235,17 @@ class RemoteIndex:
 
     def remove_chunks(self, collection: str, ranges: Sequence[range]) -> None:
         """Remove chunks before the change that removes them: this index may be far behind."""
-        for _ in range(_TRIES):
-            if (before := self._read_progress(collection)) is None:
-                return
+        if self._read_progress(collection) is None:
+            return
+        # As long as a lease: that of a killed process ends meanwhile.
+        hold = self._progress.hold(collection, self._holder, _LEASE_S, wait_s=_LEASE_S)
+        with self._refresh_lock, hold:
+            before = self._read_progress(collection) or IndexProgress(self._epoch)
             gone = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
-            if self._apply(collection, before, gone) is not None:
-                for keys in batch_keys(gone):
-                    self._points.delete(collection, keys)
-                return
-        raise make_busy_error(collection)
+            if self._apply(collection, before, gone, early=True) is None:
+                raise make_busy_error(collection)
+            for keys in batch_keys(gone):
+                self._points.delete(collection, keys)
 
     def rebuild(self, collection: str) -> None:
         """Write all points again and delete those that are left over; searches go on meanwhile."""
@@ -239,12 +254,8 @@ class RemoteIndex:
             if self._read_progress(collection) is None:
                 last = self._catalog.counts(collection).last_change
                 self._progress.begin(collection, IndexProgress(self._epoch, target_seq=last))
-            while not self._progress.acquire(collection, self._holder, lease_s=_LEASE_S):
-                time.sleep(0.5)
-            try:
+            with self._progress.hold(collection, self._holder, _LEASE_S):
                 self._rebuild(collection)
-            finally:
-                self._progress.release(collection, self._holder)
         self.delete_others(collection)
 
     def delete_others(self, collection: str) -> None:
@@ -399,7 +410,8 @@ class RemoteIndex:
         known = self._known.get(collection)
         if known is not None and now - self._checked_at.get(collection, 0.0) < _CATCH_UP_S:
             return known
-        self._check_embedder(collection)
+        if self._embedder:
+            refuse_other_embedder(self._catalog, collection, self._embedder)
         progress = self._read_progress(collection)
         if progress is not None:
             self._check_marker(collection, progress)
@@ -418,16 +430,6 @@ class RemoteIndex:
         self._known[collection] = progress
         self._checked_at[collection] = now
         return progress
-
-    def _check_embedder(self, collection: str) -> None:
-        stored = self._catalog.embedder_of(collection)
-        if self._embedder and stored is not None and stored != self._embedder:
-            raise StoreError(
-                f"The collection '{collection}' was embedded with '{stored}', not with "
-                f"'{self._embedder}'.",
-                hint="Set the embedder that made it (EMBEDDING_MODEL), or embed its chunks again: "
-                f"ragstone reindex --embed --collection {shlex.quote(collection)}",
-            )
 
     def _check_marker(self, collection: str, progress: IndexProgress) -> None:
         """Raise a StoreError if the server lost what was written to it."""
