@@ -8,7 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.catalog.collections import refuse_unknown_collection
+from ragstone.catalog.keys import KeyRing
+from ragstone.catalog.schema import uploads
 from ragstone.engine import Engine
+from ragstone.errors import NotFoundError
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
@@ -69,7 +73,7 @@ def test_deletion_is_complete_and_leaves_the_others_alone(
     assert client.get("/v1/queries", params={"collection": "house"}).json() == []
     assert client.get("/v1/sessions").json() == []
     again = {"query": "The cellar number?", "collection": "house"}
-    assert client.post("/v1/query", json=again).json()["used_chunks"] == []
+    problem(client.post("/v1/query", json=again), 404)
     kept = [path for path in (tmp_path / "data" / "originals").rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in kept] == [b"The gate is green."]
     left = [path for path in (tmp_path / "data" / "index" / "house").rglob("*") if path.is_file()]
@@ -79,6 +83,60 @@ def test_deletion_is_complete_and_leaves_the_others_alone(
     send(client, "house", "new.txt", b"The porch is blue.")
     new = {"query": "The porch is?", "collection": "house"}
     assert "blue" in client.post("/v1/query", json=new).json()["answer"]
+
+
+def test_a_mistyped_collection_is_not_found_wherever_it_is_asked(client: httpx.Client) -> None:
+    send(client, "team", "gate.txt", b"The gate is green.")
+    wrong = {"collection": "teem"}
+    asked = {"query": "What is green?", **wrong}
+    chat = {"messages": [{"role": "user", "content": "What is green?"}], **wrong}
+    presets = ["minimal", "balanced"]
+    for reply in (
+        client.post("/v1/query", json=asked),
+        client.post("/v1/query", json=asked, headers={"Accept": "text/event-stream"}),
+        client.post("/v1/query/batch", json={"queries": ["What is green?"], **wrong}),
+        client.post("/v1/context", json=asked),
+        client.post("/search", json=asked),
+        client.post("/api/chat", json=chat),
+        client.post("/api/chat/compare", json=chat),
+        client.post("/api/chat/stream", json=chat),
+        client.get("/v1/candidates", params=asked),
+        client.post("/v1/compare", json={**asked, "presets": presets}),
+    ):
+        body = problem(reply, 404)
+        said = (body["detail"], body["hint"])
+        assert said == ("There is no collection 'teem'.", "Did you mean 'team'?"), reply.url
+    body = problem(client.post("/v1/query", json={**asked, "collection": "quite-another"}), 404)
+    assert body["hint"] == "List the collections: GET /v1/collections"
+    for name in ("default", "team"):
+        assert client.post("/v1/query", json={**asked, "collection": name}).status_code == 200
+
+
+def test_a_collection_that_others_have_is_not_hinted_at(tmp_path: Path) -> None:
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+    for name in ("team-red", "team-blue"):
+        engine.intake.create_collection(name)
+    secret, _ = KeyRing(engine.catalog).create(
+        "ann", role="reader", collections=("team-r*",), expires_in_s=None
+    )
+    for address in serve(engine):
+        headers = {"Authorization": f"Bearer {secret}"}
+        with httpx.Client(base_url=address, timeout=LONG_S, headers=headers) as client:
+            asked = {"query": "What is green?", "collection": "team-rlue"}
+            body = problem(client.post("/v1/query", json=asked), 404)
+            assert body["hint"] == "Did you mean 'team-red'?"
+            body = problem(client.post("/v1/query", json={**asked, "collection": "team-blue"}), 403)
+
+
+def test_a_collection_whose_first_document_is_still_read_exists(tmp_path: Path) -> None:
+    engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
+    engine.intake.create_collection("team")
+    with engine.catalog.write_transaction("uploads") as connection:
+        values = {"id": "u", "collection": "teem", "created_at": 1.0, "file_count": 1}
+        connection.execute(uploads.insert().values(**values, status="running"))
+    refuse_unknown_collection(engine.catalog, "teem")
+    with pytest.raises(NotFoundError):
+        refuse_unknown_collection(engine.catalog, "teams")
 
 
 def test_an_overview_names_topics_questions_and_what_is_new(client: httpx.Client) -> None:

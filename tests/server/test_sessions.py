@@ -90,6 +90,7 @@ def test_everything_of_somebody_is_forgotten_at_once(client: httpx.Client) -> No
 
 def test_a_session_stays_with_its_collection(client: httpx.Client) -> None:
     ask(client, "What was the revenue in 2022?", "talk")
+    client.post("/v1/collections", json={"name": "other"})
     body = {"query": "and in 2023?", "session_id": "talk", "collection": "other"}
     assert "default" in problem(client.post("/v1/query", json=body), 422)["detail"]
 

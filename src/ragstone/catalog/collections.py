@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from ragstone.catalog.schema import (
     page_lines,
     queries,
     sources,
+    uploads,
 )
 from ragstone.catalog.unused_files import mark_unused
 from ragstone.catalog.vectors import delete_chunks
@@ -115,27 +117,43 @@ class SqlCollections:
             return lookup.find_headings(connection, name, prefix, limit=limit)
 
 
-def refuse_unknown_collection(catalog: Catalog, name: str) -> None:
+def refuse_unknown_collection(
+    catalog: Catalog, name: str, can_read: Callable[[str], bool] | None = None
+) -> None:
     """Raise a NotFoundError if no collection has the name; the hint names a similar one.
 
-    A catalog without any collection accepts every name: its collections are all empty.
+    A catalog without any collection accepts every name: its collections are all empty. With
+    `can_read` (over HTTP) the other collections do not exist, neither here nor in the hint.
     """
-    known = catalog.collections()
-    if not known or name in known:
+    if catalog.embedder_of(name) is not None:
         return
+    known = [one for one in catalog.collections() if can_read is None or can_read(one)]
+    if not known or name in known or _has_uploads(catalog, name):
+        return
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
+        raise NotFoundError(f"There is no collection '{name}'.", hint=f"Did you mean '{close[0]}'?")
+    if can_read is not None:
+        raise collection_not_found(name)
     more_count = len(known) - _MAX_NAMES_IN_HINT
     more = f" and {more_count:,} more" if more_count > 0 else ""
     names = ", ".join(known[:_MAX_NAMES_IN_HINT])
-    hint = f"There are: {names}{more}. Choose one with --collection."
-    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
-        hint = f"Did you mean '{close[0]}'?"
-    raise NotFoundError(f"There is no collection '{name}'.", hint=hint)
+    raise NotFoundError(
+        f"There is no collection '{name}'.",
+        hint=f"There are: {names}{more}. Choose one with --collection.",
+    )
 
 
 def collection_not_found(name: str) -> NotFoundError:
     return NotFoundError(
         f"There is no collection '{name}'.", hint="List the collections: GET /v1/collections"
     )
+
+
+def _has_uploads(catalog: Catalog, name: str) -> bool:
+    """Tell whether documents were accepted for a collection: the first one read creates it."""
+    with catalog.read_transaction() as connection:
+        query = select(uploads.c.id).where(uploads.c.collection == name).limit(1)
+        return connection.execute(query).first() is not None
 
 
 def _exists(connection: Connection, name: str) -> bool:

@@ -8,12 +8,16 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
+from ragstone.catalog.collections import refuse_unknown_collection
 from ragstone.catalog.journal import query_not_found
 from ragstone.engine import Engine
 from ragstone.errors import StoreBusyError
+from ragstone.files import check_collection
 from ragstone.messages import choose_language
 from ragstone.server.auth import Caller, authenticate_request
 from ragstone.server.limits import AnswerSlots
+from ragstone.threads import run_in_thread_if_blocking
+from ragstone.types import DEFAULT_COLLECTION
 
 _MAX_WAIT_TO_READ_S = 1.0
 _bearer = HTTPBearer(auto_error=False, description="A key of `ragstone keys create`.")
@@ -97,3 +101,25 @@ def find_query(engine: Engine, caller: Caller, query_id: str) -> dict[str, Any]:
     if not (caller.can_see(entry["owner"]) and caller.can_read(entry["collection"])):
         raise query_not_found(query_id)
     return entry
+
+
+async def require_collection(
+    engine: Engine, caller: Caller, name: str, *, rag_enabled: bool | None = None
+) -> None:
+    """Refuse to ask a collection that the caller cannot read, or that does not exist."""
+    caller.require_read(name)
+    is_searched = engine.settings.retrieve.enabled if rag_enabled is None else rag_enabled
+    if is_searched and name != DEFAULT_COLLECTION:
+        await run_in_thread_if_blocking(
+            engine.catalog, refuse_missing_collection, engine, caller, name
+        )
+
+
+def refuse_missing_collection(engine: Engine, caller: Caller, name: str) -> None:
+    """Raise a NotFoundError for a collection that does not exist: its name is probably mistyped.
+
+    The default one may have no documents yet, and another service has collections that the catalog
+    does not know.
+    """
+    if name != DEFAULT_COLLECTION and engine.settings.retrieve.retriever_name == "hybrid":
+        refuse_unknown_collection(engine.catalog, check_collection(name), caller.can_read)

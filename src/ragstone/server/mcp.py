@@ -26,7 +26,7 @@ from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError, NotFoundError, RagstoneError
 from ragstone.query.explain import find_chunk
 from ragstone.server.auth import Caller, authenticate_request
-from ragstone.server.deps import base_url_of
+from ragstone.server.deps import base_url_of, refuse_missing_collection
 from ragstone.server.disconnect import run_until, wait_for_disconnect
 from ragstone.server.errors import ClientGoneError, respond_to_error
 from ragstone.server.events import shape_tool_answer
@@ -67,6 +67,7 @@ def choose_collection(engine: Engine, caller: Caller, name: str | None) -> str:
     """Return the named collection, or else the first one that the caller can read."""
     if name:
         caller.require_read(name)
+        refuse_missing_collection(engine, caller, name)
         return name
     if caller.can_read(DEFAULT_COLLECTION):
         return DEFAULT_COLLECTION

@@ -15,6 +15,10 @@ Replies: TypeAlias = dict[int | str, dict[str, Any]]
 
 NOT_FOUND: Replies = {404: {"model": Problem, "description": "Nothing has that id."}}
 INVALID: Replies = {422: {"model": Problem, "description": "The request cannot be used."}}
+SEARCH_PROBLEMS: Replies = {
+    404: {"model": Problem, "description": "There is no such collection."},
+    **INVALID,
+}
 TOTAL_HEADER = "X-Total-Count"
 PAGED: Replies = {
     200: {

@@ -13,10 +13,10 @@ from ragstone.errors import InputError
 from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.deps import CallerDep, EngineDep, require_collection
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import ChatRoomSkin, ChatSkin, shape_comparison, shape_events
-from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.openapi import INVALID, SEARCH_PROBLEMS, Replies
 from ragstone.server.schemas import (
     AS_TYPED,
     RAG_ENABLED,
@@ -31,7 +31,7 @@ from ragstone.types import DEFAULT_COLLECTION, Message
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 
 _PROBLEMS: Replies = {
-    **INVALID,
+    **SEARCH_PROBLEMS,
     502: {"model": Problem, "description": "No provider is able to answer."},
 }
 _STREAM: Replies = {
@@ -106,7 +106,7 @@ async def answer_chat(
     """Answer the last message from the documents; with `rag_enabled: false` without them."""
     if _is_comparison(body, compare, engine):
         return ChatReply(data=await _compare(body, request, engine, caller))
-    options = _build_options(body, request, engine, caller)
+    options = await _build_options(body, request, engine, caller)
     answer = await run_until_disconnect(request, engine.ask(body.read_question(), **options))
     return ChatReply(data=ChatData.of(answer))
 
@@ -130,7 +130,7 @@ async def stream_chat(
 ) -> EventStream:
     """Answer as events. Retrieval is done before the first token; two answers are written at the
     same time."""
-    options = _build_options(body, request, engine, caller)
+    options = await _build_options(body, request, engine, caller)
     question = body.read_question()
     if _is_comparison(body, compare, engine):
         sides = await start_events(request, engine.compare_stream(question, **options))
@@ -153,15 +153,15 @@ def _is_comparison(body: ChatRequest, param: bool | None, engine: Engine) -> boo
 async def _compare(
     body: ChatRequest, request: Request, engine: Engine, caller: Caller
 ) -> ComparedData:
-    options = _build_options(body, request, engine, caller)
+    options = await _build_options(body, request, engine, caller)
     work = engine.compare(body.read_question(), **options)
     return ComparedData.of(await run_until_disconnect(request, work), engine.settings)
 
 
-def _build_options(
+async def _build_options(
     body: ChatRequest, request: Request, engine: Engine, caller: Caller
 ) -> QueryOptions:
-    caller.require_read(body.collection)
+    await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
     return QueryOptions(
         collection=body.collection,
         rag_enabled=body.rag_enabled,

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError
-from ragstone.server.deps import CallerDep, EngineDep
+from ragstone.server.deps import CallerDep, EngineDep, require_collection
 from ragstone.server.disconnect import run_until_disconnect
-from ragstone.server.openapi import BINARY, INVALID, JSON_OBJECT, describe_form
+from ragstone.server.openapi import BINARY, INVALID, JSON_OBJECT, SEARCH_PROBLEMS, describe_form
 from ragstone.server.receive import receive_documents
 from ragstone.server.routes.document_parts import list_chunk_keys
 from ragstone.threads import run_in_thread
@@ -66,12 +66,12 @@ class StoredDocument(BaseModel):
     sha256: str
 
 
-@router.post("/search", responses=INVALID)
+@router.post("/search", responses=SEARCH_PROBLEMS)
 async def search(
     body: SearchRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> SearchReply:
     """Find the best chunks for a question, without an answer."""
-    caller.require_read(body.collection)
+    await require_collection(engine, caller, body.collection)
     work = engine.search(
         body.query,
         collection=body.collection,

@@ -17,6 +17,7 @@ from ragstone.server.deps import (
     EngineDep,
     find_query,
     hold_answer_slot,
+    require_collection,
     wait_for_history,
 )
 from ragstone.server.disconnect import run_until_disconnect
@@ -190,7 +191,7 @@ async def list_candidates(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> CandidatesReply:
     """List what the search finds before the filter, to choose a similarity threshold."""
-    caller.require_read(collection)
+    await require_collection(engine, caller, collection)
     refine = engine.settings.refine
     hits = (
         await variants_of(request)
@@ -210,7 +211,7 @@ async def compare_presets(
     body: CompareRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> CompareReply:
     """Answer one question under two presets."""
-    caller.require_read(body.collection)
+    await require_collection(engine, caller, body.collection)
     variants = variants_of(request)
     engines = [variants.with_preset(preset) for preset in body.presets]
     work = (

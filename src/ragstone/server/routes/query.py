@@ -18,11 +18,17 @@ from ragstone.query.check.worker import unpack_grounding
 from ragstone.query.explain import find_closest_chunk
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
-from ragstone.server.deps import CallerDep, EngineDep, find_query, wait_for_history
+from ragstone.server.deps import (
+    CallerDep,
+    EngineDep,
+    find_query,
+    require_collection,
+    wait_for_history,
+)
 from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.errors import build_error_event
 from ragstone.server.events import QuerySkin, shape_events
-from ragstone.server.openapi import INVALID, Replies
+from ragstone.server.openapi import SEARCH_PROBLEMS, Replies
 from ragstone.server.routes.document_parts import list_chunk_keys
 from ragstone.server.schemas import (
     RAG_ENABLED,
@@ -56,7 +62,7 @@ _REPLIES: Replies = {
             }
         },
     },
-    **INVALID,
+    **SEARCH_PROBLEMS,
 }
 
 
@@ -65,6 +71,7 @@ async def answer_query(
     body: QueryRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> QueryReply | EventStream:
     """Answer a question from the documents of a collection, with citations."""
+    await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
     options = _build_options(body, request, caller)
     if is_stream_wanted(request):
         options["mark_claims"] = True
@@ -74,7 +81,6 @@ async def answer_query(
 
 
 def _build_options(body: QueryRequest, request: Request, caller: Caller) -> QueryOptions:
-    caller.require_read(body.collection)
     return QueryOptions(
         collection=body.collection,
         rag_enabled=body.rag_enabled,
@@ -121,7 +127,7 @@ _NDJSON = "application/x-ndjson"
             "`query`, and either `reply` (as that of `/v1/query`) or `error`.",
             "content": {_NDJSON: {"schema": {"type": "string"}}},
         },
-        **INVALID,
+        **SEARCH_PROBLEMS,
     },
     tags=["query"],
 )
@@ -129,7 +135,7 @@ async def answer_batch(
     body: BatchRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> StreamingResponse:
     """Answer up to 100 questions, each on its own; a line is sent as soon as its turn has come."""
-    caller.require_read(body.collection)
+    await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
     options = QueryOptions(
         collection=body.collection,
         rag_enabled=body.rag_enabled,
@@ -181,12 +187,12 @@ class ContextReply(BaseModel):
     degraded: list[str]
 
 
-@router.post("/context", responses=INVALID, tags=["query"])
+@router.post("/context", responses=SEARCH_PROBLEMS, tags=["query"])
 async def get_context(
     body: ContextRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> ContextReply:
     """Return the finished context of a question, for a model of your own; nothing is written."""
-    caller.require_read(body.collection)
+    await require_collection(engine, caller, body.collection)
     work = engine.context(
         body.query,
         max_tokens=body.max_tokens,
