@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import ragstone
+from ragstone.cli.ingest import Pace
 from ragstone.engine import Engine
+from ragstone.ingest.languages import explain_unread_languages
 from ragstone.messages import (
     LANGUAGES,
     choose_language,
@@ -18,6 +20,8 @@ from ragstone.messages import (
     translate,
     translate_outcome,
 )
+from ragstone.reports import IngestedFile
+from ragstone.testing import HashEmbedder
 
 from .cli.run import call
 from .conftest import settings_in
@@ -118,3 +122,37 @@ def test_every_language_of_the_answers_has_a_catalogue() -> None:
     names = ("german", "french", "spanish", "italian", "portuguese", "dutch", "chinese")
     assert {find_language_code(name) for name in names} == set(CATALOGUES)
     assert find_language_code(None) == "en"
+
+
+@pytest.mark.parametrize("code", ["de", "zh"])
+def test_the_hint_about_unread_languages_is_translated(code: str) -> None:
+    for read in (frozenset({"english"}), frozenset({"english", "french"})):
+        embedder = _Reader(read)
+        hint = explain_unread_languages({"de": 2}, embedder)
+        assert hint.startswith("Most of these documents")
+        told = translate(hint, code)
+        assert "Most" not in told
+        assert embedder.name in told
+        assert ("reindex" in told) == (len(read) == 1)
+
+
+class _Reader(HashEmbedder):
+    def __init__(self, languages: frozenset[str]) -> None:
+        super().__init__()
+        self.languages = languages
+
+
+def test_one_file_is_singular(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    for language, said in (("de", "1 Datei:"), ("en", "1 file:")):
+        settings = {"LANG": language, "RAGSTONE_LANGUAGE": language}
+        done = call("ingest", "a.txt", "--data", "d", "--again", cwd=tmp_path, **settings)
+        assert said in done.stdout
+
+
+def test_a_line_of_progress_does_not_contradict_itself() -> None:
+    pace = Pace()
+    pace.count(IngestedFile("a.txt", "added", chunk_count=1))
+    assert pace.format_line(0, 4).startswith("file 1 of 4 · 1 document, ")
+    pace.count(IngestedFile("b.txt", "added", chunk_count=1))
+    assert pace.format_line(4, 4).startswith("file 4 of 4 · 2 documents, ")

@@ -40,7 +40,7 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     pace.count(IngestedFile("b", "unchanged", "2", 90))
     pace._begun -= 2
     line = pace.format_line(2, 4)
-    assert line.startswith("2 of 4 files · 1 documents, 0.5/s · 5 chunks/s · about 2 s left")
+    assert line.startswith("file 3 of 4 · 1 document, 0.5/s · 5 chunks/s · about 2 s left")
 
 
 def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:

@@ -193,8 +193,10 @@ class Pace:
         return True
 
     def format_line(self, done: int, total: int) -> str:
+        # An archive gives documents before it counts as read.
+        noun = "document" if self._documents == 1 else "documents"
         line = (
-            f"{done} of {total} files · {self._documents} documents, "
+            f"file {min(done + 1, total)} of {total} · {self._documents} {noun}, "
             f"{self._documents / self._seconds():.1f}/s · {self.format_rate()}"
         )
         if not done:  # e.g. the first file is an archive: its size is not known before its end
@@ -226,14 +228,18 @@ def print_report(report: IngestReport) -> None:
         if report.of(outcome)
     )
     chunks = say("{} chunks in '{}'", report.chunk_count, report.collection)
+    count = len(report.files)
+    files = say("{} file", count) if count == 1 else say("{} files", count)
     stdout().print(
-        f"[green]{say('{} files', len(report.files))}[/]: {counts or say('none')} · "
+        f"[green]{files}[/]: {counts or say('none')} · "
         f"{escape(chunks)} · "
         f"{say('{} embedded', report.embedded_chunks)} · {report.seconds:.1f} s"
         f"{format_rates(report)}"
     )
     if report.hint:
-        stdout().print(f"[yellow]{say('hint:')}[/] {escape(report.hint)}")
+        stdout().print(
+            f"[yellow]{say('hint:')}[/] {escape(translate(report.hint, get_language()))}"
+        )
 
 
 def format_rates(report: IngestReport) -> str:

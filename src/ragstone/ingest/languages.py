@@ -23,13 +23,16 @@ def explain_unread_languages(codes: Mapping[str, int], embedder: Embedder) -> st
     if unread.total() * 2 <= counts.total():
         return ""
     named = ", ".join(name.capitalize() for name, _ in unread.most_common(2))
-    text = (
-        f"Most of these documents are in a language that the embedding model {embedder.name} does "
-        f"not read ({named}): they are found by their words, hardly by their meaning."
-    )
     if "english" not in read or len(read) > 1 or not unread.keys() & MULTILINGUAL:
-        return text
+        return (
+            "Most of these documents are in a language that the embedding model "
+            f"{embedder.name} does not read ({named}): they are found by their words, hardly by "
+            "their meaning."
+        )
+    # One whole sentence each: the catalogues translate it by its text.
     return (
-        f"{text} To change that: ragstone models pull multilingual, then ragstone reindex --embed "
+        f"Most of these documents are in a language that the embedding model {embedder.name} does "
+        f"not read ({named}): they are found by their words, hardly by their meaning. "
+        "To change that: ragstone models pull multilingual, then ragstone reindex --embed "
         "--preset multilingual, and RAGSTONE_PRESET=multilingual from then on."
     )
