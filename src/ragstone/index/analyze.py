@@ -164,13 +164,16 @@ def _detect_languages(text: str) -> tuple[str, ...]:
             is_japanese = language == "chinese" and _KANA.search(text)
             return ("japanese",) if is_japanese else (language,)
     found = _find_languages(words)
-    if len(found) != 1 and len(words) <= _SHORT_QUESTION and "english" not in found:
-        asked = {
-            _LANGUAGE_OF_QUESTION[w] for w in map(str.casefold, words) if w in _LANGUAGE_OF_QUESTION
-        }
-        if len(asked) == 1:
+    is_question = "?" in text or "？" in text or (words[:1] and _asks(words[0]))
+    if is_question and len(found) != 1 and len(words) <= _SHORT_QUESTION:
+        asked = {_LANGUAGE_OF_QUESTION[w.casefold()] for w in words if _asks(w)}
+        if len(asked) == 1 and "english" not in found:
             return tuple(asked)
     return found if "english" in found or any(_is_clear(words, one) for one in found) else ()
+
+
+def _asks(word: str) -> bool:
+    return word.casefold() in _LANGUAGE_OF_QUESTION
 
 
 def _is_clear(words: Sequence[str], language: str) -> bool:
