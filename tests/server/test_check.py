@@ -31,7 +31,7 @@ async def test_each_claim_gets_its_span_verdict_and_facts(client: httpx.AsyncCli
     reply = (
         await client.post("/v1/check-grounding", json={"answer": answer, "facts": FACTS})
     ).json()
-    assert set(reply) == {"support_score", "claims", "cited_facts", "notes"}
+    assert set(reply) == {"support_score", "claims", "cited_facts", "notes", "unknown_sources"}
     assert [claim["verdict"] for claim in reply["claims"]] == [
         "supported", "contradicted", "unsupported",
     ]  # fmt: skip
