@@ -133,6 +133,8 @@ def test_the_ragstone_lines_of_a_console_block_run(code: str, desk: Path) -> Non
     """Those of http.md have a test of their own, which also compares what they print."""
     read = started(desk, "ragstone", "ingest", "contracts/", "-C", "wiki")
     assert read.returncode == 0, read.stderr
+    asked = started(desk, "ragstone", "ask", "When does the lease end?", "-C", "wiki")
+    assert asked.returncode == 0, asked.stderr
     for command in commands(code):
         done = started(desk, "bash", "-ceu", command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
