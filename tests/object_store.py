@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from .patience import wait_until
+from .process import HurtableProcess
 
 KEY, SECRET, BUCKET = "tester", "a-secret-of-the-tests", "documents"
 
@@ -20,14 +20,13 @@ def find_rclone() -> str | None:
     return str(beside) if beside.exists() else shutil.which("rclone")
 
 
-class ObjectStore:
+class ObjectStore(HurtableProcess):
     """Run rclone's S3 server until the block ends; it can be stopped, frozen and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = int(listener.getsockname()[1])
-        self.process: subprocess.Popen[bytes] | None = None
         (folder / BUCKET).mkdir(parents=True)
 
     @property
@@ -63,20 +62,6 @@ class ObjectStore:
         except OSError:
             return False
         return True
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def freeze(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
 
     def files(self) -> list[Path]:
         return [path for path in (self.folder / BUCKET).rglob("*") if path.is_file()]

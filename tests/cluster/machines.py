@@ -24,6 +24,7 @@ import psutil
 from ..conformance.conftest import QDRANT, free_port
 from ..object_store import ObjectStore
 from ..patience import LONG_S, wait_until
+from ..process import HurtableProcess
 from ..server.redis import REDIS
 
 LEASE_S = 5.0
@@ -38,7 +39,7 @@ class Part(Protocol):
     def thaw(self) -> None: ...
 
 
-class Program:
+class Program(HurtableProcess):
     """Run a command; it is ready when `url` answers, or at once without one."""
 
     def __init__(
@@ -47,7 +48,6 @@ class Program:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.url = folder, url
         self._command, self._environment = command, dict(environment)
-        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -64,20 +64,6 @@ class Program:
             return httpx.get(self.url, timeout=LONG_S).is_success
         except httpx.TransportError:
             return False
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def freeze(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
 
 
 class Postgres:

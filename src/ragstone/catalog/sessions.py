@@ -32,7 +32,7 @@ _turn_count = (
 _first_question = (
     select(turns.c.question)
     .where(*_own_turns)
-    # "hi" is no title, unless nothing else was said.
+    # "hi" becomes the title only where nothing else was said.
     .order_by(turns.c.intent.in_(sorted(SMALL_TALK)), turns.c.position)
     .limit(1)
     .correlate(sessions)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from ragstone.index.analyze import STOP_WORDS, detect_language, extract_terms
 from ragstone.reading.analysis import analyze_passage
 from ragstone.reading.documents import find_document_kinds
+from ragstone.reading.times import find_years
 from ragstone.types import Source
 
 _WORD = re.compile(r"[\w][\w.+'’-]*[\w+]|\w")
 _ENDING = re.compile(r"\.\w{1,5}$")
 _VERSION = re.compile(r"\b([^\W\d_]{2,}?)v?(\d+)\b")
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 # What introduces a document, and what may introduce any thing; then what may stand between.
 _ARTICLE = r"((?:(?:the|this|our|my|your|an?|der|dem|den|die|das|des|unser(?:e[mnrs]?)?)\s+)?)$"
 _BEFORE_DOCUMENT = re.compile(
@@ -117,8 +117,8 @@ def _is_kind(word: str) -> bool:
 
 def _names_other_year(question: str, sources: Sequence[Source]) -> bool:
     """Return True when question and names have years, and none in common."""
-    asked = set(_YEAR.findall(question))
-    held = {year for one in sources for year in _YEAR.findall(one.hit.chunk.document_name)}
+    asked = set(find_years(question))
+    held = {year for one in sources for year in find_years(one.hit.chunk.document_name)}
     return bool(asked and held) and not asked & held
 
 

@@ -23,7 +23,9 @@ _MAX_CLAUSES = 6
 _SUBJECT_WORDS = 4
 _MIN_PAST_CHARS = 5
 _DETERMINERS = frozenset(
-    "the a an this that these those its his her their our every each no all some any both".split()  # noqa: SIM905
+    """
+    the a an this that these those its his her their our every each no all some any both
+    """.split()  # noqa: SIM905  a list of words reads better as text
 )
 _AUXILIARIES = frozenset(
     """
@@ -36,7 +38,7 @@ _PAST_FORMS = frozenset(
     fought found gave got grew held hit kept knew laid lay led left lent lost made met paid put
     ran rang read rose said sang sat saw sent set shot shut slept sold spent spoke stole stood
     swam taught thought threw told took went won wore wrote
-    """.split()  # noqa: SIM905
+    """.split()  # noqa: SIM905  a list of words reads better as text
 )
 # A clause that begins like this has a subject that stands elsewhere, or none.
 _NO_SUBJECTS = _AUXILIARIES | frozenset(
@@ -44,7 +46,7 @@ _NO_SUBJECTS = _AUXILIARIES | frozenset(
     it its they their he his she her this that these those there one ones two three another other
     others former latter both so then never now not only also later more less
     fewer
-    """.split()  # noqa: SIM905
+    """.split()  # noqa: SIM905  a list of words reads better as text
 )
 _COMPARED = frozenset({"better", "more", "less", "fewer", "worse", "than"})
 
