@@ -102,7 +102,7 @@ def test_settings_are_told_with_their_origin_and_without_secrets(
         flags={"data.directory": tmp_path / "data", "provider.api_key": "very-secret"},
         environ={"RAG_TOP_K": "3"},
     )
-    app = create_app(Engine(loaded.settings, embedder=embedder), loaded.listing)
+    app = create_app(Engine(loaded.settings, embedder=embedder), loaded=loaded)
     with TestClient(app) as client:
         reply = client.get("/v1/settings")
     told = {one["name"]: one for one in reply.json()["settings"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,12 @@ from ragstone.server.background import (
     StoredDataCheck,
     delete_expired_history,
     exit_after,
+    trim_memory,
     watch_provider,
 )
 from ragstone.server.deps import authenticate, hold_answer_slot
 from ragstone.server.errors import install_error_handlers
 from ragstone.server.limits import AnswerSlots, RateLimits
-from ragstone.server.memory import trim_memory
 from ragstone.server.middleware import (
     AddressRateLimit,
     BodyLimit,
@@ -38,25 +38,21 @@ from ragstone.server.routes import (
     chat,
     chunkenizer,
     collections,
-    document_parts,
     documents,
     explore,
     feedback,
     health,
     history,
-    imports,
     openai,
-    overview,
     page,
     query,
     sessions,
     settings,
-    shares,
-    watch,
+    uploads,
 )
 from ragstone.server.watch import FolderWatcher
 from ragstone.server.work import WorkQueue
-from ragstone.settings import LoadedSettings, Setting
+from ragstone.settings import LoadedSettings
 from ragstone.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -70,14 +66,10 @@ CALLER_ROUTERS = (
     feedback.router,
     sessions.router,
     collections.router,
-    overview.router,
     documents.router,
-    imports.router,
-    watch.router,
+    uploads.router,
     explore.router,
-    document_parts.router,
     settings.router,
-    shares.router,
     health.metrics_router,
     chunkenizer.router,
 )
@@ -88,7 +80,6 @@ _CLOSING_S = 1.5
 
 def create_app(
     engine: Engine,
-    listing: Sequence[Setting] = (),
     *,
     loaded: LoadedSettings | None = None,
     only_hosts: Collection[str] = (),
@@ -96,8 +87,8 @@ def create_app(
 ) -> FastAPI:
     """Build the application; the engine is closed when the server stops.
 
-    `listing` holds every setting with its origin; those of `loaded` can be changed. `only_hosts`
-    are the host names for requests without a key. `only_mcp`: only `/mcp` and the health checks.
+    The settings of `loaded` are listed with their origin and can be changed. `only_hosts` are the
+    host names for requests without a key. `only_mcp`: only `/mcp` and the health checks.
     """
     mcp = _build_mcp_endpoint(engine)
 
@@ -138,7 +129,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    _fill_state(app, engine, loaded, listing)
+    _fill_state(app, engine, loaded)
     _add_routes(app, only_mcp=only_mcp)
     if mcp:
         app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
@@ -148,12 +139,12 @@ def create_app(
     return app
 
 
-def _fill_state(
-    app: FastAPI, engine: Engine, loaded: LoadedSettings | None, listing: Sequence[Setting]
-) -> None:
+def _fill_state(app: FastAPI, engine: Engine, loaded: LoadedSettings | None) -> None:
     app.state.engine = engine
     app.state.loaded = loaded
-    app.state.listing = loaded.listing if loaded else tuple(listing)
+    app.state.listing = loaded.listing if loaded else ()
+    app.state.variants = explore.EngineVariants(engine, app.state.listing)
+    app.state.overviews = collections.Overviews()
     app.state.keys = KeyRing(engine.catalog)
     app.state.rate_limits = RateLimits(engine.settings)
     app.state.answer_slots = AnswerSlots(engine.settings.server)

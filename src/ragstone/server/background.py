@@ -1,4 +1,4 @@
-"""Run work that is not part of a request: uploads, expired history, checksums, the probe."""
+"""Run work that is not part of a request: uploads, old history, memory, checksums, the probe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ragstone.errors import RagstoneError, StoreBusyError, StoreError
 from ragstone.files import hold_writer_lock
 from ragstone.index.verify import check_index_files
 from ragstone.processes import kill_all_workers
-from ragstone.system import lower_thread_priority
+from ragstone.system import find_libc_function, lower_thread_priority
 from ragstone.threads import run_in_thread
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ class BackgroundTasks:
 
 
 _PROBE_AGAIN_S = 60.0
+_TRIM_INTERVAL_S = 20.0
 
 
 async def watch_provider(engine: Engine) -> None:
@@ -72,6 +73,14 @@ async def delete_expired_history(engine: Engine) -> None:
         except StoreError as error:
             # The catalog may be busy or full now and work at the next attempt.
             log.warning("what has expired could not be removed: %s", type(error).__name__)
+
+
+async def trim_memory() -> None:
+    """Return what is free inside the allocator to the system, every few seconds."""
+    trim = find_libc_function("malloc_trim")
+    while trim is not None:
+        await asyncio.sleep(_TRIM_INTERVAL_S)
+        await run_in_thread("store", trim, 0)
 
 
 class _StoppedError(Exception):

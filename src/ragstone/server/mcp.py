@@ -27,11 +27,10 @@ from ragstone.errors import ForbiddenError, NotFoundError, RagstoneError
 from ragstone.query.explain import find_chunk
 from ragstone.server.auth import Caller, authenticate_request
 from ragstone.server.deps import base_url_of, refuse_missing_collection
-from ragstone.server.disconnect import run_until, wait_for_disconnect
 from ragstone.server.errors import ClientGoneError, respond_to_error
-from ragstone.server.events import shape_tool_answer
+from ragstone.server.events import link_source, shape_tool_answer
 from ragstone.server.limits import AnswerSlots
-from ragstone.server.links import link_source
+from ragstone.server.sse import run_until, wait_for_disconnect
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk
 
 if TYPE_CHECKING:

@@ -7,17 +7,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.reading.units import has_instructions
-from ragstone.server.usage import UsageReply, name_finish
 from ragstone.settings import Settings
 from ragstone.types import (
-    DEFAULT_COLLECTION,
     Answer,
     Claim,
     Comparison,
     Document,
     Grounding,
     Message,
-    RetrievalMethod,
     Source,
 )
 
@@ -28,38 +25,15 @@ RAG_ENABLED = "false: a plain chat with the model, without documents. Default: R
 AS_TYPED = "Search the message as it is typed: earlier messages do not complete it."
 
 
-class QueryRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"query": "How long is the notice period?", "collection": "demo"}]
-        },
-    )
+def forbid_other_fields(example: dict[str, Any]) -> ConfigDict:
+    """Configure the body of a request: an unknown field is an error, and this is an example."""
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
 
-    query: str = Field(description="The question; 3 to 1,000 characters after trimming.")
-    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
-    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
-    upload_id: str | None = Field(None, description="Search only documents of this upload.")
-    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
-    mmr_lambda: float | None = Field(
-        None, ge=0, le=1, description="1: relevance alone; 0: diversity alone."
-    )
-    temperature: float | None = Field(None, ge=0, le=2, description="Temperature of the model.")
-    method: RetrievalMethod | None = Field(None, description="Search method.")
-    filters: dict[str, Any] | None = Field(
-        None, description='Conditions on metadata: {"year": {"gte": 2020}, "tags": "lease"}.'
-    )
-    session_id: str | None = Field(
-        None, description="The conversation to continue; an unknown id starts a new one."
-    )
-    model: str | None = Field(
-        None, max_length=200, description="The model that writes: a `name` of `GET /v1/providers`."
-    )
-    as_typed: bool = Field(False, description=AS_TYPED)
-    chat: bool = Field(
-        False, description="A message of a chat: 1 to 32,000 characters, pasted text included."
-    )
 
+SearchedAs = Annotated[
+    str,
+    Field(description="The whole question that was searched; empty if that is the one typed."),
+]
 
 # Read from the dataclass itself: `asdict` first costs ten times as much.
 _FROM_ATTRIBUTES = ConfigDict(from_attributes=True)
@@ -159,6 +133,54 @@ class ClaimReply(BaseModel):
     repaired: bool
 
 
+class CallReply(BaseModel):
+    """One call to a model."""
+
+    model_config = _FROM_ATTRIBUTES
+
+    stage: str
+    provider: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+    stop_reason: str
+    is_estimate: bool
+
+
+class UsageReply(BaseModel):
+    """The tokens of all calls to models, internal ones included."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None = Field(description="In US dollars; null if no price is known.")
+    calls: list[CallReply]
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        total = answer.total_usage
+        return cls(
+            input_tokens=total.input_tokens,
+            output_tokens=total.output_tokens,
+            cached_tokens=total.cached_tokens,
+            cost_usd=total.cost_usd,
+            calls=[CallReply.model_validate(one) for one in answer.usage],
+        )
+
+
+class CompletionUsage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+def name_finish(answer: Answer) -> Literal["stop", "length", "content_filter"]:
+    """Return why an answer ended, in the words of OpenAI's protocol."""
+    return "content_filter" if answer.stop_reason == "blocked" else answer.stop_reason
+
+
 class QueryMetadata(BaseModel):
     retrieval_time_ms: float
     generation_time_ms: float
@@ -184,9 +206,7 @@ class QueryMetadata(BaseModel):
 class QueryReply(BaseModel):
     query_id: str
     answer: str
-    searched_as: str = Field(
-        description="The whole question that was searched; empty if that is the one typed."
-    )
+    searched_as: SearchedAs
     short_answer: str
     citations: list[CitationReply]
     used_chunks: list[UsedChunk]
@@ -291,9 +311,7 @@ class Choice(BaseModel):
 
 class ChatData(BaseModel):
     choices: list[Choice]
-    searched_as: str = Field(
-        description="The whole question that was searched; empty if that is the one typed."
-    )
+    searched_as: SearchedAs
     sources: list[SourceReply]
     citations: list[CitationReply]
     claims: list[ClaimReply]
@@ -321,9 +339,7 @@ class ChatData(BaseModel):
 
 class Side(BaseModel):
     choices: list[Choice]
-    searched_as: str = Field(
-        description="The whole question that was searched; empty if that is the one typed."
-    )
+    searched_as: SearchedAs
     chunks_used: int
     chunks_scores: list[float]
     sources: list[SourceReply]

@@ -1,7 +1,7 @@
-"""Send server-sent events: JSON values → `data: {…}` lines as they happen.
+"""Reply to a client for as long as it is there: cancel work when it leaves, send events.
 
-A failure before the first event is an ordinary problem document; one after it is an event of the
-type `error`.
+Server-sent events: JSON values → `data: {…}` lines as they happen. A failure before the first event
+is an ordinary problem document; one after it is an event of the type `error`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -18,8 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ragstone.errors import RagstoneError
-from ragstone.server.disconnect import cancel_tasks, run_until_disconnect, wait_for_disconnect
-from ragstone.server.errors import build_error_event
+from ragstone.server.errors import ClientGoneError, build_error_event
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +26,37 @@ T = TypeVar("T")
 # Proxies must pass each event on at once.
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 EVENT_STREAM = "text/event-stream"
+
+
+async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; cancel it if the client disconnects first."""
+    return await run_until(wait_for_disconnect(request.receive), work)
+
+
+async def run_until(end: Coroutine[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; cancel it and raise if `end` returns first."""
+    task, ending = asyncio.create_task(work), asyncio.create_task(end)
+    try:
+        await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        await cancel_tasks(task, ending)
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client has disconnected. The body was read before, so nothing else comes."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel what still runs, and wait until it has cleaned up."""
+    for task in tasks:
+        task.cancel()
+    waiting: list[Awaitable[Any]] = [*tasks]
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def is_stream_wanted(request: Request) -> bool:

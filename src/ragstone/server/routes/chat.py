@@ -14,7 +14,6 @@ from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, require_collection
-from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.events import ChatRoomSkin, ChatSkin, shape_comparison, shape_events
 from ragstone.server.openapi import INVALID, SEARCH_PROBLEMS, Replies
 from ragstone.server.schemas import (
@@ -24,8 +23,9 @@ from ragstone.server.schemas import (
     ComparedData,
     Problem,
     SentMessage,
+    forbid_other_fields,
 )
-from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
+from ragstone.server.sse import EVENT_STREAM, EventStream, run_until_disconnect, start_events
 from ragstone.types import DEFAULT_COLLECTION, Message
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
@@ -197,10 +197,7 @@ _ROOM_STREAM: Replies = {
 
 
 class ChatTurn(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"message": "What is the gate code?"}]},
-    )
+    model_config = forbid_other_fields({"message": "What is the gate code?"})
 
     message: str = Field(description="The user's message; 1 to 32,000 characters after trimming.")
     session_id: str | None = Field(None, description="The conversation; by default the chat's own.")

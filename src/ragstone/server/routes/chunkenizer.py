@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError
 from ragstone.server.deps import CallerDep, EngineDep, require_collection
-from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.openapi import BINARY, INVALID, JSON_OBJECT, SEARCH_PROBLEMS, describe_form
 from ragstone.server.receive import receive_documents
-from ragstone.server.routes.document_parts import list_chunk_keys
+from ragstone.server.routes.documents import list_chunk_keys
+from ragstone.server.schemas import forbid_other_fields
+from ragstone.server.sse import run_until_disconnect
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Hit
 
@@ -35,9 +36,7 @@ _FORM = describe_form(
 
 
 class SearchRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"query": "notice period", "top_k": 3}]}
-    )
+    model_config = forbid_other_fields({"query": "notice period", "top_k": 3})
 
     query: str
     top_k: int = Field(5, ge=1, le=1000)

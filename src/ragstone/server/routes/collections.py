@@ -1,32 +1,44 @@
-"""Create, list and delete collections: `/v1/collections`."""
+"""Create, list and delete collections: `/v1/collections`; show what one holds: `…/overview`.
+
+Nothing of an overview is written by a model. It quotes the documents, and every suggested question
+was asked and answered from the sentence that it was made of.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 
 from ragstone.catalog.collections import CollectionInfo, collection_not_found
+from ragstone.catalog.outline import list_entries
+from ragstone.engine import Engine
+from ragstone.errors import RagstoneError
 from ragstone.files import check_collection
+from ragstone.reading.starters import Starter, list_starters, list_topics
 from ragstone.server.deps import CallerDep, EngineDep
-from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import Problem
+from ragstone.server.openapi import NOT_FOUND, SEARCH_PROBLEMS
+from ragstone.server.routes.explore import variants_of
+from ragstone.server.schemas import DocumentSummary, QueryReply, forbid_other_fields
+from ragstone.text import measure_support
 from ragstone.threads import run_in_thread
+from ragstone.types import Document, Query
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
-_PROBLEMS: Replies = {
-    404: {"model": Problem, "description": "There is no such collection."},
-    **INVALID,
-}
+_ABOUT = "What are these documents about?"
+_DOCUMENTS_READ, _CHUNKS_READ = 40, 8
+_MAX_ASKED, _MAX_OFFERED, _MIN_OFFERED, _MAX_RECENT, _MAX_TITLE = 16, 6, 3, 5, 80
+_CONFIDENT, _SAME_SENTENCE = 0.5, 0.6
 
 
 class NewCollection(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"name": "contracts"}]}
-    )
+    model_config = forbid_other_fields({"name": "contracts"})
 
     name: str = Field(description="Letters, digits, dots, dashes and underscores; at most 100.")
 
@@ -51,7 +63,7 @@ async def list_collections(engine: EngineDep, caller: CallerDep) -> list[Collect
     return [CollectionReply.of(one) for one in found if caller.can_read(one.name)]
 
 
-@router.post("", responses=_PROBLEMS, status_code=201)
+@router.post("", responses=SEARCH_PROBLEMS, status_code=201)
 async def create_collection(
     body: NewCollection, engine: EngineDep, caller: CallerDep
 ) -> CollectionReply:
@@ -60,7 +72,7 @@ async def create_collection(
     return CollectionReply.of(await engine.create_collection(body.name))
 
 
-@router.get("/{name}", responses=_PROBLEMS)
+@router.get("/{name}", responses=SEARCH_PROBLEMS)
 async def get_collection(name: str, engine: EngineDep, caller: CallerDep) -> CollectionReply:
     """Return one collection with its counts."""
     if not caller.can_read(name):
@@ -68,10 +80,125 @@ async def get_collection(name: str, engine: EngineDep, caller: CallerDep) -> Col
     return CollectionReply.of(await run_in_thread("store", engine.collections.get, name))
 
 
-@router.delete("/{name}", responses=_PROBLEMS, status_code=204)
+@router.delete("/{name}", responses=SEARCH_PROBLEMS, status_code=204)
 async def delete_collection(name: str, engine: EngineDep, caller: CallerDep) -> None:
     """Delete a collection completely: documents, vectors, terms, files, sessions and history."""
     if not caller.can_read(name):
         raise collection_not_found(name)
     caller.require_write(name)
     await engine.delete_collection(name)
+
+
+class OverviewReply(BaseModel):
+    collection: str
+    documents: int
+    failed: int
+    chunks: int
+    about: QueryReply | None = Field(None, description="An overview in the documents' own words.")
+    topics: list[str]
+    questions: list[str] = Field(description="Questions that the documents answer.")
+    recent: list[DocumentSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    change: int
+    reply: OverviewReply
+
+
+class Overviews:
+    """Build overviews, one at a time, and keep each until its collection changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._lock = asyncio.Lock()
+
+    async def get(self, engine: Engine, quoting: Engine, name: str) -> OverviewReply:
+        change = (await run_in_thread("store", engine.catalog.counts, name)).last_change
+        async with self._lock:
+            kept = self._kept.get(name)
+            if kept is None or kept.change != change:
+                kept = _Kept(change, await _build_overview(engine, quoting, name))
+                self._kept[name] = kept
+        return kept.reply
+
+
+@router.get("/{name}/overview", responses=NOT_FOUND)
+async def get_overview(
+    name: str, request: Request, engine: EngineDep, caller: CallerDep
+) -> OverviewReply:
+    """Show what a collection is about, its main topics, questions it answers, and what is new."""
+    if not caller.can_read(name):
+        raise collection_not_found(name)
+    overviews: Overviews = request.app.state.overviews
+    return await overviews.get(engine, variants_of(request).build_quoting(), name)
+
+
+async def _build_overview(engine: Engine, quoting: Engine, name: str) -> OverviewReply:
+    info = await run_in_thread("store", engine.collections.get, name)
+    documents = await run_in_thread("store", engine.documents, name)
+    newest = sorted(documents, key=lambda one: -one.created_at)
+    recent = [DocumentSummary.of(one) for one in newest if one.status == "indexed"][:_MAX_RECENT]
+    reply = OverviewReply(
+        collection=name,
+        documents=info.documents,
+        failed=info.failed,
+        chunks=info.chunks,
+        topics=list_topics(await run_in_thread("store", engine.collections.headings, name)),
+        about=None,
+        questions=[],
+        recent=recent,
+    )
+    if not info.documents:
+        return reply
+    about = await _ask(quoting, _ABOUT, name)
+    starters = await run_in_thread("store", _find_starters, engine, name)
+    questions = await _choose_questions(quoting, starters, name)
+    for title in _list_titles(documents)[: max(0, _MIN_OFFERED - len(questions))]:
+        questions.append(f"Summarize {title}")
+    return reply.model_copy(update={"about": about, "questions": questions})
+
+
+def _list_titles(documents: Sequence[Document]) -> list[str]:
+    """List the titles of the longest documents; a summary of one is always possible."""
+    longest = sorted(documents, key=lambda one: -one.chunk_count)
+    titles = (" ".join(str(one.metadata.get("title") or one.name).split()) for one in longest)
+    return list(dict.fromkeys(title for title in titles if len(title) <= _MAX_TITLE))
+
+
+async def _choose_questions(quoting: Engine, starters: list[Starter], name: str) -> list[str]:
+    """Ask candidates and keep those that are answered from their sentence."""
+    chosen: list[str] = []
+    for starter in starters[:_MAX_ASKED]:
+        answer = await _ask(quoting, starter.question, name)
+        cited = " ".join(one.snippet for one in answer.citations) if answer else ""
+        if (
+            answer is not None
+            and answer.status == "answered"
+            and answer.confidence >= _CONFIDENT
+            and measure_support(starter.sentence, cited) >= _SAME_SENTENCE
+        ):
+            chosen.append(starter.question)
+        if len(chosen) == _MAX_OFFERED:
+            break
+    return chosen
+
+
+async def _ask(quoting: Engine, question: str, name: str) -> QueryReply | None:
+    try:
+        return QueryReply.of(await quoting.ask(question, collection=name))
+    except RagstoneError:  # an overview without this part is still one
+        return None
+
+
+def _find_starters(engine: Engine, name: str) -> list[Starter]:
+    """Make candidates from documents spread over the collection, one of each in turn."""
+    entries, _ = list_entries(engine.catalog, Query("", "", collection=name))
+    step = max(1, len(entries) // _DOCUMENTS_READ)
+    per_document = []
+    for entry in entries[::step][:_DOCUMENTS_READ]:
+        keys = range(entry.first_key, entry.first_key + min(entry.chunk_count, _CHUNKS_READ))
+        chunks = engine.catalog.chunks(keys).values()
+        per_document.append(list_starters((one.heading_path, one.text) for one in chunks))
+    turns = max(map(len, per_document), default=0)
+    return [found[turn] for turn in range(turns) for found in per_document if turn < len(found)]

@@ -1,175 +1,57 @@
-"""Add documents, follow their upload, list, read and delete them."""
+"""List, read, change and delete documents: `/v1/documents`; show the watched folder."""
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-from collections.abc import AsyncGenerator
-from concurrent.futures import Future
+from dataclasses import asdict, replace
+from pathlib import PurePath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
-from ragstone.errors import ForbiddenError
 from ragstone.messages import translate_outcome
-from ragstone.reports import IngestReport
-from ragstone.server.auth import Caller
-from ragstone.server.background import BackgroundTasks
 from ragstone.server.deps import CallerDep, EngineDep, LanguageDep
-from ragstone.server.openapi import (
-    BINARY,
-    INVALID,
-    JSON_OBJECT,
-    NOT_FOUND,
-    PAGED,
-    TOTAL_HEADER,
-    Replies,
-    describe_form,
-)
-from ragstone.server.receive import ReceivedDocuments, receive_documents
-from ragstone.server.schemas import DocumentReply, DocumentSummary
-from ragstone.server.sse import EventStream
-from ragstone.server.upload_replies import (
-    ACCEPTED,
-    CHAT_ACCEPTED,
-    ChatUploadReply,
-    UploadReply,
-    wait_for_upload,
-)
+from ragstone.server.openapi import BINARY, INVALID, NOT_FOUND, PAGED, TOTAL_HEADER, Replies
+from ragstone.server.routes.explore import Passage
+from ragstone.server.schemas import DocumentReply, DocumentSummary, forbid_other_fields
+from ragstone.server.watch import name_folder, read_last_look
 from ragstone.threads import run_in_thread
-from ragstone.types import DEFAULT_COLLECTION
+from ragstone.types import DEFAULT_COLLECTION, Document
+from ragstone.types import Query as Question
 
 router = APIRouter(tags=["documents"])
 
 _PROBLEMS = NOT_FOUND | INVALID
-_FILES = {"type": "array", "items": BINARY}
-_BODIES = describe_form(
-    {
-        "files": _FILES,
-        "collection": {"type": "string"},
-        "tags": {"type": "string", "description": "Separated by commas."},
-        "metadata": JSON_OBJECT,
-        "password": {"type": "string"},
-    },
-    example={"files": ["(the files)"], "collection": "house", "tags": "home,2026"},
-    alternatives={
-        "application/json": {
-            "example": {
-                "name": "notes.md",
-                "text": "# Notes\n\nThe gate code is 8812.",
-                "collection": "default",
-                "tags": ["home"],
-                "metadata": {"year": 2026},
-            }
-        },
-        "text/plain": {"example": "The gate code is 8812."},
-    },
-)
-_FORM = describe_form({"files": _FILES}, required=["files"], example={"files": ["(the files)"]})
 _FILE: Replies = {
     200: {"content": {"application/octet-stream": {"schema": BINARY, "example": "(the file)"}}}
 }
 
 
 class DocumentChange(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"tags": ["contract", "2026"]}]}
-    )
+    model_config = forbid_other_fields({"tags": ["contract", "2026"]})
 
     tags: list[Annotated[str, Field(max_length=100)]] = Field(
         description="All its tags from now on.", max_length=100
     )
 
 
-_POLL_S = 0.2
+class TextReply(BaseModel):
+    """`text` is `document.text[start:end]`; `length` is that of the whole text, in code points."""
+
+    document_id: str
+    document_name: str
+    media_type: str
+    start: int
+    end: int
+    length: int
+    text: str
 
 
-@router.post(
-    "/v1/documents", responses=_PROBLEMS | ACCEPTED, openapi_extra=_BODIES, status_code=201
-)
-async def add_documents(
-    request: Request,
-    response: Response,
-    engine: EngineDep,
-    caller: CallerDep,
-    language: LanguageDep,
-    collection: Annotated[str | None, Query(description="The collection to add to.")] = None,
-    name: Annotated[str | None, Query(description="Name of a document in plain text.")] = None,
-    wait: Annotated[bool, Query(description="Reply when all are read.")] = True,
-) -> UploadReply:
-    """Add documents to a collection: files, plain text, or JSON with the text in it.
-
-    With `wait=false` the reply comes at once, and `/v1/uploads/{id}` shows the progress.
-    """
-    caller.require_writer()
-    received = await receive_documents(request, engine.originals, name=name, collection=collection)
-    _require_write(caller, received)
-    upload_id = uuid.uuid4().hex
-    work = asyncio.wrap_future(await _accept(engine, received, upload_id, retry=not wait))
-    note = ""
-    if wait:
-        note = await wait_for_upload(request, upload_id, work, response, language)
-    else:
-        background: BackgroundTasks = request.app.state.background
-        background.start(work)
-        response.status_code = 202
-    upload = await run_in_thread("store", engine.records.upload, upload_id)
-    return UploadReply.of(upload, language, note)
-
-
-def _require_write(caller: Caller, received: ReceivedDocuments) -> None:
-    """Check the collection after the body was read: it may be named there."""
-    try:
-        caller.require_write(received.collection or DEFAULT_COLLECTION)
-    except ForbiddenError:
-        received.discard()
-        raise
-
-
-@router.post(
-    "/chat/{chat_id}/documents",
-    responses=_PROBLEMS | CHAT_ACCEPTED,
-    openapi_extra=_FORM,
-    response_model_exclude_defaults=True,
-)
-async def add_chat_documents(
-    chat_id: str,
-    request: Request,
-    response: Response,
-    engine: EngineDep,
-    caller: CallerDep,
-    language: LanguageDep,
-) -> ChatUploadReply:
-    """Add documents for one chat; a file that cannot be read does not stop the others."""
-    caller.require_write(f"chat_{chat_id}")
-    received = await receive_documents(request, engine.originals, collection=f"chat_{chat_id}")
-    upload_id = uuid.uuid4().hex
-    work = asyncio.wrap_future(await _accept(engine, received, upload_id))
-    if note := await wait_for_upload(request, upload_id, work, response, language):
-        return ChatUploadReply(uploaded=[], failed=[], note=note)
-    return ChatUploadReply.of(work.result())
-
-
-async def _accept(
-    engine: Engine, received: ReceivedDocuments, upload_id: str, *, retry: bool = False
-) -> Future[IngestReport]:
-    """Store what was received; from here on it is read, even if the server is killed."""
-    try:
-        return await engine.accept_uploads(
-            received.uploads,
-            collection=received.collection or DEFAULT_COLLECTION,
-            upload_id=upload_id,
-            metadata=received.metadata,
-            password=received.password,
-            again=received.again,
-            retry=retry,
-        )
-    finally:
-        received.discard()
+class Version(DocumentSummary):
+    retired_at: float | None
+    """When a newer version replaced it; null for the current one."""
 
 
 @router.get("/v1/documents", responses=PAGED)
@@ -259,53 +141,127 @@ async def delete_document(document_id: str, engine: EngineDep, caller: CallerDep
     await engine.delete(document_id)
 
 
-@router.get("/v1/uploads/{upload_id}", responses=_PROBLEMS)
-async def get_upload(
-    upload_id: str, engine: EngineDep, caller: CallerDep, language: LanguageDep
-) -> UploadReply:
-    """Show the progress of an upload and the outcome of each file."""
-    upload = await run_in_thread("store", _find_upload, engine, caller, upload_id)
-    return UploadReply.of(upload, language)
+@router.get("/v1/documents/{document_id}/text", responses=_PROBLEMS)
+async def get_text(
+    document_id: str,
+    engine: EngineDep,
+    caller: CallerDep,
+    start: Annotated[int, Query(ge=0)] = 0,
+    end: Annotated[int | None, Query(ge=0)] = None,
+    around: Annotated[
+        int, Query(ge=0, le=1_000_000, description="Characters before and after.")
+    ] = 0,
+) -> TextReply:
+    """Return the text of a document, or the part around a span of it."""
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
+    length = len(document.text)
+    first = min(length, max(0, start - around))
+    last = length if end is None else max(first, min(length, end + around))
+    return TextReply(
+        document_id=document.id,
+        document_name=document.name,
+        media_type=document.media_type,
+        start=first,
+        end=last,
+        length=length,
+        text=document.text[first:last],
+    )
 
 
-def _find_upload(engine: Engine, caller: Caller, upload_id: str) -> dict[str, Any]:
-    upload = engine.upload(upload_id)
-    if not caller.can_read(upload["collection"]):
-        raise upload_not_found(upload_id)
-    return upload
+@router.get("/v1/documents/{document_id}/chunks", responses=_PROBLEMS)
+async def list_chunks(
+    document_id: str,
+    engine: EngineDep,
+    caller: CallerDep,
+    skip: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[Passage]:
+    """List the chunks of a document in order; a replaced version has none."""
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
+    keys = list_chunk_keys(engine, document)[skip : skip + limit]
+    found = await run_in_thread("store", engine.catalog.chunks, keys)
+    return [Passage.of(chunk) for chunk in found.values()]
 
 
-@router.get(
-    "/v1/uploads/{upload_id}/events",
-    responses=_PROBLEMS,
-    response_class=EventStream,
-    status_code=200,
-)
-async def stream_upload(
-    upload_id: str, request: Request, engine: EngineDep, caller: CallerDep, language: LanguageDep
-) -> EventStream:
-    """Follow an upload by server-sent events: `stage` when a file enters one (`reading`,
-    `embedding`), `file` for each document, `done` at the end."""
-    await run_in_thread("store", _find_upload, engine, caller, upload_id)
-    return EventStream(request, _follow_upload(engine, upload_id, language))
+def list_chunk_keys(engine: Engine, document: Document) -> list[int]:
+    query = Question("", "", collection=document.collection, document_ids=(document.id,))
+    scope = engine.catalog.resolve_scope(query)
+    return [key for keys in (scope.ranges if scope else ()) for key in keys]
 
 
-async def _follow_upload(
-    engine: Engine, upload_id: str, language: str
-) -> AsyncGenerator[dict[str, Any], None]:
-    sent = 0
-    stages: dict[str, str] = {}
-    while True:
-        upload = await run_in_thread("store", engine.upload, upload_id)
-        for name, stage in upload["stages"].items():
-            if stages.get(name) != stage:
-                yield {"type": "stage", "name": name, "stage": stage}
-        stages = upload["stages"]
-        for file in upload["files"][sent:]:
-            sent += 1
-            told = translate_outcome(file, language)
-            yield {"type": "file", **told, "done": sent, "file_count": upload["file_count"]}
-        if upload["status"] != "running":
-            yield {"type": "done", "upload_id": upload_id, "status": upload["status"]}
-            return
-        await asyncio.sleep(_POLL_S)
+@router.get("/v1/documents/{document_id}/versions", responses=_PROBLEMS)
+async def list_versions(document_id: str, engine: EngineDep, caller: CallerDep) -> list[Version]:
+    """List the versions of a document, newest first."""
+    document = await run_in_thread("store", caller.find_document, engine, document_id)
+    found = await run_in_thread(
+        "store", engine.records.versions, document.collection, document.name
+    )
+    return [
+        Version(**DocumentSummary.of(one).model_dump(), retired_at=retired_at)
+        for one, retired_at in found
+    ]
+
+
+_UNREADABLE = "The watched folder could not be read."
+_ASK_ADMIN = "Ask an administrator of this server: an admin is shown the reason."
+
+
+class UnreadFileReply(BaseModel):
+    name: str
+    error: str
+    hint: str
+
+
+class WatchedFolderReply(BaseModel):
+    folder: str | None = Field(
+        description="Its path for an admin, its name for others. Null: no folder is watched, or "
+        "the caller cannot read its collection."
+    )
+    collection: str = ""
+    every_s: float = Field(default=0.0, description="Seconds between two looks.")
+    prune: bool = Field(default=False, description="Whether a file that is gone is removed.")
+    looked_at: float | None = Field(default=None, description="When it was listed last.")
+    changed_at: float | None = Field(
+        default=None, description="When a look last changed what is searched."
+    )
+    is_reading: bool = Field(default=False, description="Whether its files are being read.")
+    files: int = Field(default=0, description="The readable files in it.")
+    unread: list[UnreadFileReply] = Field(
+        default_factory=list, description="Files that could not be read, with the reason."
+    )
+    error: str = Field(
+        default="",
+        description="Why the folder as a whole was not read. Only an admin is told the reason, "
+        "which may name places of the server.",
+    )
+    hint: str = ""
+
+
+@router.get("/v1/watched-folder")
+async def get_watched_folder(
+    engine: EngineDep, caller: CallerDep, language: LanguageDep
+) -> WatchedFolderReply:
+    """Show the folder whose files the server reads by itself (`ingest.watch`)."""
+    options = engine.settings.ingest
+    folder = await run_in_thread("store", name_folder, options)
+    if not folder or not caller.can_read(options.watch_collection):
+        return WatchedFolderReply(folder=None)
+    shown = folder if caller.is_admin else PurePath(folder).name
+    reply = WatchedFolderReply(
+        folder=shown,
+        collection=options.watch_collection,
+        every_s=options.watch_s,
+        prune=options.watch_prune,
+    )
+    directory = engine.settings.data.directory
+    look = await run_in_thread("store", read_last_look, directory, folder)
+    if look is None:
+        return reply
+    if look.error and not caller.is_admin:
+        look = replace(look, error=_UNREADABLE, hint=_ASK_ADMIN)
+    known = translate_outcome(asdict(look), language) | {
+        "folder": shown,
+        "changed_at": look.changed_at or None,
+        "unread": [translate_outcome(asdict(one), language) for one in look.unread],
+    }
+    return WatchedFolderReply.model_validate(reply.model_dump() | known)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ragstone.engine import Engine
 from ragstone.server.deps import (
@@ -20,9 +20,9 @@ from ragstone.server.deps import (
     require_collection,
     wait_for_history,
 )
-from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.openapi import INVALID, NOT_FOUND
-from ragstone.server.schemas import QueryReply, copy_fields
+from ragstone.server.schemas import QueryReply, copy_fields, forbid_other_fields
+from ragstone.server.sse import run_until_disconnect
 from ragstone.settings import PRESETS, Setting, Settings, preset_values
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk, Hit
@@ -34,7 +34,7 @@ _FIXED_ORIGINS = ("flag", "environment")
 class EngineVariants:
     """Build engines with other settings over the same data, each when it is first needed."""
 
-    def __init__(self, engine: Engine, listing: Sequence[Setting] = ()) -> None:
+    def __init__(self, engine: Engine, listing: Sequence[Setting]) -> None:
         self._engine = engine
         self._fixed = frozenset(
             one.path for one in listing if one.origin.startswith(_FIXED_ORIGINS)
@@ -150,11 +150,8 @@ class CandidatesReply(BaseModel):
 
 
 class CompareRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"query": "When does the dome open?", "presets": ["minimal", "balanced"]}]
-        },
+    model_config = forbid_other_fields(
+        {"query": "When does the dome open?", "presets": ["minimal", "balanced"]}
     )
 
     query: str
@@ -174,10 +171,7 @@ class CompareReply(BaseModel):
 
 
 def variants_of(request: Request) -> EngineVariants:
-    state = request.app.state
-    if not hasattr(state, "variants"):
-        state.variants = EngineVariants(state.engine, getattr(state, "listing", ()))
-    variants: EngineVariants = state.variants
+    variants: EngineVariants = request.app.state.variants
     return variants
 
 

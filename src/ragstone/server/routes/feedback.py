@@ -8,7 +8,7 @@ import json
 from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ragstone.catalog.consent import describe_storage
 from ragstone.catalog.feedback import MAX_COMMENT_CHARS, Feedback
@@ -18,16 +18,14 @@ from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, find_query, wait_for_history
 from ragstone.server.openapi import NOT_FOUND, PAGED, TOTAL_HEADER
 from ragstone.server.routes.history import limit_to_caller
+from ragstone.server.schemas import forbid_other_fields
 from ragstone.threads import run_in_thread
 
 router = APIRouter(prefix="/v1", tags=["feedback"], dependencies=[Depends(wait_for_history)])
 
 
 class FeedbackRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"vote": "down", "comment": "This is the old rent."}]},
-    )
+    model_config = forbid_other_fields({"vote": "down", "comment": "This is the old rent."})
 
     vote: Literal["up", "down"] | None = Field(None, description="Good or bad.")
     rating: int | None = Field(None, ge=1, le=5, description="1 (bad) to 5 (good).")

@@ -16,13 +16,10 @@ from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, base_url_of
-from ragstone.server.disconnect import run_until_disconnect
-from ragstone.server.events import CompletionSkin, shape_events
-from ragstone.server.links import annotate_citations
+from ragstone.server.events import CompletionSkin, annotate_citations, shape_events
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import RAG_ENABLED, Problem, SentMessage
-from ragstone.server.sse import EVENT_STREAM, EventStream, start_events
-from ragstone.server.usage import CompletionUsage, name_finish
+from ragstone.server.schemas import RAG_ENABLED, CompletionUsage, Problem, SentMessage, name_finish
+from ragstone.server.sse import EVENT_STREAM, EventStream, run_until_disconnect, start_events
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ragstone.errors import InputError
 from ragstone.query.check.worker import unpack_grounding
@@ -25,21 +25,27 @@ from ragstone.server.deps import (
     require_collection,
     wait_for_history,
 )
-from ragstone.server.disconnect import run_until_disconnect
 from ragstone.server.errors import build_error_event
 from ragstone.server.events import QuerySkin, shape_events
 from ragstone.server.openapi import SEARCH_PROBLEMS, Replies
-from ragstone.server.routes.document_parts import list_chunk_keys
+from ragstone.server.routes.documents import list_chunk_keys
 from ragstone.server.schemas import (
+    AS_TYPED,
     RAG_ENABLED,
     CheckReply,
     Problem,
     QueryReply,
-    QueryRequest,
     SourceReply,
     Text,
+    forbid_other_fields,
 )
-from ragstone.server.sse import EVENT_STREAM, EventStream, is_stream_wanted, start_events
+from ragstone.server.sse import (
+    EVENT_STREAM,
+    EventStream,
+    is_stream_wanted,
+    run_until_disconnect,
+    start_events,
+)
 from ragstone.server.work import WorkQueue
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, RetrievalMethod
@@ -66,13 +72,76 @@ _REPLIES: Replies = {
 }
 
 
+class SearchOptions(BaseModel):
+    """Say what to search, in every request of this module."""
+
+    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
+    upload_id: str | None = Field(None, description="Search only documents of this upload.")
+    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
+    method: RetrievalMethod | None = Field(None, description="Search method.")
+    filters: dict[str, Any] | None = Field(
+        None, description='Conditions on metadata: {"year": {"gte": 2020}, "tags": "lease"}.'
+    )
+
+    def build_options(self, request: Request, caller: Caller) -> QueryOptions:
+        return QueryOptions(
+            collection=self.collection,
+            upload_id=self.upload_id,
+            top_k=self.top_k,
+            method=self.method,
+            filters=self.filters,
+            owner=caller.owner,
+            request_id=request.state.request_id,
+        )
+
+
+class AnswerOptions(SearchOptions):
+    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
+    temperature: float | None = Field(None, ge=0, le=2, description="Temperature of the model.")
+
+    def build_options(self, request: Request, caller: Caller) -> QueryOptions:
+        options = super().build_options(request, caller)
+        return {**options, "rag_enabled": self.rag_enabled, "temperature": self.temperature}
+
+
+class QueryRequest(AnswerOptions):
+    model_config = forbid_other_fields(
+        {"query": "How long is the notice period?", "collection": "demo"}
+    )
+
+    query: str = Field(description="The question; 3 to 1,000 characters after trimming.")
+    mmr_lambda: float | None = Field(
+        None, ge=0, le=1, description="1: relevance alone; 0: diversity alone."
+    )
+    session_id: str | None = Field(
+        None, description="The conversation to continue; an unknown id starts a new one."
+    )
+    model: str | None = Field(
+        None, max_length=200, description="The model that writes: a `name` of `GET /v1/providers`."
+    )
+    as_typed: bool = Field(False, description=AS_TYPED)
+    chat: bool = Field(
+        False, description="A message of a chat: 1 to 32,000 characters, pasted text included."
+    )
+
+    def build_options(self, request: Request, caller: Caller) -> QueryOptions:
+        return {
+            **super().build_options(request, caller),
+            "mmr_lambda": self.mmr_lambda,
+            "session_id": self.session_id,
+            "choice": self.model,
+            "as_typed": self.as_typed,
+            "is_chat": self.chat,
+        }
+
+
 @router.post("/query", responses=_REPLIES, response_model=QueryReply, tags=["query"])
 async def answer_query(
     body: QueryRequest, request: Request, engine: EngineDep, caller: CallerDep
 ) -> QueryReply | EventStream:
     """Answer a question from the documents of a collection, with citations."""
     await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
-    options = _build_options(body, request, caller)
+    options = body.build_options(request, caller)
     if is_stream_wanted(request):
         options["mark_claims"] = True
         events = await start_events(request, engine.stream(body.query, **options))
@@ -80,39 +149,10 @@ async def answer_query(
     return QueryReply.of(await run_until_disconnect(request, engine.ask(body.query, **options)))
 
 
-def _build_options(body: QueryRequest, request: Request, caller: Caller) -> QueryOptions:
-    return QueryOptions(
-        collection=body.collection,
-        rag_enabled=body.rag_enabled,
-        upload_id=body.upload_id,
-        method=body.method,
-        filters=body.filters,
-        top_k=body.top_k,
-        mmr_lambda=body.mmr_lambda,
-        temperature=body.temperature,
-        session_id=body.session_id,
-        choice=body.model,
-        as_typed=body.as_typed,
-        is_chat=body.chat,
-        owner=caller.owner,
-        request_id=request.state.request_id,
-    )
-
-
-class BatchRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"queries": ["How long is the notice period?"]}]},
-    )
+class BatchRequest(AnswerOptions):
+    model_config = forbid_other_fields({"queries": ["How long is the notice period?"]})
 
     queries: list[Text] = Field(description="1 to 100 questions.", min_length=1, max_length=100)
-    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
-    rag_enabled: bool | None = Field(None, description=RAG_ENABLED)
-    upload_id: str | None = Field(None, description="Search only documents of this upload.")
-    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
-    method: RetrievalMethod | None = Field(None, description="Search method.")
-    filters: dict[str, Any] | None = Field(None, description="Conditions on metadata.")
-    temperature: float | None = Field(None, ge=0, le=2, description="Temperature of the model.")
 
 
 _NDJSON = "application/x-ndjson"
@@ -136,17 +176,7 @@ async def answer_batch(
 ) -> StreamingResponse:
     """Answer up to 100 questions, each on its own; a line is sent as soon as its turn has come."""
     await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
-    options = QueryOptions(
-        collection=body.collection,
-        rag_enabled=body.rag_enabled,
-        upload_id=body.upload_id,
-        top_k=body.top_k,
-        method=body.method,
-        filters=body.filters,
-        temperature=body.temperature,
-        owner=caller.owner,
-        request_id=request.state.request_id,
-    )
+    options = body.build_options(request, caller)
 
     async def write_lines() -> AsyncGenerator[str, None]:
         items = engine.ask_many(body.queries, **options)
@@ -162,21 +192,13 @@ async def answer_batch(
     return StreamingResponse(write_lines(), media_type=_NDJSON)
 
 
-class ContextRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"query": "What is the rent?", "max_tokens": 1500}]},
-    )
+class ContextRequest(SearchOptions):
+    model_config = forbid_other_fields({"query": "What is the rent?", "max_tokens": 1500})
 
     query: str = Field(description="The question.")
     max_tokens: int | None = Field(
         None, ge=16, le=2_000_000, description="The budget. Default: RAG_MAX_CONTEXT_TOKENS."
     )
-    collection: str = Field(DEFAULT_COLLECTION, description="The collection to search.")
-    upload_id: str | None = Field(None, description="Search only documents of this upload.")
-    top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
-    method: RetrievalMethod | None = Field(None, description="Search method.")
-    filters: dict[str, Any] | None = Field(None, description="Conditions on metadata.")
 
 
 class ContextReply(BaseModel):
@@ -193,17 +215,8 @@ async def get_context(
 ) -> ContextReply:
     """Return the finished context of a question, for a model of your own; nothing is written."""
     await require_collection(engine, caller, body.collection)
-    work = engine.context(
-        body.query,
-        max_tokens=body.max_tokens,
-        collection=body.collection,
-        upload_id=body.upload_id,
-        top_k=body.top_k,
-        method=body.method,
-        filters=body.filters,
-        owner=caller.owner,
-        request_id=request.state.request_id,
-    )
+    options = body.build_options(request, caller)
+    work = engine.context(body.query, max_tokens=body.max_tokens, **options)
     found = await run_until_disconnect(request, work)
     return ContextReply(
         context=found.text,
@@ -259,11 +272,8 @@ _LONGEST_CLAIM = 400
 
 
 class CheckRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"answer": "The gate is red.", "facts": ["The gate is green."]}]
-        },
+    model_config = forbid_other_fields(
+        {"answer": "The gate is red.", "facts": ["The gate is green."]}
     )
 
     answer: str = Field(description="The text to check.", max_length=100_000)

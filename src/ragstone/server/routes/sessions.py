@@ -7,14 +7,14 @@ import re
 from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ragstone.catalog.sessions import format_as_markdown, session_not_found
 from ragstone.engine import Engine
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, wait_for_history
 from ragstone.server.openapi import PAGED, TOTAL_HEADER, Replies
-from ragstone.server.schemas import Problem, Text
+from ragstone.server.schemas import Problem, Text, forbid_other_fields
 from ragstone.threads import run_in_thread
 from ragstone.types import Session
 
@@ -37,9 +37,7 @@ class TurnReply(BaseModel):
 
 
 class SessionTitle(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"title": "Lease of the ridge"}]}
-    )
+    model_config = forbid_other_fields({"title": "Lease of the ridge"})
 
     title: Text = Field(description="The new title; empty for the first question.")
 

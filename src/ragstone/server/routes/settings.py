@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 from starlette.datastructures import State
 
 from ragstone import __version__
@@ -17,9 +17,9 @@ from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import INVALID
 from ragstone.server.routes.explore import EngineVariants
+from ragstone.server.schemas import forbid_other_fields
 from ragstone.settings import (
     PRESETS,
-    LoadedSettings,
     Setting,
     allowed_values,
     list_settings,
@@ -60,7 +60,7 @@ async def get_settings(request: Request, engine: EngineDep, caller: CallerDep) -
 
     Paths and addresses of other servers are shown to admins only.
     """
-    listing = getattr(request.app.state, "listing", None) or list_settings(engine.settings)
+    listing = request.app.state.listing or list_settings(engine.settings)
     return SettingsReply(
         version=__version__,
         preset=engine.settings.preset,
@@ -77,9 +77,7 @@ async def get_settings(request: Request, engine: EngineDep, caller: CallerDep) -
 
 
 class SettingsChange(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"values": {"refine.top_k": 8}}]}
-    )
+    model_config = forbid_other_fields({"values": {"refine.top_k": 8}})
 
     values: dict[str, str | int | float | bool] = Field(
         description="New values by the name of the setting.", min_length=1, max_length=20
@@ -184,8 +182,7 @@ def _list_values(path: str, engine: Engine) -> list[str]:
 def _explain_fixed(setting: Setting, request: Request, caller: Caller) -> str:
     if not caller.is_admin:
         return "Only admins can change settings."
-    loaded: LoadedSettings | None = getattr(request.app.state, "loaded", None)
-    return explain_fixed(setting, loaded)
+    return explain_fixed(setting, request.app.state.loaded)
 
 
 def _describe(setting: Setting, engine: Engine, fixed: str) -> SettingReply:
