@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ragstone.catalog import database
+from ragstone.catalog.collections import SqlCollections
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.schema import tables
+from ragstone.catalog.upgrade import HEAD
+from ragstone.catalog.uploads import SqlIntakeRecords
 from ragstone.errors import StoreError
 from ragstone.testing.conformance import make_document
+from ragstone.types import LOCAL_OWNER
 
 
-def test_head_is_the_newest_migration() -> None:
-    versions = Path(database.__file__).parent / "migrations" / "versions"
-    numbers = [path.name.partition("_")[0] for path in versions.glob("[0-9]*.py")]
-    assert max(numbers) == database.HEAD
+def describe_tables(path: Path) -> dict[str, tuple[set[Any], set[Any]]]:
+    """Return the columns and the indexes of each table."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {
+            name: (
+                {column[1:] for column in connection.execute(f"PRAGMA table_info({name})")},
+                {index[1:3] for index in connection.execute(f"PRAGMA index_list({name})")},
+            )
+            for (name,) in found.fetchall()
+        }
+
+
+def test_a_catalog_of_an_older_schema_gets_what_it_lacks(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    with closing(sqlite3.connect(old / "catalog.db")) as connection:
+        connection.executescript(Path(__file__).with_name("schema_0002.sql").read_text("utf-8"))
+        connection.executescript(
+            """
+            INSERT INTO collections VALUES ('default', 'model', 1.0);
+            INSERT INTO documents VALUES ('d', 'default', 'a.md', 'text/markdown', 'x', 'indexed',
+                'Rent: 900', '{"year": 2024}', NULL, NULL, 1.0, NULL, 1, 1);
+            INSERT INTO chunks
+                VALUES (1, 'd', 0, 0, 9, 'Rent: 900', NULL, '["Costs"]', 'text', x'');
+            INSERT INTO queries VALUES ('q', 'default', 1.0, 'answered', 'Rent?', '900',
+                '{"trace": {}}');
+            INSERT INTO uploads VALUES ('u', 'default', 'running', 1, 1.0, NULL);
+            """
+        )
+    catalog, fresh = SqlCatalog.in_directory(old), SqlCatalog.in_directory(new)
+    assert catalog.counts("default").chunks == 1
+    assert SqlCollections(catalog).find_headings("default", "cos", limit=5) == ["Costs"]
+    assert catalog.query("q")["owner"] == LOCAL_OWNER
+    assert SqlIntakeRecords(catalog).upload("u")["status"] == "failed"
+    assert catalog.identity() != fresh.identity()
+    catalog.close()
+    fresh.close()
+    assert describe_tables(old / "catalog.db") == describe_tables(new / "catalog.db")
+
+
+def test_a_change_of_the_tables_is_a_new_version() -> None:
+    """Raise `upgrade.HEAD` with every change of `schema.py`, then change the digest here."""
+    columns = [
+        (table.name, column.name, str(column.type), column.nullable, column.primary_key)
+        for table in tables.sorted_tables
+        for column in table.columns
+    ]
+    indexes = sorted(str(index.name) for table in tables.sorted_tables for index in table.indexes)
+    digest = hashlib.sha256(repr((columns, indexes)).encode()).hexdigest()[:8]
+    assert (HEAD, digest) == ("0016", "9d51e97d")
 
 
 def test_a_catalog_from_the_future_is_refused(tmp_path: Path) -> None:

@@ -48,10 +48,9 @@ def import_modules() -> int:
         if not any(name.startswith(start) for name in names):
             raise LookupError(f"No module is called {start}: correct NEED_MORE.")
     names = [name for name in names if not name.startswith(NEED_MORE)]
-    wanted = [name for name in names if ".migrations" not in name]
-    for name in wanted:
+    for name in names:
         import_module(name)
-    return len(wanted)
+    return len(names)
 
 
 async def ingest_and_ask(folder: Path) -> str:

@@ -23,7 +23,6 @@ from sqlalchemy import (
     ExceptionContext,
     create_engine,
     event,
-    inspect,
     make_url,
     text,
 )
@@ -36,6 +35,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from ragstone.catalog.upgrade import is_schema_current, upgrade_schema
 from ragstone.catalog.wal import DAMAGED_SUFFIX, refuse_damaged_log
 from ragstone.errors import (
     InputError,
@@ -48,38 +48,6 @@ from ragstone.files import OwnConnection, hold_writer_lock
 from ragstone.system import sync_directory
 
 log = logging.getLogger(__name__)
-
-# The newest revision in migrations/versions; a test compares the two.
-HEAD = "0016"
-
-
-def is_schema_current(connection: Connection, *, location: str) -> bool:
-    """Return whether the schema is up to date; raise a StoreError if it is newer than ours."""
-    revision = None
-    if inspect(connection).has_table("alembic_version"):
-        revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    versions = Path(__file__).parent / "migrations" / "versions"
-    known = {path.name.partition("_")[0] for path in versions.glob("[0-9]*.py")}
-    if revision is not None and revision not in known:
-        raise StoreError(
-            f"The catalog {location} was written by a newer Ragstone (schema {revision}).",
-            hint="Install that version or newer, or choose another data directory.",
-        )
-    return revision == HEAD
-
-
-def upgrade_schema(connection: Connection, *, location: str) -> None:
-    """Run the missing migrations. Alembic is only imported if there are any."""
-    if is_schema_current(connection, location=location):
-        return
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _LOCK_TIMEOUT_S = 30

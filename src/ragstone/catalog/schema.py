@@ -20,6 +20,12 @@ tables = MetaData()
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")
 
+# The version of these tables, of which `upgrade.py` has the newest; the name is from a library that
+# wrote it first.
+alembic_version = Table(
+    "alembic_version", tables, Column("version_num", String(32), primary_key=True)
+)
+
 collections = Table(
     "collections",
     tables,

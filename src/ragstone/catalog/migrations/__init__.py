@@ -1,1 +1,0 @@
-"""The catalog's schema, one step per version; run at start when a catalog is behind."""

@@ -1,0 +1,21 @@
+-- The tables of schema 0002, as that version wrote them in SQLite.
+CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
+CREATE TABLE collections (name VARCHAR NOT NULL, embedder VARCHAR NOT NULL, created_at FLOAT NOT NULL, PRIMARY KEY (name));
+CREATE TABLE documents (id VARCHAR NOT NULL, collection VARCHAR NOT NULL, name VARCHAR NOT NULL, media_type VARCHAR NOT NULL, sha256 VARCHAR NOT NULL, status VARCHAR NOT NULL, text TEXT NOT NULL, metadata JSON NOT NULL, upload_id VARCHAR, error TEXT, created_at FLOAT NOT NULL, retired_at FLOAT, first_key INTEGER NOT NULL, chunk_count INTEGER NOT NULL, PRIMARY KEY (id));
+CREATE INDEX ix_documents_collection ON documents (collection);
+CREATE TABLE sources (collection VARCHAR NOT NULL, source VARCHAR NOT NULL, document_id VARCHAR NOT NULL, PRIMARY KEY (collection, source));
+CREATE INDEX ix_sources_document_id ON sources (document_id);
+CREATE TABLE chunks ("key" INTEGER NOT NULL, document_id VARCHAR NOT NULL, position INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, text TEXT NOT NULL, page INTEGER, heading_path JSON NOT NULL, content_type VARCHAR NOT NULL, embedding BLOB NOT NULL, PRIMARY KEY ("key"));
+CREATE INDEX ix_chunks_document_id ON chunks (document_id);
+CREATE TABLE changes (seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, collection VARCHAR NOT NULL, kind VARCHAR NOT NULL, document_id VARCHAR NOT NULL, first_key INTEGER NOT NULL, chunk_count INTEGER NOT NULL);
+CREATE INDEX changes_by_collection ON changes (collection, seq);
+CREATE TABLE counters (name VARCHAR NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (name));
+CREATE TABLE queries (id VARCHAR NOT NULL, collection VARCHAR NOT NULL, created_at FLOAT NOT NULL, status VARCHAR NOT NULL, question TEXT, answer TEXT, record JSON NOT NULL, PRIMARY KEY (id));
+CREATE INDEX ix_queries_created_at ON queries (created_at);
+CREATE TABLE files (collection VARCHAR NOT NULL, path VARCHAR NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, sha256 VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL, status VARCHAR NOT NULL, document_id VARCHAR, chunk_count INTEGER NOT NULL, error TEXT, hint TEXT, PRIMARY KEY (collection, path));
+CREATE INDEX ix_files_document_id ON files (document_id);
+CREATE TABLE uploads (id VARCHAR NOT NULL, collection VARCHAR NOT NULL, status VARCHAR NOT NULL, file_count INTEGER NOT NULL, created_at FLOAT NOT NULL, finished_at FLOAT, PRIMARY KEY (id));
+CREATE TABLE upload_files (upload_id VARCHAR NOT NULL, position INTEGER NOT NULL, name VARCHAR NOT NULL, outcome VARCHAR NOT NULL, document_id VARCHAR, chunk_count INTEGER NOT NULL, error TEXT, hint TEXT, PRIMARY KEY (upload_id, position));
+CREATE TABLE page_lines (document_id VARCHAR NOT NULL, lines BLOB NOT NULL, PRIMARY KEY (document_id));
+INSERT INTO alembic_version VALUES ('0002');
+INSERT INTO counters VALUES ('chunk_key', 1);
