@@ -18,9 +18,10 @@ import Stemmer
 from ragstone.evaluate.datasets import Dataset, load_dataset
 from ragstone.evaluate.metrics import measure_rankings
 from ragstone.evaluate.run import SEARCH_ALONE, Options, run_questions
-from ragstone.evaluate.workbench import Workbench, change_settings
+from ragstone.evaluate.workbench import Workbench
 from ragstone.index.analyze import extract_query_terms, extract_terms
 from ragstone.settings import load_settings
+from ragstone.settings.change import change_settings
 from sets import CACHE, DEFAULT_DATA
 
 DEPTH = 100

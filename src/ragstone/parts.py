@@ -19,6 +19,7 @@ from ragstone.catalog.generations import Generation, GenerationCatalog, read_gen
 from ragstone.catalog.history import History
 from ragstone.catalog.journal import JournalWriter
 from ragstone.catalog.originals import Originals
+from ragstone.catalog.uploads import SqlIntakeRecords
 from ragstone.catalog.vectors import OtherEmbedderError
 from ragstone.derived import FILE_NAME, DerivedStore
 from ragstone.errors import InputError, ProviderError
@@ -28,7 +29,7 @@ from ragstone.ingest.intake import Intake
 from ragstone.models.cache import CachedEmbedder, QuestionBatcher, add_vector_cache
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import IndexContext, PartContext, find_part
-from ragstone.protocols import Catalog, Embedder, Index, IntakeRecords, Moderator, Provider
+from ragstone.protocols import Catalog, Embedder, Index, Moderator, Provider
 from ragstone.providers.choices import ModelChoice, apply_choice, choose_model, list_choices
 from ragstone.providers.health import HealthReport, ProviderHealth
 from ragstone.query.answer import Pipeline
@@ -185,7 +186,7 @@ class EngineParts:
         )
 
     @property
-    def records(self) -> IntakeRecords:
+    def records(self) -> SqlIntakeRecords:
         return self.intake.records
 
     @property

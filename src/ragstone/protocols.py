@@ -6,7 +6,7 @@ plain functions: a hop to a thread costs more than the work (848 against 134 req
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -245,54 +245,6 @@ class Catalog(Protocol):
 
     def query(self, query_id: str) -> dict[str, Any]: ...
     def close(self) -> None: ...
-
-
-class IntakeRecords(Protocol):
-    """Store what ingestion needs beside the documents: files, uploads, lines of pages."""
-
-    def known_files(self, collection: str, paths: Sequence[str]) -> dict[str, FileRecord]:
-        """Return those of the paths that were read into a collection, with their records."""
-        ...
-
-    def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
-        """Return the file at a path, or all files below it, that were read into a collection."""
-        ...
-
-    def save_files(self, collection: str, files: Sequence[FileRecord]) -> None: ...
-    def delete_file(self, collection: str, path: str) -> None: ...
-    def sources_inside(self, collection: str, path: str) -> dict[str, str]:
-        """Return the documents read from inside a file: source → document id."""
-        ...
-
-    def is_current(self, document_id: str) -> bool:
-        """Return whether a document exists, was read without error and is not replaced."""
-        ...
-
-    def vectors_by_text(self, document_id: str, embedder: str) -> dict[str, Vectors]:
-        """Return the vectors of a document's chunks, by the text that was embedded."""
-        ...
-
-    def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:
-        """List all versions of a document name, newest first, with the time of replacement."""
-        ...
-
-    def lines(self, document_id: str) -> list[LineBox]: ...
-    def hints(self, document_ids: Sequence[str]) -> dict[str, str]:
-        """Return what helps with documents that could not be read, by their ids."""
-        ...
-
-    def upload(self, upload_id: str) -> dict[str, Any]: ...
-    def delete_document_records(self, document_id: str) -> None: ...
-    def delete_expired_versions(self, *, before: float) -> dict[str, str]:
-        """Delete the versions that were replaced before a time; return id → collection."""
-        ...
-
-    def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
-        """Call `remove` for the hash of every stored file that nothing needs any more.
-
-        With `keep_read` a document needs its file, else only an upload that is not read yet does.
-        """
-        ...
 
 
 class Splitter(Protocol):

@@ -11,8 +11,8 @@ from ragstone.catalog.backup import check_data
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.index.keyword import KeywordIndex
 from ragstone.index.local import EmbeddedIndex
+from ragstone.testing import HashEmbedder
 from ragstone.testing.conformance import make_document
-from ragstone.testing.fakes import HashEmbedder
 from ragstone.types import Chunk
 
 EMBEDDER = HashEmbedder(16)

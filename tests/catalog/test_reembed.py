@@ -27,7 +27,7 @@ from ragstone.engine import Engine
 from ragstone.errors import InputError, StoreError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import NewDocument, Vectors
-from ragstone.testing.fakes import HashEmbedder
+from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Document
 
 from ..conftest import settings_in

@@ -15,7 +15,7 @@ from ragstone.errors import StoreBusyError
 from ragstone.index import remote
 from ragstone.index.qdrant import QdrantIndex
 from ragstone.index.sparse import hash_term
-from ragstone.testing.fakes import HashEmbedder
+from ragstone.testing import HashEmbedder
 
 from ..catalog.test_reembed import begin, check_vectors, find_names, make_run, write_files
 from ..conftest import settings_in

@@ -24,7 +24,8 @@ from ragstone.evaluate.compare import (
 from ragstone.evaluate.datasets import Dataset, Question, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import summarise_run
-from ragstone.evaluate.workbench import Workbench, change_settings
+from ragstone.evaluate.workbench import Workbench
+from ragstone.settings.change import change_settings
 from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things

@@ -13,8 +13,8 @@ from ragstone.engine import Engine
 from ragstone.evaluate.datasets import load_dataset
 from ragstone.evaluate.metrics import label_chunks, measure_rankings
 from ragstone.evaluate.run import SEARCH_ALONE, Options, ask_question
-from ragstone.evaluate.workbench import change_settings
 from ragstone.index.analyze import extract_query_terms, extract_terms
+from ragstone.settings.change import change_settings
 from ragstone.types import Chunk, RetrievalMethod
 
 QUESTIONS = Path(str(resources.files("ragstone.samples") / "questions.jsonl"))

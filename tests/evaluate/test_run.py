@@ -15,8 +15,9 @@ from ragstone.errors import InputError, SettingsError
 from ragstone.evaluate.datasets import Dataset, GivenAnswer, Passage, Question, Target, load_dataset
 from ragstone.evaluate.run import Options, Outcome, Run, run_questions
 from ragstone.evaluate.summary import measure_run, summarise_run
-from ragstone.evaluate.workbench import Workbench, change_settings, list_program_files
+from ragstone.evaluate.workbench import Workbench, list_program_files
 from ragstone.protocols import Vectors
+from ragstone.settings.change import change_settings
 from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things

@@ -30,13 +30,13 @@ from ragstone.evaluate.tune import (
     CachedScorer,
     Sweeper,
     TuningResult,
-    get_value,
     is_gain,
     render_settings_file,
     tune_settings,
 )
-from ragstone.evaluate.workbench import Workbench, change_settings
-from ragstone.settings import load_settings
+from ragstone.evaluate.workbench import Workbench
+from ragstone.settings import get_value, load_settings
+from ragstone.settings.change import change_settings
 from ragstone.testing import HashEmbedder
 
 from .build import inside, painted_things

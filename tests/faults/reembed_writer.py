@@ -15,7 +15,7 @@ from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import NewDocument, Vectors
 from ragstone.settings import load_settings
-from ragstone.testing.fakes import HashEmbedder
+from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Document
 
 reembed._BATCH_CHUNKS = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.testing.fakes import HashEmbedder
+from ragstone.testing import HashEmbedder
 
 from ..catalog.test_reembed import check_vectors
 from ..cli.run import unmeasured

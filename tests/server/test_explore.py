@@ -160,7 +160,7 @@ def test_a_reader_sees_its_collection_alone_and_not_where_things_stand(
 
 async def test_an_engine_of_other_settings_opens_no_file_again(tmp_path: Path) -> None:
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
-    variants = EngineVariants(engine)
+    variants = EngineVariants(engine, ())
     assert variants.build_unrefined()._derived is engine._derived
     assert variants.build_quoting()._derived is engine._derived
     engine.close()

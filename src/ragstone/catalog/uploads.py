@@ -44,12 +44,13 @@ def split_source(source: str) -> tuple[str, str]:
 
 
 class SqlIntakeRecords:
-    """Implement `IntakeRecords` on the tables `files`, `uploads` and `page_lines`."""
+    """Store what ingestion needs beside the documents: files, uploads, lines of pages."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def known_files(self, collection: str, paths: Sequence[str]) -> dict[str, FileRecord]:
+        """Return those of the paths that were read into a collection, with their records."""
         found: dict[str, FileRecord] = {}
         for begin in range(0, len(paths), _MAX_BOUND_VALUES):
             part = paths[begin : begin + _MAX_BOUND_VALUES]
@@ -57,6 +58,7 @@ class SqlIntakeRecords:
         return found
 
     def files_below(self, collection: str, root: str) -> dict[str, FileRecord]:
+        """Return the file at a path, or all files below it, that were read into a collection."""
         # Roots are absolute: one that does not begin with a slash is a path of Windows.
         separator = "/" if split_source(root)[1].startswith("/") else "\\"
         prefix = root.rstrip(separator) + separator
@@ -85,6 +87,7 @@ class SqlIntakeRecords:
             _delete_file(connection, collection, path)
 
     def sources_inside(self, collection: str, path: str) -> dict[str, str]:
+        """Return the documents read from inside a file: source → document id."""
         prefix = path + MEMBER_SEPARATOR
         query = select(sources.c.source, sources.c.document_id).where(
             sources.c.collection == collection,
@@ -96,10 +99,12 @@ class SqlIntakeRecords:
             return {row.source: row.document_id for row in connection.execute(query)}
 
     def is_current(self, document_id: str) -> bool:
+        """Return whether a document exists, was read without error and is not replaced."""
         with self._catalog.read_transaction() as connection:
             return rows.is_current(connection, document_id)
 
     def vectors_by_text(self, document_id: str, embedder: str) -> dict[str, Vectors]:
+        """Return the vectors of a document's chunks, by the text that was embedded."""
         query = (
             select_vectors(embedder)
             .where(chunks.c.document_id == document_id)
@@ -113,6 +118,7 @@ class SqlIntakeRecords:
             }
 
     def versions(self, collection: str, name: str) -> list[tuple[Document, float | None]]:
+        """List all versions of a document name, newest first, with the time of replacement."""
         query = (
             select(*rows.columns_without_text, rows.any_source)
             .where(documents.c.collection == collection, documents.c.name == name)
@@ -122,6 +128,7 @@ class SqlIntakeRecords:
             return [(rows.to_document(row), row.retired_at) for row in connection.execute(query)]
 
     def hints(self, document_ids: Sequence[str]) -> dict[str, str]:
+        """Return what helps with documents that could not be read, by their ids."""
         found: dict[str, str] = {}
         with self._catalog.read_transaction() as connection:
             for begin in range(0, len(document_ids), _MAX_BOUND_VALUES):
@@ -163,6 +170,7 @@ class SqlIntakeRecords:
                     _delete_file(connection, row.collection, path)
 
     def delete_expired_versions(self, *, before: float) -> dict[str, str]:
+        """Delete the versions that were replaced before a time; return id → collection."""
         columns = documents.c.id, documents.c.sha256, documents.c.collection
         with self._catalog.write_transaction() as connection:
             old = connection.execute(select(*columns).where(documents.c.retired_at < before)).all()
@@ -173,6 +181,10 @@ class SqlIntakeRecords:
         return {row.id: row.collection for row in old}
 
     def delete_unused_files(self, remove: Callable[[str], None], *, keep_read: bool) -> None:
+        """Call `remove` for the hash of every stored file that nothing needs any more.
+
+        With `keep_read` a document needs its file, else only an upload that is not read yet does.
+        """
         delete_unused(self._catalog, remove, keep_read=keep_read)
 
 

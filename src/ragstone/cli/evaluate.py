@@ -228,7 +228,8 @@ async def _run_all(
 ) -> list[Run]:
     """Run the settings, and keyword and semantic search alone as baselines."""
     from ragstone.evaluate.run import SEARCH_ALONE, Options, run_questions
-    from ragstone.evaluate.workbench import Workbench, change_settings
+    from ragstone.evaluate.workbench import Workbench
+    from ragstone.settings.change import change_settings
 
     bench = Workbench(dataset, settings, collection=collection)
     bench.prepare(progress)

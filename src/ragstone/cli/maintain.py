@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import SecretStr
 
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import SettingsError
 from ragstone.models import registry
-from ragstone.settings import Setting, Settings
+from ragstone.settings import Settings
 
 if TYPE_CHECKING:
     from ragstone.catalog.backup import Finding
@@ -310,7 +309,7 @@ def settings(
             [
                 {
                     "name": one.path,
-                    "value": _mask_value(one),
+                    "value": one.shown_value,
                     "origin": one.origin,
                     "variables": list(one.names),
                     "description": one.description,
@@ -319,15 +318,5 @@ def settings(
             ]
         )
         return
-    rows = [
-        (one.path, _mask_value(one), one.origin, ", ".join(one.names)) for one in loaded.listing
-    ]
+    rows = [(one.path, one.shown_value, one.origin, ", ".join(one.names)) for one in loaded.listing]
     print_table(["setting", "value", "origin", "variables"], rows)
-
-
-def _mask_value(setting: Setting) -> str | int | float | bool | None:
-    """Return the value of a setting, or stars for a secret."""
-    value = setting.value
-    if isinstance(value, SecretStr):
-        return "********" if value.get_secret_value() else ""
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

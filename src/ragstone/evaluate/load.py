@@ -47,7 +47,7 @@ def read_beir(folder: Path) -> Dataset:
     ]
     answers = folder / "qa.jsonl"
     if answers.is_file():
-        questions = _add_answers(answers, questions, passages)
+        questions = _add_answers(answers, questions)
     if not questions:
         raise InputError(
             f"The dataset '{folder}' has no judged question.",
@@ -133,9 +133,7 @@ def _is_whole(cell: str) -> bool:
     return re.fullmatch(r"\s*-?[0-9]+\s*", cell) is not None
 
 
-def _add_answers(
-    path: Path, questions: list[Question], passages: Mapping[str, Passage]
-) -> list[Question]:
+def _add_answers(path: Path, questions: list[Question]) -> list[Question]:
     """Add the answers to the questions, and the unanswerable questions of the file."""
     known = {question.id: question for question in questions}
     for number, row in read_json_lines(path):

@@ -13,7 +13,8 @@ from ragstone.evaluate.report import (
     render_markdown_table,
     render_page,
 )
-from ragstone.evaluate.tune import Sweep, TuningResult, get_value
+from ragstone.evaluate.tune import Sweep, TuningResult
+from ragstone.settings import get_value
 
 _WORKFLOW = (
     "Search without a threshold and look at the similarities of every question's first ten hits.",

@@ -24,6 +24,7 @@ from ragstone.protocols import Chat
 from ragstone.query.check.review import check_against_facts
 from ragstone.query.explain import trace_chunk
 from ragstone.settings import Settings
+from ragstone.settings.change import UNREFINED
 from ragstone.trace import QueryRun
 from ragstone.types import Answer, Hits, RetrievalMethod
 
@@ -32,13 +33,7 @@ DEPTH = 100
 # Store the similarities of the first hits, for the curve of the threshold.
 _STORED_HITS = 20
 # Search without any refinement.
-SEARCH_ALONE: dict[str, Any] = {
-    "retrieve.candidates": 100,
-    "refine.min_similarity": 0.0,
-    "refine.reranker_enabled": False,
-    "refine.duplicate_similarity": 1.0,
-    "refine.mmr_lambda": 1.0,
-}
+SEARCH_ALONE: dict[str, Any] = {"retrieve.candidates": 100, **UNREFINED}
 
 
 @dataclass(frozen=True, slots=True)

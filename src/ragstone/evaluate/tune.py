@@ -25,7 +25,7 @@ from ragstone.evaluate.metrics import (
     paired_bootstrap,
 )
 from ragstone.evaluate.summary import ThresholdPoint, compute_threshold_curve, recommend_threshold
-from ragstone.evaluate.workbench import Progress, Workbench, change_settings, ignore_progress
+from ragstone.evaluate.workbench import Progress, Workbench, ignore_progress
 from ragstone.fallback import Fallbacks
 from ragstone.models.cache import QuestionBatcher, add_vector_cache
 from ragstone.plugins import PartContext
@@ -33,7 +33,8 @@ from ragstone.protocols import Catalog, Index, ScoredKey, Vectors
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import build_pipeline
 from ragstone.query.refine.rerank import CrossEncoderReranker
-from ragstone.settings import Settings, preset_values
+from ragstone.settings import Settings, get_value, preset_values
+from ragstone.settings.change import change_settings
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Query
 
@@ -406,13 +407,6 @@ async def _check_on_held_back(
             rejected = {p: v for p, v in values.items() if p not in attempt}
             return changes, rejected, first, measured
     return {}, dict(values), first, first
-
-
-def get_value(settings: Settings, path: str) -> Any:
-    value: Any = settings
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _list_changed_settings(settings: Settings) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +30,7 @@ from ragstone.ingest.run import build_splitter, compute_fingerprint
 from ragstone.plugins import GROUPS, find_part, list_parts
 from ragstone.protocols import Embedder, NewDocument, Splitter, Vectors
 from ragstone.settings import Settings
+from ragstone.settings.change import change_settings
 from ragstone.types import DEFAULT_COLLECTION, Chunk, Document
 
 Progress = Callable[[str, int, int], None]
@@ -262,15 +263,6 @@ def _split_passage(splitter: Splitter, at: int, passage: Passage) -> tuple[Chunk
             Chunk(f"d{at}", 0, passage.text, 0, len(passage.text), passage.id, heading_path=path),
         )
     return tuple(replace(one, heading_path=path) for one in chunks)
-
-
-def change_settings(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return the settings with other values by path, validated like any others."""
-    tree = settings.model_dump()
-    for path, value in values.items():
-        section, _, name = path.rpartition(".")
-        (tree[section] if section else tree)[name] = value
-    return Settings.model_validate(tree)
 
 
 def make_safe_name(name: str) -> str:

@@ -38,7 +38,6 @@ from ragstone.protocols import (
     Catalog,
     Embedder,
     Index,
-    IntakeRecords,
     NewDocument,
     Splitter,
 )
@@ -111,7 +110,7 @@ class Intake:
         self._splitter = splitter
         self._stops: set[threading.Event] = set()
         self._passwords: dict[str, str] = {}  # they are not written to the disk
-        self.records: IntakeRecords = SqlIntakeRecords(catalog)
+        self.records = SqlIntakeRecords(catalog)
         self.collections = SqlCollections(catalog)
         self.originals = originals
         self.jobs = UploadJobs(catalog, lambda: originals.spool.name, settings.lease_s)

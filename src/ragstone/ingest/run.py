@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
-from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import EmbeddingQueue
@@ -38,7 +38,7 @@ from ragstone.ingest.store import (
     refresh_index,
 )
 from ragstone.plugins import find_part
-from ragstone.protocols import Catalog, Embedder, FileRecord, Index, IntakeRecords, Splitter
+from ragstone.protocols import Catalog, Embedder, FileRecord, Index, Splitter
 from ragstone.reports import IngestedFile, IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
@@ -81,7 +81,7 @@ class Ingestor:
     def __init__(
         self,
         catalog: Catalog,
-        records: IntakeRecords,
+        records: SqlIntakeRecords,
         index: Index,
         embedder: Embedder,
         settings: IngestSettings,

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from ragstone.blocks import LineBox
 from ragstone.catalog.documents import lock_of
-from ragstone.catalog.uploads import MEMBER_SEPARATOR
+from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.catalog.vectors import OtherEmbedderError
 from ragstone.errors import NotFoundError, StoreBusyError
 from ragstone.ingest.discover import FoundFile, FoundFiles
@@ -22,7 +22,6 @@ from ragstone.protocols import (
     Embedder,
     FileRecord,
     Index,
-    IntakeRecords,
     NewDocument,
 )
 from ragstone.reports import IngestedFile
@@ -91,7 +90,7 @@ class BatchWriter:
     """Commit documents batch by batch; what is committed survives a kill."""
 
     catalog: Catalog
-    records: IntakeRecords
+    records: SqlIntakeRecords
     index: Index
     collection: str
     embedder: Embedder

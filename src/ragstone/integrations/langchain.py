@@ -13,7 +13,8 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from ragstone.engine import Engine
-from ragstone.integrations.convert import build_metadata, run_sync
+from ragstone.integrations import build_metadata
+from ragstone.query.request import QueryOptions
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
 
@@ -31,16 +32,16 @@ class RagstoneRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return _build_documents(run_sync(self._search(query)))
+        return _build_documents(self.engine.search_sync(query, **self._options))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return _build_documents(await self._search(query))
+        return _build_documents(await self.engine.search(query, **self._options))
 
-    async def _search(self, query: str) -> Hits:
-        return await self.engine.search(
-            query,
+    @property
+    def _options(self) -> QueryOptions:
+        return QueryOptions(
             collection=self.collection,
             top_k=self.top_k,
             filters=self.filters,

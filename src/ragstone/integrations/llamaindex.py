@@ -8,7 +8,8 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from ragstone.engine import Engine
-from ragstone.integrations.convert import build_metadata, run_sync
+from ragstone.integrations import build_metadata
+from ragstone.query.request import QueryOptions
 from ragstone.types import DEFAULT_COLLECTION, Hits
 
 
@@ -26,22 +27,15 @@ class RagstoneRetriever(BaseRetriever):
     ) -> None:
         super().__init__()
         self._engine = engine
-        self._options = {
-            "collection": collection,
-            "top_k": top_k,
-            "filters": filters,
-            "method": method,
-        }
+        self._options = QueryOptions(
+            collection=collection, top_k=top_k, filters=filters, method=method
+        )
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _build_nodes(run_sync(self._search(query_bundle)))
+        return _build_nodes(self._engine.search_sync(query_bundle.query_str, **self._options))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _build_nodes(await self._search(query_bundle))
-
-    async def _search(self, query_bundle: QueryBundle) -> Hits:
-        options: Any = self._options
-        return await self._engine.search(query_bundle.query_str, **options)
+        return _build_nodes(await self._engine.search(query_bundle.query_str, **self._options))
 
 
 def _build_nodes(hits: Hits) -> list[NodeWithScore]:

@@ -38,7 +38,7 @@ from ragstone.providers.retry import (
 )
 from ragstone.providers.thinking import ThoughtFilter
 from ragstone.settings import Settings
-from ragstone.settings.providers import ServiceSettings
+from ragstone.settings.services import ServiceSettings
 from ragstone.types import Message, Prompt
 
 # A model may refuse more than one field, each in a reply of its own.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ragstone.errors import InputError
 from ragstone.settings import Settings
-from ragstone.settings.providers import ServiceSettings
+from ragstone.settings.services import ServiceSettings
 
 _QUOTING = "extractive"
 

@@ -1,4 +1,4 @@
-"""Change settings while a server runs: which ones can be, and how they are written to the file.
+"""Change settings: by path for another engine, and in their file while a server runs.
 
 loaded settings and new values → the settings file, replaced atomically, and the settings as they
 are read from it. A value from a flag or a variable wins over the file: it cannot be changed here.
@@ -31,6 +31,13 @@ CHANGEABLE = (
     "provider.model",
     "check.hold_unverified",
 )
+# Search without any refinement.
+UNREFINED: Mapping[str, Any] = {
+    "refine.min_similarity": 0.0,
+    "refine.reranker_enabled": False,
+    "refine.duplicate_similarity": 1.0,
+    "refine.mmr_lambda": 1.0,
+}
 _QUERY_SECTIONS = ("understand", "retrieve", "refine", "ground", "provider", "check")
 
 
@@ -86,6 +93,15 @@ def _refuse_restart(before: Settings, after: Settings) -> None:
                 f"This also changes the section '{name}', which needs a restart.",
                 hint="Change it in the settings file and restart the server.",
             )
+
+
+def change_settings(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the settings with other values by path, validated like any others."""
+    tree = settings.model_dump()
+    for path, value in values.items():
+        section, _, name = path.rpartition(".")
+        (tree[section] if section else tree)[name] = value
+    return Settings.model_validate(tree)
 
 
 def write_file(target: Path, text: str) -> None:

@@ -8,23 +8,21 @@ from typing import Literal
 import platformdirs
 from pydantic import SecretStr, field_validator
 
-from ragstone.settings.providers import (
+from ragstone.settings.services import (
     AnthropicSettings,
     AzureSettings,
-    GoogleSettings,
-    OllamaSettings,
-    OpenAISettings,
-    ProviderSettings,
-    ServiceSettings,
-)
-from ragstone.settings.services import (
     EmbedSettings,
+    GoogleSettings,
     IndexSettings,
     ModerateSettings,
     ObserveSettings,
+    OllamaSettings,
+    OpenAISettings,
     OriginalsSettings,
+    ProviderSettings,
     Section,
     ServerSettings,
+    ServiceSettings,
     setting,
 )
 from ragstone.types import RetrievalMethod

@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -59,6 +60,14 @@ class Setting:
     origin: str
     description: str
     names: tuple[str, ...]
+
+    @property
+    def shown_value(self) -> str | int | float | bool | None:
+        """Return the value, or stars for a secret."""
+        if isinstance(self.value, SecretStr):
+            return "********" if self.value.get_secret_value() else ""
+        is_plain = isinstance(self.value, str | int | float | bool | None)
+        return self.value if is_plain else str(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,10 @@ def list_settings(settings: Settings) -> tuple[Setting, ...]:
         elif one.value != default.value:
             merged[one.path] = (one.value, "program")
     return tuple(_list_values(settings, merged))
+
+
+def get_value(settings: Settings, path: str) -> Any:
+    return attrgetter(path)(settings)
 
 
 def preset_values(preset: str) -> dict[str, Any]:
@@ -293,10 +306,7 @@ def _read_file(config_file: Path | None, environ: Mapping[str, str]) -> _Layer:
 
 def _read_preset(preset: str) -> _Layer:
     if preset not in PRESETS:
-        raise SettingsError(
-            f"Invalid preset '{preset}'.",
-            hint=f"Allowed: {', '.join(PRESETS)}.",
-        )
+        raise SettingsError(f"Invalid preset '{preset}'.", hint=f"Allowed: {', '.join(PRESETS)}.")
     file = resources.files("ragstone.settings").joinpath("presets", f"{preset}.toml")
     values = _flatten(tomllib.loads(file.read_text("utf-8"))) | {"preset": preset}
     return _to_layer(values, origin=f"preset {preset}")
@@ -419,9 +429,7 @@ def allowed_values(path: str) -> str:
 
 def _list_values(settings: Settings, merged: _Layer) -> Iterable[Setting]:
     for path, info in _fields().items():
-        value: Any = settings
-        for part in path.split("."):
-            value = getattr(value, part)
+        value = get_value(settings, path)
         origin = merged[path][1] if path in merged else "default"
         yield Setting(path, value, origin, info.description or "", _names(path))
 

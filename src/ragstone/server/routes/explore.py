@@ -23,7 +23,8 @@ from ragstone.server.deps import (
 from ragstone.server.openapi import INVALID, NOT_FOUND
 from ragstone.server.schemas import QueryReply, copy_fields, forbid_other_fields
 from ragstone.server.sse import run_until_disconnect
-from ragstone.settings import PRESETS, Setting, Settings, preset_values
+from ragstone.settings import PRESETS, Setting, Settings, get_value, list_settings, preset_values
+from ragstone.settings.change import UNREFINED, change_settings
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer, Chunk, Hit
 
@@ -48,14 +49,7 @@ class EngineVariants:
 
     def build_unrefined(self) -> Engine:
         """Build an engine that filters, reranks and deduplicates nothing."""
-        return self._build(
-            {
-                "refine.min_similarity": 0.0,
-                "refine.reranker_enabled": False,
-                "refine.duplicate_similarity": 1.0,
-                "refine.mmr_lambda": 1.0,
-            }
-        )
+        return self._build(UNREFINED)
 
     def build_quoting(self) -> Engine:
         """Build an engine that quotes the documents, calls no model and keeps no history."""
@@ -67,7 +61,7 @@ class EngineVariants:
         """List what the preset sets, and reset what only other presets set to the defaults."""
         defaults = Settings()
         paths = {path for name in PRESETS for path in preset_values(name)}
-        wanted = {path: _read_setting(defaults, path) for path in paths} | preset_values(preset)
+        wanted = {path: get_value(defaults, path) for path in paths} | preset_values(preset)
         return {path: value for path, value in wanted.items() if path not in self._fixed} | {
             "preset": preset
         }
@@ -77,7 +71,7 @@ class EngineVariants:
         if key not in self._built:
             engine = self._engine
             built = self._built[key] = Engine(
-                _change_settings(engine.settings, changes),
+                change_settings(engine.settings, changes),
                 embedder=engine.embedder,
                 catalog=engine.catalog,
                 index=engine.index,
@@ -86,25 +80,6 @@ class EngineVariants:
             )
             built.share_derived(engine)
         return self._built[key]
-
-
-def _read_setting(settings: Settings, path: str) -> Any:
-    value: Any = settings
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _change_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Copy the settings, which are frozen, with other values in some sections."""
-    top: dict[str, Any] = {}
-    sections: dict[str, dict[str, Any]] = {}
-    for path, value in changes.items():
-        section, _, name = path.rpartition(".")
-        (sections.setdefault(section, {}) if section else top)[name] = value
-    for section, values in sections.items():
-        top[section] = getattr(settings, section).model_copy(update=values)
-    return settings.model_copy(update=top)
 
 
 router = APIRouter(prefix="/v1", tags=["explore"])
@@ -218,7 +193,7 @@ async def compare_presets(
         for variant in engines
     )
     answers = await run_until_disconnect(request, _gather(work))
-    flat = [_flatten(variant.settings.model_dump(mode="json")) for variant in engines]
+    flat = [{s.path: s.value for s in list_settings(one.settings)} for one in engines]
     sides = []
     for number, (preset, answer) in enumerate(zip(body.presets, answers, strict=True)):
         other = flat[1 - number]
@@ -250,13 +225,3 @@ async def _gather(work: Iterable[Awaitable[Answer]]) -> list[Answer]:
 def _list_passages(engine: Engine, waterfall: dict[str, Any]) -> list[Passage]:
     keys = (int(key) for key in waterfall.get("ids", {}))
     return [Passage.of(chunk) for chunk in engine.catalog.chunks(keys).values()]
-
-
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field
 from starlette.datastructures import State
 
 from ragstone import __version__
@@ -186,14 +186,9 @@ def _explain_fixed(setting: Setting, request: Request, caller: Caller) -> str:
 
 
 def _describe(setting: Setting, engine: Engine, fixed: str) -> SettingReply:
-    value = setting.value
-    if isinstance(value, SecretStr):
-        value = "********" if value.get_secret_value() else ""
-    elif not isinstance(value, str | int | float | bool | None):
-        value = str(value)
     return SettingReply(
         name=setting.path,
-        value=value,
+        value=setting.shown_value,
         origin=setting.origin,
         variables=list(setting.names),
         description=setting.description,
