@@ -49,6 +49,15 @@ def test_a_strangers_part_is_found_by_its_name(stranger: Path) -> None:
     assert plugins.find_part("provider", "mine")(None) == "built"
 
 
+def test_the_installed_packages_are_read_once(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "mine" in plugins.list_parts("provider")
+    monkeypatch.delattr(plugins, "entry_points")
+    assert "noop" in plugins.list_parts("reranker")
+    assert "mine" in plugins.list_parts("provider")
+
+
 def test_a_strangers_part_replaces_a_built_in_of_the_same_name(stranger: Path) -> None:
     assert plugins.find_part("reranker", "noop")(None) == "built"
 

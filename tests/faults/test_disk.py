@@ -51,6 +51,29 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 200_000
 
 
+def test_a_disk_too_full_for_a_new_catalog_is_said(tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        import pathlib, resource, signal
+        from ragstone.errors import StoreError
+        from ragstone.catalog.documents import SqlCatalog
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        directory = pathlib.Path({str(tmp_path)!r})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 1_000_000))
+        try:
+            SqlCatalog.in_directory(directory)
+        except StoreError as error:
+            print(error)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+        print(SqlCatalog.in_directory(directory).collections())
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    refused, after = done.stdout.splitlines()
+    assert "full" in refused or "cannot be used" in refused
+    assert after == "[]"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 def test_a_data_directory_without_permission_is_said(tmp_path: Path) -> None:
     filled(tmp_path).close()

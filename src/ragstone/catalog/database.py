@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,13 @@ class Database:
     @classmethod
     def in_directory(cls, directory: Path) -> Database:
         path = directory / "catalog.db"
-        with suppress(OSError):  # SQLite reports the same error
+        try:
             if not path.exists():
                 _create_file(path)
+        except sqlite3.Error as error:
+            raise _translate_operational_error(str(error), f"'{path}'") from error
+        except OSError:
+            pass  # SQLite reports the same error
         refuse_damaged_log(path)  # first: whoever closes the database deletes the log
         _refuse_other_file(path)
         url = URL.create("sqlite", database=str(path))  # a path may contain ? and #

@@ -71,7 +71,7 @@ def _read_version(connection: Connection) -> str:
 def _add_missing(connection: Connection) -> None:
     known = inspect(connection)
     old = [table for table in tables.sorted_tables if known.has_table(table.name)]
-    tables.create_all(connection)
+    tables.create_all(connection, checkfirst=bool(old))
     for table in old:
         existing = {column["name"] for column in known.get_columns(table.name)}
         for column in table.columns:
