@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ragstone.catalog.collections import list_entries
 from ragstone.catalog.documents import SqlCatalog
-from ragstone.catalog.outline import list_entries
 from ragstone.filters import match_any
 from ragstone.protocols import NewDocument
 from ragstone.types import Chunk, Document, Query

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from ragstone.catalog import generations, reembed
+from ragstone.catalog import generations
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.generations import (
     Generation,
     GenerationCatalog,
+    Reembedder,
     begin_generation,
     drop_generation,
     read_generations,
     switch_generation,
 )
 from ragstone.catalog.integrity import check_content
-from ragstone.catalog.reembed import Reembedder
 from ragstone.catalog.schema import chunk_vectors, chunks
 from ragstone.cli.maintain import _embed_again
 from ragstone.engine import Engine
@@ -119,8 +119,8 @@ async def test_questions_go_on_until_the_switch_and_after_it(engine: Engine) -> 
 async def test_uploads_and_deletions_while_it_is_filled_and_after(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reembed, "_BATCH_CHUNKS", 2)
-    monkeypatch.setattr(reembed, "_BATCH_CHANGES", 2)
+    monkeypatch.setattr(generations, "_EMBED_CHUNKS", 2)
+    monkeypatch.setattr(generations, "_BATCH_CHANGES", 2)
     run = begin(engine)
     embed, done = run.embed, 0
     by_name = {one.name: one.id for one in engine.documents()}
@@ -238,7 +238,7 @@ async def test_no_file_is_read_again(engine: Engine, tmp_path: Path) -> None:
 async def test_a_run_that_was_stopped_goes_on(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reembed, "_BATCH_CHUNKS", 2)
+    monkeypatch.setattr(generations, "_EMBED_CHUNKS", 2)
     run = begin(engine)
     embed, seen = run.embed, []
 
@@ -313,7 +313,7 @@ async def test_a_deleted_collection_leaves_no_vectors(engine: Engine, tmp_path: 
 
 def test_the_rate_is_not_exceeded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(reembed.time, "sleep", slept.append)
+    monkeypatch.setattr(generations.time, "sleep", slept.append)
     run = begin(engine)
     run.chunks_per_s = 0.5
     run.fill()

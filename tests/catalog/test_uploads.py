@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.catalog import unused_files
+from ragstone.catalog import originals
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.jobs import UploadJobs
-from ragstone.catalog.unused_files import mark_unused
+from ragstone.catalog.originals import mark_unused
 from ragstone.catalog.uploads import SqlIntakeRecords
 from ragstone.errors import StoreUnavailableError
 from ragstone.protocols import AcceptedUpload, FileRecord, ReceivedFile
@@ -125,7 +125,7 @@ def test_what_a_store_did_not_delete_is_deleted_later(
     assert removed == [ONE] * 3, "it may have been stored again in between"
     with catalog.write_transaction() as connection:
         mark_unused(connection, ONE)
-    monkeypatch.setattr(unused_files, "_CLAIM_S", 0.0)
+    monkeypatch.setattr(originals, "_CLAIM_S", 0.0)
     time.sleep(0.01)
     delete_unused(catalog, removed.append)
     assert removed == [ONE] * 3, "a claim that has ended begins no deletion"

@@ -13,8 +13,8 @@ from ragstone.catalog.schema import index_terms
 from ragstone.engine import Engine
 from ragstone.errors import StoreBusyError
 from ragstone.index import remote
+from ragstone.index.chunk_store import hash_term
 from ragstone.index.qdrant import QdrantIndex
-from ragstone.index.sparse import hash_term
 from ragstone.testing import HashEmbedder
 
 from ..catalog.test_reembed import begin, check_vectors, find_names, make_run, write_files

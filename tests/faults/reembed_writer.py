@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ragstone.catalog import generations, reembed
+from ragstone.catalog import generations
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import NewDocument, Vectors
@@ -18,7 +18,7 @@ from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 from ragstone.types import Chunk, Document
 
-reembed._BATCH_CHUNKS = 3
+generations._EMBED_CHUNKS = 3
 generations._BATCH_CHUNKS = 3
 SHIPPED = {"name": "builtin", "model": ""}
 
@@ -62,7 +62,7 @@ def main(directory: Path, seed: str) -> None:
             add_document(engine, f"s{seed}n{next(uploads)}")
         return other.embedder.embed(texts)
 
-    run = reembed.Reembedder(
+    run = generations.Reembedder(
         engine.catalog, generation, embed, lambda: other.index.refresh("default")
     )
     run.fill()

@@ -13,8 +13,15 @@ import pytest
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.index.local import EmbeddedIndex
 from ragstone.index.manifest import Manifest, add_checksums
-from ragstone.index.recall import TARGET_RECALL, measure_depth
-from ragstone.index.vectors import MIN_DEPTH, Codes, DenseIndex, VectorFile, append_vectors
+from ragstone.index.vectors import (
+    MIN_DEPTH,
+    TARGET_RECALL,
+    Codes,
+    DenseIndex,
+    VectorFile,
+    append_vectors,
+    measure_depth,
+)
 from ragstone.index.verify import check_index_files
 from ragstone.protocols import Vectors
 from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document, make_unit_vectors

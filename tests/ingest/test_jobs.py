@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.jobs import LeaseLostError, UploadJobs
+from ragstone.catalog.originals import mark_unused
 from ragstone.catalog.schema import tables, uploads
-from ragstone.catalog.unused_files import mark_unused
 from ragstone.cli.main import app
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError, StoreUnavailableError

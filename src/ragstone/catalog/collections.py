@@ -1,17 +1,18 @@
-"""Create, list and delete collections."""
+"""Create, list and delete collections, and list their documents without reading their texts."""
 
 from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, or_, select
 
 from ragstone.catalog import journal, lookup, rows, sessions
 from ragstone.catalog.jobs import delete_collection_jobs
+from ragstone.catalog.originals import mark_unused
 from ragstone.catalog.schema import (
     chunks,
     collections,
@@ -24,10 +25,12 @@ from ragstone.catalog.schema import (
     sources,
     uploads,
 )
-from ragstone.catalog.unused_files import mark_unused
 from ragstone.catalog.vectors import delete_chunks
 from ragstone.errors import InputError, NotFoundError
+from ragstone.filters import reduce_filter
+from ragstone.outline import DocumentEntry
 from ragstone.protocols import Catalog
+from ragstone.types import Query
 
 _MAX_NAMES_IN_HINT = 10
 _MAX_CHUNKS_FOR_HEADINGS = 5000
@@ -179,3 +182,72 @@ def _delete_documents(connection: Connection, name: str) -> list[Any]:
         connection.execute(page_lines.delete().where(page_lines.c.document_id == row.id))
     connection.execute(documents.delete().where(documents.c.collection == name))
     return found
+
+
+# More documents are only found by the words of their names and titles.
+MAX_LISTED = 5_000
+# Fields of the metadata that say what a document is or is about.
+_DESCRIBES = (
+    "subject",
+    "keywords",
+    "category",
+    "categories",
+    "type",
+    "kind",
+    "content_type",
+    "tags",
+)
+_MAX_LABEL_CHARS = 300
+
+
+def list_entries(
+    catalog: Catalog, query: Query, words: Sequence[str] = (), *, limit: int = MAX_LISTED
+) -> tuple[list[DocumentEntry], int]:
+    """List the documents that a query may use, by name, and count them all.
+
+    Of a collection with more than `limit` documents those are listed whose name or title holds one
+    of the words.
+    """
+    title = func.lower(func.coalesce(documents.c.metadata["title"].as_string(), ""))
+    statement = select(*rows.filter_columns).where(
+        documents.c.collection == query.collection,
+        documents.c.retired_at.is_(None),
+        documents.c.chunk_count > 0,
+    )
+    if query.document_ids:
+        statement = statement.where(documents.c.id.in_(query.document_ids))
+    if query.upload_id is not None:
+        statement = statement.where(documents.c.upload_id == query.upload_id)
+    with catalog.read_transaction() as connection:
+        total = connection.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        if total > limit and words:
+            name = func.lower(documents.c.name)
+            held = [
+                or_(name.contains(w, autoescape=True), title.contains(w, autoescape=True))
+                for w in words
+            ]
+            statement = statement.where(or_(*held))
+        found = connection.execute(statement.order_by(documents.c.name).limit(limit)).all()
+    if query.filter is not None:
+        # A condition on pages or kinds of chunks is decided later, chunk by chunk.
+        found = [
+            row
+            for row in found
+            if reduce_filter(query.filter, rows.to_filter_fields(row)) is not False
+        ]
+        total = len(found)
+    return [_to_entry(row) for row in found], int(total)
+
+
+def _to_entry(row: Any) -> DocumentEntry:
+    metadata: Mapping[str, Any] = row.metadata
+    said = " ".join(str(metadata[name]) for name in _DESCRIBES if metadata.get(name))
+    title = str(metadata.get("title") or "")
+    return DocumentEntry(
+        row.id,
+        row.name,
+        " ".join(title.split()),
+        said[:_MAX_LABEL_CHARS],
+        row.first_key,
+        row.chunk_count,
+    )

@@ -23,6 +23,7 @@ from ragstone.catalog.schema import (
     documents,
     page_lines,
     sources,
+    split_batches,
 )
 from ragstone.catalog.vectors import (
     OtherEmbedderError,
@@ -37,7 +38,6 @@ from ragstone.filters import ANY_QUERY, HistoryFilter, SearchScope
 from ragstone.protocols import Catalog, CatalogCounts, Change, NewDocument, Vectors
 from ragstone.types import LOCAL_OWNER, Answer, Chunk, Document, Query
 
-_MAX_BOUND_VALUES = 500
 _MAX_CACHED = 1000
 # The result changes when documents or collections are added or removed; `seq` is never reused.
 _STATE_QUERY = (
@@ -186,8 +186,7 @@ class SqlCatalog:
     def chunks(self, keys: Iterable[int]) -> dict[int, Chunk]:
         wanted = list(dict.fromkeys(keys))
         found: dict[int, Chunk] = {}
-        for begin in range(0, len(wanted), _MAX_BOUND_VALUES):
-            part = wanted[begin : begin + _MAX_BOUND_VALUES]
+        for part in split_batches(wanted):
             found |= self._read_chunks(part)
         return {key: found[key] for key in wanted if key in found}
 
@@ -220,12 +219,11 @@ class SqlCatalog:
         return SearchScope(given, find_ranges)
 
     def document_fields(self, document_ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        wanted = list(document_ids)
         found: dict[str, Mapping[str, Any]] = {}
         with self.database.read_transaction() as connection:
-            for begin in range(0, len(wanted), _MAX_BOUND_VALUES):
-                part = documents.c.id.in_(wanted[begin : begin + _MAX_BOUND_VALUES])
-                for row in connection.execute(select(*rows.columns_without_text).where(part)):
+            for part in split_batches(list(document_ids)):
+                query = select(*rows.columns_without_text).where(documents.c.id.in_(part))
+                for row in connection.execute(query):
                     found[row.id] = rows.to_filter_fields(row)
         return found
 

@@ -1,6 +1,9 @@
-"""Store how users rate answers, and turn rated answers into questions of an evaluation.
+"""Store how users rate answers, and whether they agree that what they ask is stored.
 
-A rating belongs to the query of the journal that it is about, and is deleted with it.
+A rating belongs to the query of the journal that it is about, and is deleted with it. Rated answers
+become questions of an evaluation. A consent (REQUIRE_CONSENT) belongs to the owner of a key and to
+the settings that were shown. It is checked in the transaction that writes: a question that was
+running when its user withdrew is not stored.
 """
 
 from __future__ import annotations
@@ -14,12 +17,97 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
 from ragstone.catalog import journal
-from ragstone.catalog.consent import SqlConsents
-from ragstone.catalog.schema import documents, queries, turns
-from ragstone.catalog.schema import feedback as table
+from ragstone.catalog.schema import consents, documents, feedback, queries, turns
 from ragstone.errors import InputError, NotFoundError
 from ragstone.filters import HistoryFilter
 from ragstone.protocols import Catalog
+from ragstone.settings import JournalSettings
+
+_LEVELS = ("off", "metadata", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """State when somebody agreed, and to which settings of the journal."""
+
+    owner: str
+    agreed_at: float
+    query_log: str
+    retention_days: int
+
+    def covers(self, options: JournalSettings) -> bool:
+        """Return False when more is stored now, or for longer, than was agreed to."""
+        is_enough = _LEVELS.index(self.query_log) >= _LEVELS.index(options.query_log)
+        days = options.retention_days
+        return is_enough and (not self.retention_days or 0 < days <= self.retention_days)
+
+
+def describe_storage(options: JournalSettings) -> str:
+    """Say in one sentence what is stored of a user, and for how long."""
+    if options.query_log == "off":
+        return "Nothing that you ask is stored."
+    days = options.retention_days
+    time_limit = (
+        "until you delete them" if not days else "for 1 day" if days == 1 else f"for {days} days"
+    )
+    if options.query_log == "metadata":
+        return (
+            "The time of each question, its figures and the documents of its answer are stored "
+            f"{time_limit}; no text of question or answer."
+        )
+    return f"Your questions, their answers and your conversations are stored {time_limit}."
+
+
+class SqlConsents:
+    """Read and write the table `consents`."""
+
+    def __init__(self, catalog: Catalog, options: JournalSettings) -> None:
+        self._catalog = catalog
+        self.options = options
+
+    @property
+    def is_required(self) -> bool:
+        return self.options.require_consent and self.options.query_log != "off"
+
+    def find(self, owner: str) -> Consent | None:
+        """Return the consent of an owner, if it covers what is stored now."""
+        with self._catalog.read_transaction() as connection:
+            return self._read(connection, owner)
+
+    def may_store(self, connection: Connection, owner: str) -> bool:
+        """Check inside a transaction if something of an owner may be written."""
+        return not self.is_required or self._read(connection, owner) is not None
+
+    def agree(self, owner: str) -> Consent:
+        """Store the consent of an owner to the settings of now; one that is valid stays."""
+        self.require_setting()
+        with self._catalog.write_transaction() as connection:
+            if known := self._read(connection, owner):
+                return known
+            options = self.options
+            given = Consent(owner, time.time(), options.query_log, options.retention_days)
+            delete_consent(connection, owner)
+            connection.execute(consents.insert().values(asdict(given)))
+            return given
+
+    def require_setting(self) -> None:
+        """Refuse to agree or to withdraw where nobody is asked."""
+        if not self.is_required:
+            raise InputError(
+                "This installation does not ask for consent.",
+                hint="Set REQUIRE_CONSENT=true to ask; delete what is stored with "
+                "`ragstone sessions delete --all` or DELETE /v1/sessions.",
+            )
+
+    def _read(self, connection: Connection, owner: str) -> Consent | None:
+        row = connection.execute(select(consents).where(consents.c.owner == owner)).first()
+        found = Consent(**row._asdict()) if row else None
+        return found if found and found.covers(self.options) else None
+
+
+def delete_consent(connection: Connection, owner: str) -> None:
+    connection.execute(consents.delete().where(consents.c.owner == owner))
+
 
 Vote: TypeAlias = Literal["up", "down"]
 MAX_COMMENT_CHARS = 4000
@@ -73,8 +161,8 @@ class SqlFeedback:
             self.require_storage(owner)
             if connection.scalar(select(queries.c.id).where(queries.c.id == query_id)) is None:
                 raise journal.query_not_found(query_id)
-            connection.execute(table.delete().where(*_is_rating(query_id, owner)))
-            connection.execute(table.insert().values(asdict(given)))
+            connection.execute(feedback.delete().where(*_is_rating(query_id, owner)))
+            connection.execute(feedback.insert().values(asdict(given)))
         return given
 
     def require_storage(self, owner: str) -> None:
@@ -93,14 +181,16 @@ class SqlFeedback:
 
     def find(self, query_id: str, owner: str) -> Feedback:
         with self._catalog.read_transaction() as connection:
-            row = connection.execute(select(table).where(*_is_rating(query_id, owner))).first()
+            row = connection.execute(select(feedback).where(*_is_rating(query_id, owner))).first()
         if row is None:
             raise _not_rated(query_id)
         return Feedback(**row._asdict())
 
     def delete(self, query_id: str, owner: str) -> None:
         with self._catalog.write_transaction(journal.LOCK) as connection:
-            if not connection.execute(table.delete().where(*_is_rating(query_id, owner))).rowcount:
+            if not connection.execute(
+                feedback.delete().where(*_is_rating(query_id, owner))
+            ).rowcount:
                 raise _not_rated(query_id)
         self._catalog.erase_deleted()
 
@@ -109,7 +199,7 @@ class SqlFeedback:
     ) -> list[dict[str, Any]]:
         """List ratings with the question and its answer, newest first."""
         query = _select_rated(wanted, rated_by).order_by(
-            table.c.created_at.desc(), table.c.query_id
+            feedback.c.created_at.desc(), feedback.c.query_id
         )
         with self._catalog.read_transaction() as connection:
             return [
@@ -128,7 +218,7 @@ class SqlFeedback:
         question unanswerable. Other questions come without a reference, for a person to add it.
         """
         with self._catalog.read_transaction() as connection:
-            query = _select_rated(wanted, rated_by).order_by(table.c.created_at.desc())
+            query = _select_rated(wanted, rated_by).order_by(feedback.c.created_at.desc())
             rated = [dict(row) for row in connection.execute(query.limit(MAX_EXPORTED)).mappings()]
             _refuse_several_collections(rated)
             newest: dict[str, dict[str, Any]] = {}
@@ -157,7 +247,7 @@ def summarise_feedback(connection: Connection, wanted: HistoryFilter) -> dict[st
 
 def delete_owner_feedback(connection: Connection, owner: str) -> None:
     """Delete the ratings by an owner, also those of other users' answers."""
-    connection.execute(table.delete().where(table.c.owner == owner))
+    connection.execute(feedback.delete().where(feedback.c.owner == owner))
 
 
 def _check(given: Feedback, query_log: str) -> None:
@@ -183,7 +273,7 @@ def _check(given: Feedback, query_log: str) -> None:
 
 
 def _is_rating(query_id: str, owner: str) -> tuple[ColumnElement[bool], ...]:
-    return table.c.query_id == query_id, table.c.owner == owner
+    return feedback.c.query_id == query_id, feedback.c.owner == owner
 
 
 def _not_rated(query_id: str) -> NotFoundError:
@@ -201,12 +291,12 @@ def _select_rated(wanted: HistoryFilter, rated_by: str | None) -> Select[Any]:
     )
     query = (
         select(
-            table.c.query_id,
-            table.c.owner,
-            table.c.vote,
-            table.c.rating,
-            table.c.comment,
-            table.c.created_at,
+            feedback.c.query_id,
+            feedback.c.owner,
+            feedback.c.vote,
+            feedback.c.rating,
+            feedback.c.comment,
+            feedback.c.created_at,
             queries.c.collection,
             queries.c.session_id,
             queries.c.status,
@@ -214,11 +304,11 @@ def _select_rated(wanted: HistoryFilter, rated_by: str | None) -> Select[Any]:
             queries.c.answer,
             func.coalesce(turns.c.searched_as, "").label("searched_as"),
         )
-        .join(queries, queries.c.id == table.c.query_id)
+        .join(queries, queries.c.id == feedback.c.query_id)
         .outerjoin(turns, is_turn)
         .where(*journal.to_conditions(wanted))
     )
-    return query if rated_by is None else query.where(table.c.owner == rated_by)
+    return query if rated_by is None else query.where(feedback.c.owner == rated_by)
 
 
 def _refuse_several_collections(rated: Iterable[Mapping[str, Any]]) -> None:

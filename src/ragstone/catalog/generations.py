@@ -1,8 +1,9 @@
-"""Keep the vectors of two embedders for a collection: begin, switch and drop a generation.
+"""Keep the vectors of two embedders for a collection: begin, fill, switch and drop a generation.
 
 A generation is all vectors of one embedder. One of them is searched: `collections.embedder` names
 it. Another one may be filled from the stored texts meanwhile, and takes over in one transaction.
-Both stay until one is dropped, so that a switch can be taken back.
+Both stay until one is dropped, so that a switch can be taken back. Whatever is committed stays: a
+run that was killed is continued by the next one.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,24 @@ from sqlalchemy import Connection, func, select
 
 from ragstone.catalog import rows
 from ragstone.catalog.documents import lock_of, read_last_change
-from ragstone.catalog.schema import chunk_vectors, chunks, collections, files
+from ragstone.catalog.schema import (
+    chunk_vectors,
+    chunks,
+    collections,
+    documents,
+    files,
+    split_batches,
+)
 from ragstone.catalog.schema import generations as table
-from ragstone.catalog.vectors import OtherEmbedderError, Place, write_vectors
+from ragstone.catalog.vectors import (
+    OtherEmbedderError,
+    Place,
+    find_vectorless,
+    has_sound_vector,
+    read_place,
+    select_vectors,
+    write_vectors,
+)
 from ragstone.errors import InputError, StoreBusyError
 from ragstone.protocols import Catalog, CatalogCounts, Change, Vectors
 from ragstone.types import Chunk
@@ -322,3 +338,105 @@ class GenerationCatalog:
                 hint=f"Embed it: ragstone reembed -C {shlex.quote(collection)}",
             )
         return found.filled_seq
+
+
+Embed = Callable[[Sequence[str]], Vectors]
+
+_EMBED_CHUNKS = 256
+_BATCH_CHANGES = 200
+# Chunks whose vectors are looked for at once.
+_MAX_KEYS = 5_000
+# The index is brought up to date after so many chunks, so that no long step is left for the end.
+_CHUNKS_PER_REFRESH = 20_000
+# So often a switch is tried while uploads go on; then they wait for the last few chunks.
+_SWITCH_ATTEMPTS = 5
+
+
+@dataclass(slots=True)
+class Reembedder:
+    """Fill a generation and keep it in step with uploads and deletions."""
+
+    catalog: Catalog
+    generation: Generation
+    embed: Embed
+    refresh: Callable[[], None]
+    """Bring the index of the generation up to date."""
+    chunks_per_s: float = 0.0
+    """The rate that is not exceeded, for the sake of those who ask meanwhile; 0 for none."""
+    report: Callable[[int], None] = lambda count: None
+    """Called with the number of chunks embedded so far."""
+    count: int = 0
+    _unindexed: int = field(default=0, init=False)
+
+    def fill(self) -> int:
+        """Embed all chunks that have no vector yet; return how many chunks were embedded so far."""
+        self._fill_vectors()
+        self._refresh()
+        return self.count
+
+    def switch(self) -> None:
+        """Search this generation from now on, with everything that was stored until now."""
+        collection = self.generation.collection
+        self.chunks_per_s = 0.0  # uploads may have to wait for the last chunks
+        for _ in range(_SWITCH_ATTEMPTS):
+            self.fill()
+            if switch_generation(self.catalog, collection):
+                return
+        with self.catalog.write_transaction(lock_of(collection)):
+            self._fill_vectors(may_refresh=False)
+            switch_generation(self.catalog, collection)
+        self._refresh()
+
+    def _fill_vectors(self, *, may_refresh: bool = True) -> None:
+        while changes := self._read_changes():
+            keys = [key for change in changes if change.kind == "add" for key in change.keys]
+            for part in split_batches(keys, _MAX_KEYS):
+                self._embed_missing(part)
+            self._advance([], np.empty((0, 0), np.float32), changes[-1].seq)
+            if may_refresh and self._unindexed >= _CHUNKS_PER_REFRESH:
+                self._refresh()
+
+    def _read_changes(self) -> list[Change]:
+        here = self.generation
+        return self.catalog.changes(here.collection, after=here.filled_seq, limit=_BATCH_CHANGES)
+
+    def _embed_missing(self, keys: Sequence[int]) -> None:
+        with self.catalog.read_transaction() as connection:
+            missing = find_vectorless(connection, self.generation.embedder, keys)
+        for batch in split_batches(missing, _EMBED_CHUNKS):
+            begun = time.monotonic()
+            vectors = self.embed([rows.to_chunk(row).contextual_text for row in batch])
+            self._advance([row.key for row in batch], vectors, 0)
+            self.count += len(batch)
+            self._unindexed += len(batch)
+            self.report(self.count)
+            if self.chunks_per_s:
+                time.sleep(max(0.0, len(batch) / self.chunks_per_s - (time.monotonic() - begun)))
+
+    def _advance(self, keys: Sequence[int], vectors: Vectors, filled_seq: int) -> None:
+        self.generation = advance_generation(
+            self.catalog, self.generation, keys, vectors, filled_seq
+        )
+
+    def _refresh(self) -> None:
+        self._unindexed = 0
+        self.refresh()
+
+
+def repair_vectors(catalog: Catalog, collection: str, embedder: str, embed: Embed) -> int:
+    """Embed the chunks whose vectors are damaged; return their number. Then rebuild the index."""
+    query = select_vectors(embedder).where(documents.c.collection == collection)
+    with catalog.read_transaction() as connection:
+        found = [
+            row.key
+            for row in connection.execute(query.order_by(chunks.c.key))
+            if not has_sound_vector(row)
+        ]
+    for keys in split_batches(found, _EMBED_CHUNKS):
+        texts = {key: chunk.contextual_text for key, chunk in catalog.chunks(keys).items()}
+        vectors = embed(list(texts.values()))
+        with catalog.write_transaction(lock_of(collection)) as connection:
+            place = read_place(connection, collection, embedder)
+            write_vectors(connection, list(texts), vectors, place)
+            log_new_vectors(connection, collection)
+    return len(found)

@@ -18,8 +18,13 @@ from sqlalchemy import Connection
 
 from ragstone.catalog import journal
 from ragstone.catalog.collections import SqlCollections
-from ragstone.catalog.consent import SqlConsents, delete_consent
-from ragstone.catalog.feedback import SqlFeedback, delete_owner_feedback, summarise_feedback
+from ragstone.catalog.feedback import (
+    SqlConsents,
+    SqlFeedback,
+    delete_consent,
+    delete_owner_feedback,
+    summarise_feedback,
+)
 from ragstone.catalog.sessions import SqlSessions
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.protocols import Catalog

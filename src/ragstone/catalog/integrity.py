@@ -19,7 +19,7 @@ from sqlalchemy import Connection, func, select
 from ragstone.catalog import rows
 from ragstone.catalog.backup import Finding
 from ragstone.catalog.database import Database
-from ragstone.catalog.originals import Originals
+from ragstone.catalog.originals import UPLOAD_SCHEME, Originals
 from ragstone.catalog.schema import (
     changes,
     chunks,
@@ -31,7 +31,6 @@ from ragstone.catalog.schema import (
     page_lines,
     upload_inputs,
 )
-from ragstone.catalog.unused_files import UPLOAD_SCHEME
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, split_source
 from ragstone.catalog.vectors import has_sound_vector, select_vectors
 from ragstone.errors import StoreError

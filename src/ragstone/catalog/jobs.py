@@ -18,13 +18,13 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, exists, func, or_, select, true
 from sqlalchemy.sql.elements import ColumnElement
 
-from ragstone.catalog.schema import upload_files, upload_inputs, uploads
-from ragstone.catalog.unused_files import (
+from ragstone.catalog.originals import (
     FILES_LOCK,
     mark_unused,
     read_clock,
     wait_for_deletions,
 )
+from ragstone.catalog.schema import upload_files, upload_inputs, uploads
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.errors import InputError, StoreError
 from ragstone.protocols import AcceptedUpload, Catalog, ReceivedFile

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
-from ragstone.catalog.schema import evidence, feedback
+from ragstone.catalog.schema import evidence, feedback, split_batches
 from ragstone.catalog.schema import queries as table
 from ragstone.errors import InputError, NotFoundError
 from ragstone.filters import HistoryFilter
@@ -27,7 +27,6 @@ _MAX_WAIT_S = 0.25
 _MAX_FINISH_S = 5.0
 LOCK = "journal"
 """Transactions that write the journal wait for each other, and for nobody else."""
-_MAX_BOUND_VALUES = 500
 _select_full = select(table, evidence.c.content).outerjoin(
     evidence, table.c.evidence == evidence.c.id
 )
@@ -110,10 +109,9 @@ def pack_evidence(answer: Answer, *, query_log: str) -> PackedEvidence:
 def write_entries(connection: Connection, entries: Sequence[Entry]) -> None:
     """Insert entries, and their evidence where it is not stored yet."""
     missing = {one.evidence.id: one.evidence.content for one in entries}
-    ids = list(missing)
-    for begin in range(0, len(ids), _MAX_BOUND_VALUES):
-        part = evidence.c.id.in_(ids[begin : begin + _MAX_BOUND_VALUES])
-        for stored_id in connection.scalars(select(evidence.c.id).where(part)):
+    for part in split_batches(list(missing)):
+        stored = select(evidence.c.id).where(evidence.c.id.in_(part))
+        for stored_id in connection.scalars(stored):
             del missing[stored_id]
     if missing:
         rows = [{"id": name, "content": content} for name, content in missing.items()]

@@ -10,9 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, and_, false, not_, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from ragstone.catalog.schema import document_counts, document_values, documents, headings
+from ragstone.catalog.schema import (
+    document_counts,
+    document_values,
+    documents,
+    headings,
+    insert_into,
+)
 from ragstone.filters import (
     CHUNK_FIELDS,
     DOCUMENT_FIELDS,
@@ -72,9 +77,7 @@ def _add_row_counts(connection: Connection, row: Any, sign: int) -> None:
         "failed": sign * (not is_indexed),
         "chunks": sign * row.chunk_count,
     }
-    is_sqlite = connection.dialect.name == "sqlite"
-    insert: Any = (sqlite if is_sqlite else postgresql).insert(document_counts)
-    insert = insert.values(collection=row.collection, **more)
+    insert = insert_into(connection, document_counts).values(collection=row.collection, **more)
     added = {name: document_counts.c[name] + value for name, value in more.items()}
     connection.execute(insert.on_conflict_do_update(index_elements=["collection"], set_=added))
 

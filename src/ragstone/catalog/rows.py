@@ -31,7 +31,7 @@ from ragstone.types import Chunk, Document, Query
 
 columns_without_text = [column for column in documents.c if column.name != "text"]
 _FILTER_FIELDS = ("id", "name", "media_type", "upload_id", "created_at", "metadata")
-_filter_columns = [documents.c[n] for n in (*_FILTER_FIELDS, "first_key", "chunk_count")]
+filter_columns = [documents.c[n] for n in (*_FILTER_FIELDS, "first_key", "chunk_count")]
 
 any_source = (
     select(func.min(sources.c.source))
@@ -302,7 +302,7 @@ def find_allowed_keys(connection: Connection, collection: str, given: Filter) ->
         found = select(by_key, documents.c.chunk_count).where(*allowed).order_by(by_key)
         pairs = connection.execute(found)
         return tuple(join_ranges(range(first, first + count) for first, count in pairs))
-    for row in connection.execute(select(*_filter_columns).where(*allowed).order_by(by_key)):
+    for row in connection.execute(select(*filter_columns).where(*allowed).order_by(by_key)):
         result = reduce_filter(given, to_filter_fields(row))
         if result is True:
             ranges.append(range(row.first_key, row.first_key + row.chunk_count))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    Connection,
     Float,
     Index,
     Integer,
@@ -15,6 +19,26 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
+
+Value = TypeVar("Value")
+MAX_BOUND_VALUES = 500
+"""Values in one statement: databases limit them."""
+
+
+def split_batches(
+    values: Sequence[Value], size: int = MAX_BOUND_VALUES
+) -> Iterator[Sequence[Value]]:
+    """Yield the values in batches, each for one statement."""
+    for begin in range(0, len(values), size):
+        yield values[begin : begin + size]
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Return an INSERT of the database's own, which has `on_conflict_do_update`."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    return (sqlite if is_sqlite else postgresql).insert(table)
+
 
 tables = MetaData()
 

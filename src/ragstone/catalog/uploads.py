@@ -11,22 +11,22 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from ragstone.blocks import LineBox
 from ragstone.catalog import rows
+from ragstone.catalog.originals import delete_unused, mark_unused
 from ragstone.catalog.schema import (
     chunks,
     documents,
     files,
     page_lines,
     sources,
+    split_batches,
     upload_files,
     uploads,
 )
-from ragstone.catalog.unused_files import delete_unused, mark_unused
 from ragstone.catalog.vectors import get_vector, select_vectors
 from ragstone.errors import NotFoundError
 from ragstone.protocols import Catalog, FileRecord, Vectors
 from ragstone.types import Document
 
-_MAX_BOUND_VALUES = 500
 MEMBER_SEPARATOR = "!/"
 """Stands between the path of a file and the path of a document inside it."""
 
@@ -52,8 +52,7 @@ class SqlIntakeRecords:
     def known_files(self, collection: str, paths: Sequence[str]) -> dict[str, FileRecord]:
         """Return those of the paths that were read into a collection, with their records."""
         found: dict[str, FileRecord] = {}
-        for begin in range(0, len(paths), _MAX_BOUND_VALUES):
-            part = paths[begin : begin + _MAX_BOUND_VALUES]
+        for part in split_batches(paths):
             found |= self._read_files(collection, files.c.path.in_(part))
         return found
 
@@ -131,8 +130,7 @@ class SqlIntakeRecords:
         """Return what helps with documents that could not be read, by their ids."""
         found: dict[str, str] = {}
         with self._catalog.read_transaction() as connection:
-            for begin in range(0, len(document_ids), _MAX_BOUND_VALUES):
-                part = document_ids[begin : begin + _MAX_BOUND_VALUES]
+            for part in split_batches(document_ids):
                 for table in (upload_files, files):
                     query = select(table.c.document_id, table.c.hint)
                     rows_found = connection.execute(query.where(table.c.document_id.in_(part)))

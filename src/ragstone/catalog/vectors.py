@@ -14,15 +14,13 @@ import numpy as np
 from sqlalchemy import Connection, Select, and_, bindparam, select
 
 from ragstone.catalog import rows
-from ragstone.catalog.schema import chunk_vectors, chunks, documents, generations
+from ragstone.catalog.schema import chunk_vectors, chunks, documents, generations, split_batches
 from ragstone.errors import StoreError
 from ragstone.protocols import Vectors
 
 # In the table of chunks, in that of the second generation, on the way from there to the chunks, or
 # being deleted.
 Place: TypeAlias = Literal["chunks", "vectors", "moving", "dropping"]
-
-_MAX_BOUND_VALUES = 500
 
 
 class OtherEmbedderError(StoreError):
@@ -77,8 +75,8 @@ def find_vectorless(connection: Connection, embedder: str, keys: Sequence[int]) 
     """Return the rows of those chunks that exist and have no vector of an embedder."""
     query = select_vectors(embedder).order_by(chunks.c.key)
     found: list[Any] = []
-    for begin in range(0, len(keys), _MAX_BOUND_VALUES):
-        wanted = chunks.c.key.in_(keys[begin : begin + _MAX_BOUND_VALUES])
+    for part in split_batches(keys):
+        wanted = chunks.c.key.in_(part)
         found += [row for row in connection.execute(query.where(wanted)) if not get_vector(row)[0]]
     return found
 
@@ -107,9 +105,8 @@ def write_vectors(
         connection.execute(_set_vector, values)
     if place == "chunks":
         return
-    for begin in range(0, len(keys), _MAX_BOUND_VALUES):
-        some = keys[begin : begin + _MAX_BOUND_VALUES]
-        connection.execute(chunk_vectors.delete().where(chunk_vectors.c.key.in_(some)))
+    for part in split_batches(keys):
+        connection.execute(chunk_vectors.delete().where(chunk_vectors.c.key.in_(part)))
     if place == "vectors":
         insert_second_vectors(connection, stored)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragstone.catalog.consent import describe_storage
+from ragstone.catalog.feedback import describe_storage
 from ragstone.cli import options
 from ragstone.cli.options import format_time, print_json, print_table, stderr, stdout
 from ragstone.errors import SettingsError

@@ -63,8 +63,7 @@ def reindex(
 
 def _embed_again(engine: Engine, collection: str) -> None:
     """Embed a collection with the configured embedder, or its damaged vectors with its own."""
-    from ragstone.catalog.generations import drop_generation, read_generations
-    from ragstone.catalog.reembed import repair_vectors
+    from ragstone.catalog.generations import drop_generation, read_generations, repair_vectors
     from ragstone.cli.reembed import begin_run, open_run, show_progress
 
     active, configured = read_generations(engine.catalog, collection).active, engine.embedder.name

@@ -17,8 +17,7 @@ from ragstone.errors import InputError
 from ragstone.system import count_usable_cores
 
 if TYPE_CHECKING:
-    from ragstone.catalog.generations import Generation
-    from ragstone.catalog.reembed import Reembedder
+    from ragstone.catalog.generations import Generation, Reembedder
     from ragstone.engine import Engine
     from ragstone.evaluate.generations import GenerationComparison
     from ragstone.settings import Settings
@@ -172,7 +171,7 @@ def begin_run(
 @contextmanager
 def open_run(engine: Engine, generation: Generation, rate: float = 0.0) -> Iterator[Reembedder]:
     """Open what fills a generation: its embedder in threads of low priority, and its index."""
-    from ragstone.catalog.reembed import Reembedder
+    from ragstone.catalog.generations import Reembedder
     from ragstone.ingest.embed import EmbeddingQueue
 
     ingest, target = engine.settings.ingest, engine.for_generation(generation)

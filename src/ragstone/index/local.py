@@ -31,7 +31,6 @@ from ragstone.index.manifest import (
     start_generation,
     write_manifest,
 )
-from ragstone.index.recall import measure_depth
 from ragstone.index.vectors import (
     EXACT_ROWS,
     KEYS_FILE,
@@ -41,6 +40,7 @@ from ragstone.index.vectors import (
     DenseIndex,
     VectorFile,
     mask_keys,
+    measure_depth,
 )
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors

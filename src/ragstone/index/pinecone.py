@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 import httpx
 
+from ragstone.catalog.schema import split_batches
 from ragstone.filters import And, Condition, Filter, Or, SearchScope, parse_timestamp
 from ragstone.index.analyze import ANALYZER_VERSION
-from ragstone.index.chunk_store import MissingCollectionError, NewChunk
+from ragstone.index.chunk_store import MissingCollectionError, NewChunk, StoredTerms, weigh_terms
 from ragstone.index.pinecone_client import PineconeClient
 from ragstone.index.remote import RemoteIndex
-from ragstone.index.sparse import StoredTerms, weigh_terms
 from ragstone.protocols import ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
@@ -247,8 +247,8 @@ def _split_records(records: Iterator[Json]) -> Iterator[list[Json]]:
 
 
 def _split_keys(keys: Sequence[int]) -> Iterator[list[str]]:
-    for begin in range(0, len(keys), _MAX_IDS):
-        yield [str(key) for key in keys[begin : begin + _MAX_IDS]]
+    for part in split_batches(keys, _MAX_IDS):
+        yield [str(key) for key in part]
 
 
 def _name_marker(namespace: str) -> str:

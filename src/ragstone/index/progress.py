@@ -11,13 +11,12 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from ragstone.catalog.schema import index_states, index_terms
+from ragstone.catalog.schema import index_states, index_terms, insert_into, split_batches
 from ragstone.index.chunk_store import make_busy_error
 from ragstone.protocols import Catalog
 
@@ -36,6 +35,11 @@ class IndexProgress:
     total_length: int = 0
     target_seq: int = 0
     """An index that is filled for the first time is not searched before this change."""
+
+    def count(self, chunks: int, length: int) -> IndexProgress:
+        """Return the progress with so many chunks more, or fewer, and their length."""
+        total = self.total_length + length
+        return replace(self, chunk_count=self.chunk_count + chunks, total_length=total)
 
     @property
     def average_length(self) -> float:
@@ -168,8 +172,7 @@ class ProgressStore:
         names = {"index_name": self._name, "collection": collection}
         # In one order, so that no two processes wait for each other's rows.
         changed = sorted((term, count) for term, count in terms.items() if count)
-        for begin in range(0, len(changed), _ROWS_PER_STATEMENT):
-            part = changed[begin : begin + _ROWS_PER_STATEMENT]
+        for part in split_batches(changed, _ROWS_PER_STATEMENT):
             rows = [{**names, "term": term, "chunk_count": count} for term, count in part]
             connection.execute(_build_upsert(connection, rows))
         if any(count < 0 for _, count in changed):
@@ -180,8 +183,7 @@ class ProgressStore:
 
 
 def _build_upsert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Any:
-    is_sqlite = connection.dialect.name == "sqlite"
-    insert: Any = (sqlite if is_sqlite else postgresql).insert(index_terms).values(list(rows))
+    insert = insert_into(connection, index_terms).values(list(rows))
     return insert.on_conflict_do_update(
         index_elements=["index_name", "collection", "term"],
         set_={"chunk_count": index_terms.c.chunk_count + insert.excluded.chunk_count},

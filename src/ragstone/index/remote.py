@@ -23,6 +23,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ragstone.catalog.documents import refuse_other_embedder
+from ragstone.catalog.schema import split_batches
 from ragstone.filters import SearchScope
 from ragstone.index.analyze import (
     FUNCTION_WORDS,
@@ -31,30 +32,33 @@ from ragstone.index.analyze import (
     extract_terms,
 )
 from ragstone.index.chunk_store import (
+    BATCH_CHANGES,
     BATCH_POINTS,
     ChunkStore,
     MissingCollectionError,
     NewChunk,
     batch_keys,
+    compare_chunks,
+    hash_term,
     make_busy_error,
     make_mismatch_error,
     make_unfilled_error,
+    read_added_keys,
+    read_changes,
+    score_terms,
     sort_hits,
 )
-from ragstone.index.compare import compare_chunks, read_added_keys
 from ragstone.index.keyword import idf
 from ragstone.index.progress import IndexProgress, ProgressStore, new_build
-from ragstone.index.sparse import hash_term, score_terms
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
 from ragstone.settings import IndexSettings
 
-_BATCH_CHANGES = 200
 _PARALLEL_WRITES = 4
 _CATCH_UP_S = 1.0
 _LEASE_S = 30.0
 # A search applies at most so many changes itself; more are left to a writer or the server.
-_MAX_BEHIND = _BATCH_CHANGES
+_MAX_BEHIND = BATCH_CHANGES
 # How long a writer waits for another process that is bringing the index up to date.
 _WAIT_S = 60.0
 _RESCORE_DEPTH = 100
@@ -131,7 +135,7 @@ class RemoteIndex:
         progress = self._read_progress(collection)
         while progress is not None:
             progress = self._finish_removals(collection, progress)
-            changes = self._catalog.changes(collection, after=progress.seq, limit=_BATCH_CHANGES)
+            changes = self._catalog.changes(collection, after=progress.seq, limit=BATCH_CHANGES)
             if not changes:
                 self._known[collection] = progress
                 return True
@@ -154,16 +158,11 @@ class RemoteIndex:
         """
         added = [change.keys for change in changes if change.kind == "add"]
         terms, chunk_count, length = self._count_removed(collection, before, changes, early=early)
-        for begin in range(0, len(added), 50):
-            more = self._write_chunks(collection, before.build, added[begin : begin + 50])
+        for part in split_batches(added, 50):
+            more = self._write_chunks(collection, before.build, part)
             terms.update(more[0])
             chunk_count, length = chunk_count + more[1], length + more[2]
-        after = replace(
-            before,
-            seq=changes[-1].seq,
-            chunk_count=before.chunk_count + chunk_count,
-            total_length=before.total_length + length,
-        )
+        after = replace(before.count(chunk_count, length), seq=changes[-1].seq)
         self._points.write_marker(collection, after.seq)
         return after if self._progress.advance(collection, before, after, terms) else None
 
@@ -192,16 +191,12 @@ class RemoteIndex:
 
     def _finish_removals(self, collection: str, progress: IndexProgress) -> IndexProgress:
         """Delete the points of the removals that are counted already."""
-        after = progress.deleted_seq
-        if after == progress.seq:
+        after, last = progress.deleted_seq, progress.seq
+        if after == last:
             return progress
-        while changes := self._catalog.changes(collection, after=after, limit=_BATCH_CHANGES):
-            due = [one for one in changes if one.kind == "remove" and one.seq <= progress.seq]
-            for keys in batch_keys(due):
+        for changes in read_changes(self._catalog, collection, after=after, last=last):
+            for keys in batch_keys(one for one in changes if one.kind == "remove"):
                 self._points.delete(collection, keys)
-            after = changes[-1].seq
-            if after >= progress.seq:
-                break
         done = replace(progress, deleted_seq=progress.seq)
         self._progress.advance(collection, progress, done, {})
         return done
@@ -214,7 +209,7 @@ class RemoteIndex:
         terms: Counter[int] = Counter()
         for one in new:
             terms.update([*one.counts, one.language])
-        batches = [new[at : at + BATCH_POINTS] for at in range(0, len(new), BATCH_POINTS)]
+        batches = split_batches(new, BATCH_POINTS)
         with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
             for _ in pool.map(lambda one: self._points.write(collection, build, one), batches):
                 pass
@@ -270,17 +265,11 @@ class RemoteIndex:
         last = self._catalog.counts(collection).last_change
         progress = IndexProgress(self._epoch, build=new_build())
         terms: Counter[int] = Counter()
-        seq = 0
-        while changes := self._catalog.changes(collection, after=seq, limit=_BATCH_CHANGES):
-            ranges = [one.keys for one in changes if one.kind == "add" and one.seq <= last]
+        for changes in read_changes(self._catalog, collection, after=0, last=last):
+            ranges = [one.keys for one in changes if one.kind == "add"]
             more, chunk_count, length = self._write_chunks(collection, progress.build, ranges)
             terms.update(more)
-            progress = replace(
-                progress,
-                chunk_count=progress.chunk_count + chunk_count,
-                total_length=progress.total_length + length,
-            )
-            seq = changes[-1].seq
+            progress = progress.count(chunk_count, length)
             self._progress.acquire(collection, self._holder, lease_s=_LEASE_S)
         progress = replace(progress, seq=last, deleted_seq=last)
         self._points.write_marker(collection, last)

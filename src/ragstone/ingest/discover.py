@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.originals import UPLOAD_SCHEME
 from ragstone.catalog.uploads import split_source
 from ragstone.errors import IngestError, InputError
 from ragstone.ingest.formats.detect import READABLE_HINT, is_wanted

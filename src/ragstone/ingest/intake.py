@@ -21,8 +21,7 @@ import numpy as np
 from ragstone.catalog.collections import CollectionInfo, SqlCollections
 from ragstone.catalog.documents import lock_of, refuse_other_embedder
 from ragstone.catalog.jobs import UploadJobs
-from ragstone.catalog.originals import Originals
-from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.originals import UPLOAD_SCHEME, Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords, split_source
 from ragstone.derived import DerivedStore, name_answers
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragstone.catalog.jobs import UploadJobs
-from ragstone.catalog.originals import Originals
-from ragstone.catalog.unused_files import UPLOAD_SCHEME
+from ragstone.catalog.originals import UPLOAD_SCHEME, Originals
 from ragstone.errors import OriginalMissingError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name

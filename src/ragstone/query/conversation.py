@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ragstone.catalog.consent import SqlConsents
+from ragstone.catalog.feedback import SqlConsents
 from ragstone.errors import InputError, ProviderError
 from ragstone.fallback import Fallbacks
 from ragstone.metering import MeteredChat

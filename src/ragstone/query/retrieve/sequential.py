@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ragstone.catalog.outline import list_entries
+from ragstone.catalog.collections import list_entries
 from ragstone.outline import DocumentEntry, Outline
 from ragstone.protocols import Catalog, Embedder, Retriever
 from ragstone.query.retrieve.match import (

@@ -15,8 +15,7 @@ from typing import Self
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from ragstone.catalog.collections import CollectionInfo, collection_not_found
-from ragstone.catalog.outline import list_entries
+from ragstone.catalog.collections import CollectionInfo, collection_not_found, list_entries
 from ragstone.engine import Engine
 from ragstone.errors import RagstoneError
 from ragstone.files import check_collection

@@ -10,8 +10,7 @@ from typing import Annotated, Literal, Self
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from ragstone.catalog.consent import describe_storage
-from ragstone.catalog.feedback import MAX_COMMENT_CHARS, Feedback
+from ragstone.catalog.feedback import MAX_COMMENT_CHARS, Feedback, describe_storage
 from ragstone.engine import Engine
 from ragstone.observe.metrics import FEEDBACK, RATING
 from ragstone.server.auth import Caller

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from ragstone.catalog.keys import KeyRing
-from ragstone.catalog.shares import SqlShares, share_not_found
+from ragstone.catalog.keys import KeyRing, SqlShares, share_not_found
 from ragstone.engine import Engine
 from ragstone.filters import HistoryFilter
 from ragstone.server.auth import Caller
