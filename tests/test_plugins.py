@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import EntryPoint
+import tomllib
+from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ragstone import plugins
 from ragstone.errors import SettingsError
 
 ROOT = Path(__file__).parents[1]
+GROUPS = set(plugins.GROUPS.values())
 EXTRA = re.compile(r"ragstone\[([^\]]*)\]")
 
 
@@ -37,6 +39,19 @@ def test_the_built_in_parts_are_registered() -> None:
     assert "extractive" in plugins.list_parts("provider")
     assert "noop" in plugins.list_parts("reranker")
     assert {"text", "markdown", "pdf"} <= set(plugins.list_parts("loader"))
+
+
+def test_the_installed_parts_are_those_of_pyproject() -> None:
+    """An entry point is read from the installed metadata, not from pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    stated = {
+        (group, name, value)
+        for group, parts in project["entry-points"].items()
+        for name, value in parts.items()
+    }
+    found = distribution("ragstone").entry_points
+    installed = {(one.group, one.name, one.value) for one in found if one.group in GROUPS}
+    assert stated == installed, "Install again after an edit of pyproject.toml: make check"
 
 
 def test_every_registered_part_can_be_imported() -> None:

@@ -1,8 +1,9 @@
 """Find parts by name. Built-in parts and plug-ins are both registered as entry points.
 
-A plug-in declares, in its own pyproject.toml, e.g.
+A package declares, in its own pyproject.toml, e.g.
 `[project.entry-points."ragstone.provider"]  mine = "my_package:build"`, where `build(context)`
-returns the part. `context` is the `PartContext` below.
+returns the part. The table of slots in docs/concepts/plugins.md names the context of each slot.
+Entry points are read from the installed metadata: after an edit of pyproject.toml install again.
 """
 
 from __future__ import annotations
