@@ -310,7 +310,10 @@ class Refiner(Protocol):
     """Return fewer or better ordered hits. Any number of refiners follow each other."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name in the trace (`refine.NAME`); of a reranker, the `reranker_type`."""
+        ...
+
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits: ...
 
 

@@ -32,7 +32,7 @@ from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Index, ScoredKey, Vectors
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import build_pipeline
-from ragstone.query.refine.rerank import CrossEncoderReranker
+from ragstone.query.refine.rerank import CrossEncoderReranker, PairScorer, RerankStep
 from ragstone.settings import Settings, get_value, preset_values
 from ragstone.settings.change import change_settings
 from ragstone.trace import QueryRun
@@ -94,19 +94,19 @@ class CachedCatalog:
 
 
 class CachedScorer:
-    """A cross-encoder that scores the same question and text only once."""
+    """Score the same question and passage only once."""
 
-    def __init__(self, encoder: Any, known: dict[tuple[str, str], float]) -> None:
-        self._encoder = encoder
+    def __init__(self, scorer: PairScorer, known: dict[tuple[str, str], float]) -> None:
+        self._scorer = scorer
         self._known = known
 
-    def score(self, question: str, texts: Sequence[str]) -> list[float]:
-        missing = [text for text in dict.fromkeys(texts) if (question, text) not in self._known]
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        missing = [text for text in dict.fromkeys(passages) if (question, text) not in self._known]
         if missing:
-            scores = self._encoder.score(question, missing)
+            scores = self._scorer.score(question, missing)
             for text, score in zip(missing, scores, strict=True):
                 self._known[question, text] = float(score)
-        return [self._known[question, text] for text in texts]
+        return [self._known[question, text] for text in passages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +148,11 @@ class Sweeper:
             query = self._build_query(question, settings)
             hits = (await pipeline.search(query, QueryRun(question.id))).hits
             rankings[question.id] = label_chunks(question, [hit.chunk for hit in hits])
-            wanted = question.grades
             for hit in hits:
                 similar = hit.scores.similarity
                 if similar is not None:
                     label = label_chunks(question, [hit.chunk])[0]
-                    (relevant if label in wanted else others).append(similar)
+                    (relevant if label in question.grades else others).append(similar)
         found = measure_rankings({one.id: one.grades for one in questions}, rankings)["ndcg@10"]
         quality = np.array([found[one.id] for one in questions if one.id in found])
         return SearchQuality(quality, tuple(relevant), tuple(others))
@@ -185,9 +184,10 @@ class Sweeper:
         pipeline = build_pipeline(context)
         if not cached:
             return pipeline
+        known = self._scores
         refiners = [
-            replace(one, encoder=cast("Any", CachedScorer(one.encoder, self._scores)))
-            if isinstance(one, CrossEncoderReranker)
+            RerankStep(replace(one.reranker, scorer=CachedScorer(one.reranker.scorer, known)))
+            if isinstance(one, RerankStep) and isinstance(one.reranker, CrossEncoderReranker)
             else one
             for one in pipeline.refiners
         ]

@@ -40,6 +40,7 @@ from ragstone.query.middleware import (
     apply_middleware,
     stream_answer,
 )
+from ragstone.query.refine.rerank import RerankStep
 from ragstone.query.retrieve.external import ExternalDocuments, ExternalSearch
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
@@ -158,7 +159,7 @@ def _build_refiners(context: PartContext, given: GivenParts) -> list[Refiner]:
     refiners: list[Refiner] = []
     for name in context.settings.refine.steps:
         if name == "rerank" and given.reranker is not None:
-            refiners.append(given.reranker)
+            refiners.append(RerankStep(given.reranker))
             continue
         refiner: Refiner | None = _build("refiner", name, context)
         if refiner is not None:
@@ -194,7 +195,7 @@ def _quotes_only(context: PartContext, given: GivenParts) -> bool:
     return is_built_in and context.provider is not None and context.provider.name == "extractive"
 
 
-# Refiners that keep the order, and drop at most a few hits.
+# The built-in refiners keep the order and drop at most a few hits; "rerank" while it is off.
 _KEEP_ORDER = frozenset({"filter", "rerank", "deduplicate", "select", "merge", "widen"})
 
 

@@ -271,7 +271,7 @@ class RefineSettings(Section):
         20, "Number of hits that the reranker scores.", "RERANK_TOP_K", ge=1, le=1000
     )
     rerank_weight: float = setting(
-        0.2, "Weight of the cross-encoder in the combined score.", ge=0, le=1
+        0.2, "Weight of the score of reading or cross_encoder in the combined score.", ge=0, le=1
     )
     duplicate_similarity: float = setting(
         1.0,

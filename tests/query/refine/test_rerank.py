@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.refine.rerank import LLM_SCORE, combine_scores, parse_scores, reorder_hits
 from ragstone.server.schemas import UsedChunk
 from ragstone.testing import HashEmbedder
-from ragstone.types import Chunk, Hit, Hits
+from ragstone.trace import Span
+from ragstone.types import Chunk, Hit, Hits, Query
 
 from ...conftest import settings_in
 from ..scripted import ScriptedProvider, SilentProvider
@@ -122,6 +124,37 @@ def test_a_reranker_that_is_not_installed_is_an_error_that_lists_the_others(
     flags = {"refine.reranker_enabled": True, "refine.reranker": "colbert"}
     with pytest.raises(SettingsError, match="No reranker named 'colbert'"):
         Engine(settings_in(tmp_path, **flags), embedder=embedder, provider=SilentProvider()).open()
+
+
+@dataclass(frozen=True)
+class GivenReranker:
+    """Turn the order, or fail."""
+
+    fails: bool = False
+    name: str = "turned"
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        if self.fails:
+            raise OSError("no connection")
+        return reorder_hits(hits, {1: 0.1, 2: 0.9}, weight=1.0, depth=2)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_step_records_a_given_reranker_by_its_name(tmp_path: Path, fails: bool) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    (tmp_path / "b.txt").write_text("The gate is green and old.")
+    settings = settings_in(tmp_path / "data")
+    given = GivenReranker(fails)
+    async with Engine(settings, embedder=HashEmbedder(), reranker=given) as engine:
+        await engine.ingest([tmp_path / "a.txt", tmp_path / "b.txt"])
+        answer = await engine.ask("Is the gate green?")
+    (span,) = [one for one in answer.trace["spans"] if one["stage"] == "refine.rerank"]
+    if fails:
+        assert (answer.degraded, span["error"]) == (("without_rerank",), "OSError: no connection")
+    else:
+        assert span["counts"]["reranker_type"] == "turned"
+        assert span["counts"]["rerank_scores"] == [0.9, 0.1]
+        assert span["counts"]["chunks_after_rerank"] == 2
 
 
 async def test_a_cross_encoder_that_is_not_installed_is_left_out(

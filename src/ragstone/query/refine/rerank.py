@@ -1,6 +1,7 @@
 """Reorder the first hits by a model that reads question and text together.
 
-A reranker never adds or drops a hit.
+The step `rerank` of `refine.steps` runs the one reranker that `refine.reranker` names. A reranker
+never adds or drops a hit.
 """
 
 from __future__ import annotations
@@ -52,13 +53,30 @@ def reorder_hits(
 
 
 @dataclass(frozen=True, slots=True)
+class RerankStep:
+    """Run a reranker as the step `rerank`, and record under its name what it did."""
+
+    name: ClassVar[str] = "rerank"
+    reranker: Refiner
+
+    async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
+        ordered = await self.reranker.refine(query, hits, span)
+        given = (hit.scores.rerank for hit in ordered)
+        span.count(
+            reranker_type=self.reranker.name,
+            chunks_after_rerank=len(ordered),
+            rerank_scores=[round(score, 4) for score in given if score is not None],
+        )
+        return ordered
+
+
+@dataclass(frozen=True, slots=True)
 class NoopReranker:
     """Keep the order."""
 
-    name: ClassVar[str] = "rerank"
+    name: ClassVar[str] = "noop"
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
-        span.count(reranker_type="noop", chunks_after_rerank=len(hits))
         return hits
 
 
@@ -82,32 +100,25 @@ class ReadingScorer:
 class CrossEncoderReranker:
     """Blend the score of the search with a local model's logit, squashed to 0…1.
 
-    Alone it loses 0.08 nDCG@10 over eleven sets, while a fifth of it gains
-    (`bench/tune_refine.py`).
+    The model is the one that is pulled (`cross_encoder`) or the shipped one (`reading`). Alone it
+    loses 0.08 nDCG@10 over eleven sets, while a fifth of it gains (`bench/tune_refine.py`).
     """
 
-    name: ClassVar[str] = "rerank"
-    encoder: PairScorer
+    name: str
+    scorer: PairScorer
     depth: int
     weight: float
-    kind: str = "cross_encoder"
 
     async def refine(self, query: Query, hits: Hits, span: Span) -> Hits:
         first = hits[: self.depth]
         logits = await run_in_thread(
-            "models", self.encoder.score, query.text, [hit.chunk.contextual_text for hit in first]
+            "models", self.scorer.score, query.text, [hit.chunk.contextual_text for hit in first]
         )
         scores: dict[int, float | None] = {
             hit.chunk.key: 1 / (1 + math.exp(-float(logit) / _LOGIT_WIDTH))
             for hit, logit in zip(first, logits, strict=True)
         }
-        ordered = reorder_hits(hits, scores, weight=self.weight, depth=self.depth)
-        span.count(
-            reranker_type=self.kind,
-            chunks_after_rerank=len(ordered),
-            rerank_scores=[round(value, 4) for value in scores.values() if value is not None],
-        )
-        return ordered
+        return reorder_hits(hits, scores, weight=self.weight, depth=self.depth)
 
 
 class _Score(BaseModel):
@@ -137,7 +148,7 @@ def _is_score(value: object) -> bool:
 class LlmReranker:
     """Let the provider's small model score the first hits from 0 to 10 in one call."""
 
-    name: ClassVar[str] = "rerank"
+    name: ClassVar[str] = "llm"
     chat: Chat
     depth: int
 
@@ -149,16 +160,10 @@ class LlmReranker:
             MeteredChat(self.chat, span), _render_prompt(query.text, first), _Scores
         )
         scores = parse_scores(reply, first)
-        ordered = reorder_hits(hits, scores, weight=LLM_SCORE, depth=self.depth)
         missing = sum(value is None for value in scores.values())
-        span.count(
-            reranker_type="llm",
-            chunks_after_rerank=len(ordered),
-            rerank_scores=[round(value, 4) for value in scores.values() if value is not None],
-        )
         if missing:
             span.note(f"{missing} of {len(first)} hits got no usable score and kept their own.")
-        return ordered
+        return reorder_hits(hits, scores, weight=LLM_SCORE, depth=self.depth)
 
 
 def parse_scores(reply: Mapping[str, object], hits: Sequence[Hit]) -> dict[int, float | None]:
@@ -189,16 +194,18 @@ def build_noop(context: PartContext) -> NoopReranker:
 def build_cross_encoder(context: PartContext) -> CrossEncoderReranker:
     from ragstone.models.reranker import CrossEncoder
 
-    refine = context.settings.refine
-    models = context.settings.data.directory / "models"
-    return CrossEncoderReranker(CrossEncoder(models), refine.rerank_top_k, refine.rerank_weight)
+    scorer = CrossEncoder(context.settings.data.directory / "models")
+    return _build_with("cross_encoder", scorer, context)
 
 
 def build_reading(context: PartContext) -> CrossEncoderReranker:
     """Build the reranker that needs no download: the shipped model's rank head."""
+    return _build_with("reading", ReadingScorer(load_reading_model()), context)
+
+
+def _build_with(name: str, scorer: PairScorer, context: PartContext) -> CrossEncoderReranker:
     refine = context.settings.refine
-    scorer = ReadingScorer(load_reading_model())
-    return CrossEncoderReranker(scorer, refine.rerank_top_k, refine.rerank_weight, "reading")
+    return CrossEncoderReranker(name, scorer, refine.rerank_top_k, refine.rerank_weight)
 
 
 def build_llm(context: PartContext) -> LlmReranker:
@@ -210,11 +217,8 @@ def build_llm(context: PartContext) -> LlmReranker:
     return LlmReranker(context.provider, context.settings.refine.rerank_top_k)
 
 
-def build(context: PartContext) -> Refiner | None:
-    """Build the reranker that the settings name, or None when reranking is off."""
+def build(context: PartContext) -> RerankStep | None:
+    """Build the step with the reranker that the settings name, or None when reranking is off."""
     refine = context.settings.refine
     build_reranker = find_part("reranker", refine.reranker)  # a wrong name is an error, off or on
-    if not refine.reranker_enabled:
-        return None
-    reranker: Refiner = build_reranker(context)
-    return reranker
+    return RerankStep(build_reranker(context)) if refine.reranker_enabled else None
