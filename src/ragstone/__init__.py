@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnusableReplyError,
     )
-    from ragstone.events import ClaimsChecked, Event, Finished, SourcesFound, Token
+    from ragstone.events import ClaimsChecked, Comparison, Event, Finished, SourcesFound, Token
     from ragstone.ingest.intake import IngestOptions
     from ragstone.query.request import QueryOptions
     from ragstone.reports import IngestedFile, IngestReport
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         Chunk,
         Citation,
         Claim,
-        Comparison,
         Document,
         Grounding,
         Hit,
@@ -57,13 +56,15 @@ _NAMES = {
         "SettingsError", "StoreBusyError", "StoreError", "StoreUnavailableError",
         "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
     ),
-    "ragstone.events": ("ClaimsChecked", "Event", "Finished", "SourcesFound", "Token"),
+    "ragstone.events": (
+        "ClaimsChecked", "Comparison", "Event", "Finished", "SourcesFound", "Token",
+    ),
     "ragstone.ingest.intake": ("IngestOptions",),
     "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
     "ragstone.reports": ("IngestReport", "IngestedFile"),
     "ragstone.types": (
-        "Answer", "Chunk", "Citation", "Claim", "Comparison", "Document", "Grounding",
+        "Answer", "Chunk", "Citation", "Claim", "Document", "Grounding",
         "Hit", "Message", "Scores", "Source",
     ),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from ragstone.catalog.collections import CollectionInfo
 from ragstone.catalog.feedback import Feedback, Vote
 from ragstone.errors import InputError
-from ragstone.events import Event, Finished, SideEvent, SideName
+from ragstone.events import Comparison, Event, Finished, SideEvent, SideName
 from ragstone.files import check_collection
 from ragstone.ingest.intake import IngestOptions, UploadOptions
 from ragstone.ingest.uploads import Upload
@@ -56,7 +56,6 @@ from ragstone.types import (
     DEFAULT_COLLECTION,
     LOCAL_OWNER,
     Answer,
-    Comparison,
     Document,
     Grounding,
     Hits,

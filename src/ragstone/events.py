@@ -1,4 +1,7 @@
-"""Define the events of a stream: sources, tokens, first verdicts, and the finished answer."""
+"""Define the events of a stream: sources, tokens, first verdicts, the finished answer.
+
+With two answers side by side an event names its side, and both are a `Comparison`.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +58,11 @@ class SideEvent:
 
     side: SideName
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Hold two answers from one retrieval: from its raw hits, and from the refined ones."""
+
+    baseline: Answer
+    enhanced: Answer

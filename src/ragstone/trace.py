@@ -403,6 +403,14 @@ class QueryRun:
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self._zero) * 1000
 
+    def measure(self) -> dict[str, Any]:
+        """Return the fields of `Answer` that tell when and how fast, also for a repeated one."""
+        return {
+            "started_at": self.started_at,
+            "total_ms": round(self.elapsed_ms(), 3),
+            "timings": {stage: round(ms, 3) for stage, ms in self.timings.items()},
+        }
+
     def as_dict(self) -> dict[str, Any]:
         """Return the record of this query, as the history stores it."""
         return {

@@ -413,14 +413,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Hold two answers from one retrieval: from its raw hits, and from the refined ones."""
-
-    baseline: Answer
-    enhanced: Answer
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """Hold one question of a session and its answer."""
 

@@ -18,6 +18,7 @@ from ragstone.protocols import Vectors
 from ragstone.query.cache import measure_bytes
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.testing.conformance import make_document
+from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Answer, Message
 
 from ..conftest import settings_in
@@ -57,12 +58,7 @@ async def test_the_second_answer_is_the_first_one_under_its_own_id(filled: Engin
     assert stages(second) == ["repeat"]
     assert second.query_id != first.query_id
     assert (first.cached, second.cached) == (False, True)
-    same = {"query_id": "", "trace": {}, "cached": False} | {
-        "started_at": 0.0,
-        "total_ms": 0.0,
-        "timings": {},
-        "notes": (),
-    }
+    same = {"query_id": "", "trace": {}, "cached": False, "notes": (), **QueryRun("").measure()}
     assert second.notes[-1].startswith("The same was asked before")
     assert dataclasses.replace(second, **same) == dataclasses.replace(first, **same)
     assert second.trace["waterfall"] == first.trace["waterfall"]

@@ -409,9 +409,7 @@ def _finish_with_own_id(query: Query, answer: Answer, run: QueryRun) -> Finished
             cached=True,
             notes=tuple(dict.fromkeys((*answer.notes, *run.notes))),
             usage=(),
-            started_at=run.started_at,
-            total_ms=round(run.elapsed_ms(), 3),
-            timings=dict(run.timings),
             trace=PackedTrace(own, answer.trace.evidence),
+            **run.measure(),
         )
     )

@@ -138,9 +138,8 @@ class Moderation:
                 answer,
                 degraded=degraded,
                 notes=tuple(dict.fromkeys(run.notes)),
-                total_ms=round(run.elapsed_ms(), 3),
-                timings=dict(run.timings),
                 trace=run.as_dict(),
+                **run.measure(),
             )
             return answer if objection is None else withhold(answer, objection)
 

@@ -23,7 +23,10 @@ def build_answer(
     evidence: Evidence | None = None,
     draft: Draft | None = None,
 ) -> Answer:
-    """Build the answer: the only place where one is made."""
+    """Build the answer: the only place where one is made.
+
+    What differs when the same answer is given again comes from `QueryRun.measure`.
+    """
     query, detected = understood.query, understood.detected
     return Answer(
         query_id=query.id,
@@ -53,10 +56,8 @@ def build_answer(
         notes=tuple(dict.fromkeys(run.notes)),
         usage=tuple(run.usage),
         stop_reason=draft.stop_reason if draft else "stop",
-        started_at=run.started_at,
-        total_ms=round(run.elapsed_ms(), 3),
-        timings={stage: round(ms, 3) for stage, ms in run.timings.items()},
         trace=run.as_dict(),
+        **run.measure(),
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from ragstone.events import (
     ClaimsChecked,
+    Comparison,
     Event,
     Finished,
     SideEvent,
@@ -35,7 +36,7 @@ from ragstone.server.schemas import (
     name_finish,
 )
 from ragstone.settings import Settings
-from ragstone.types import Answer, Citation, Claim, Comparison, Source
+from ragstone.types import Answer, Citation, Claim, Source
 
 Fields: TypeAlias = dict[str, Any]
 FieldsStream: TypeAlias = AsyncGenerator[Fields, None]

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.events import Comparison
 from ragstone.reading.units import has_instructions
 from ragstone.settings import Settings
 from ragstone.types import (
     Answer,
     Claim,
-    Comparison,
     Document,
     Grounding,
     Message,
