@@ -1,10 +1,17 @@
-"""Run `ragstone ingest`: read files, folders and globs into a collection, once or continuously."""
+"""Run `ragstone ingest`, `worker` and `jobs`: read documents, and list what is not read yet.
+
+`ingest` reads files, folders and globs into a collection, once or continuously; `worker` reads
+uploads beside the servers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
+import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragstone.cli import options
-from ragstone.cli.options import get_language, print_json, say, stderr, stdout
+from ragstone.cli.options import get_language, print_json, print_table, say, stderr, stdout
 from ragstone.errors import SettingsError
 from ragstone.messages import translate
 from ragstone.reports import IngestedFile, IngestReport
@@ -252,3 +259,105 @@ def format_rates(report: IngestReport) -> str:
         f"{report.embedded_chunks / report.seconds:.1f} chunks/s · "
         f"peak {report.peak_bytes / 1e6:.0f} MB"
     )
+
+
+jobs_app = typer.Typer(invoke_without_command=True)
+
+UploadId = Annotated[str, typer.Argument(help="Upload id from `ragstone jobs`.")]
+Failed = Annotated[
+    bool, typer.Option("--failed", help="List the uploads that failed for good instead.")
+]
+
+
+def worker(
+    data: options.DataDir = None,
+    config: options.ConfigFile = None,
+    preset: options.Preset = None,
+    set: options.Overrides = None,
+) -> None:
+    """Read the uploads of all servers that share a catalog, until it is stopped.
+
+    Start as many as you like, on any machine. Set RAGSTONE_INGEST_UPLOADS=workers on the servers,
+    so that they leave the reading to workers.
+
+    Example:  ragstone worker --data /var/lib/ragstone
+    """
+    from ragstone.observe.logs import configure_logging
+
+    loaded = options.load_settings(data, config, preset, set)
+    configure_logging(loaded.settings.observe)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with options.open_engine(loaded) as engine:
+        _ = engine.intake
+        stderr().print("Ragstone reads uploads. Stop it with Ctrl-C.")
+        engine.intake.run_worker(stop)
+
+
+@jobs_app.callback()
+def jobs(
+    context: typer.Context,
+    failed: Failed = False,
+    json: options.Json = False,
+    data: options.DataDir = None,
+    config: options.ConfigFile = None,
+) -> None:
+    """List uploads that are not read yet, or that failed.
+
+    Examples:
+
+      ragstone jobs
+
+      ragstone jobs --failed
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        found = engine.intake.jobs.list_unfinished(failed=failed)
+    if json:
+        print_json([_describe_job(job) for job in found])
+    elif found:
+        columns = ["id", "collection", "state", "unread", "attempts", "since", "error"]
+        rows = [[_describe_job(job)[name] for name in columns] for job in found]
+        print_table(columns, rows)
+    else:
+        stdout().print("No upload failed." if failed else "All uploads are read.")
+
+
+@jobs_app.command("retry")
+def retry_job(
+    upload_id: UploadId, data: options.DataDir = None, config: options.ConfigFile = None
+) -> None:
+    """Try a failed upload again.
+
+    Example:  ragstone jobs retry 4f2a9c…
+    """
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        engine.intake.jobs.restart(upload_id)
+    stdout().print(f"The upload {upload_id} is read again by the next server or worker.")
+
+
+@jobs_app.command("delete")
+def delete_job(
+    upload_id: UploadId, data: options.DataDir = None, config: options.ConfigFile = None
+) -> None:
+    """Delete an upload and its unread files. What was read of it stays.
+
+    Example:  ragstone jobs delete 4f2a9c…
+    """
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        engine.records.upload(upload_id)
+        engine.intake.jobs.delete(upload_id)
+    stdout().print(f"Deleted the upload {upload_id}.")
+
+
+def _describe_job(job: dict[str, Any]) -> dict[str, Any]:
+    since = datetime.fromtimestamp(job["created_at"], UTC).isoformat(timespec="seconds")
+    return {
+        **{name: job[name] for name in ("id", "collection", "state", "unread", "file_count")},
+        "attempts": job["attempts"],
+        "since": since,
+        "age_s": round(time.time() - job["created_at"], 1),
+        "error": job["error"] or "",
+    }

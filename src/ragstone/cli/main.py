@@ -17,16 +17,13 @@ from ragstone.cli import (
     compare,
     documents,
     evaluate,
-    feedback,
     history,
     ingest,
-    keys,
     maintain,
     reembed,
     search,
     serve,
     setup,
-    worker,
 )
 from ragstone.cli.options import print_error
 from ragstone.errors import RagstoneError
@@ -54,15 +51,15 @@ app.command("eval")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("tune")(evaluate.tune)
 app.command("serve")(serve.serve)
-app.command("worker")(worker.worker)
-app.add_typer(worker.jobs_app, name="jobs")
-app.add_typer(keys.app, name="keys")
+app.command("worker")(ingest.worker)
+app.add_typer(ingest.jobs_app, name="jobs")
+app.add_typer(serve.keys_app, name="keys")
 app.command("mcp")(serve.mcp)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
 app.add_typer(history.sessions_app, name="sessions")
-app.command("feedback")(feedback.feedback)
-app.add_typer(feedback.consent_app, name="consent")
+app.command("feedback")(history.feedback)
+app.add_typer(history.consent_app, name="consent")
 app.add_typer(maintain.models_app, name="models")
 app.command("settings")(maintain.settings)
 app.command("reindex")(maintain.reindex)
