@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from importlib import resources
@@ -17,6 +18,15 @@ from ragstone.settings import Settings, load_settings
 
 # A run in the background ignores Ctrl-C and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Coverage makes a process half as slow again and the tests start several hundred, most of which run
+# what other tests measure; some are killed, and leave a file that is no measurement. So a process
+# is only measured where its test asks for it: `environment` in tests/cli/run.py. The first process
+# of a run hands the setting on to its workers.
+MEASURED: dict[str, str] = {}
+if "PYTEST_XDIST_WORKER" in os.environ:
+    names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
+    MEASURED.update((name, os.environ.pop(name)) for name in names)
 
 # Time on the wall says nothing on a machine that has other work.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -16,6 +16,7 @@ from unittest import mock
 import ragstone.cli
 from ragstone.cli import options
 
+from ..conftest import MEASURED
 from ..patience import LONG_S
 
 # Capabilities with which root passes over file permissions, and the call that gives them up.
@@ -24,9 +25,8 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """What the process sees; coverage follows it through COVERAGE_*, where tests are measured."""
-    measured = {name: value for name, value in os.environ.items() if name.startswith("COV")}
-    return measured | unmeasured(**extra)
+    """What the process sees; coverage follows it where tests are measured."""
+    return MEASURED | unmeasured(**extra)
 
 
 def unmeasured(**extra: str) -> dict[str, str]:
