@@ -50,7 +50,7 @@ class ObjectStore(HurtableProcess):
         assert program is not None
         self.process = subprocess.Popen(
             [program, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null",
-             "--addr", f"127.0.0.1:{self._port}", "--dir-cache-time", "0s", str(self.folder)],
+             "--addr", f"127.0.0.1:{self._port}", str(self.folder)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip

@@ -163,15 +163,15 @@ class Cluster:
         port = free_port()
         words = ["serve", "--port", str(port), "--data", str(folder / f"server-{number}" / "data")]
         url = f"http://127.0.0.1:{port}/healthz"
-        return Program(folder / f"server-{number}", _write_command(words), self.environment, url)
+        return Program(folder / f"server-{number}", write_command(words), self.environment, url)
 
     def _make_worker(self, folder: Path, number: int) -> Program:
         own = folder / f"worker-{number}"
         words = ["worker", "--data", str(own / "data")]
-        return Program(own, _write_command(words), self.environment)
+        return Program(own, write_command(words), self.environment)
 
 
-def _write_command(words: list[str]) -> list[str]:
+def write_command(words: list[str]) -> list[str]:
     return [sys.executable, "-c", "from ragstone.cli.main import app; app()", *words]
 
 

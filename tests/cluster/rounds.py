@@ -5,27 +5,33 @@
 
 The load: questions one after the other and an upload every half second, to two servers, the other
 one when one does not answer, as a proxy does. A part that is killed is started again after three
-seconds; one that is frozen goes on after six. Prints a table; a row is for all rounds of a fault.
+seconds; one that is frozen goes on after six. Every fault has its first round before any has its
+second. After each round the table so far is printed, a row for all rounds of a fault; at the end
+`doctor --deep` compares every chunk in Qdrant with the catalog.
 """
 
 from __future__ import annotations
 
+import operator
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import httpx
 
 from ..patience import LONG_S
-from .machines import Cluster, run_cluster
+from .machines import Cluster, run_cluster, write_command
 
 BIRDS = ("heron", "kestrel", "lapwing", "wagtail", "siskin", "dunlin", "gannet", "plover")
 PARTS = ("a Qdrant node", "PostgreSQL", "Redis", "the object store", "a server", "a worker")
 FAULTS = tuple(f"{verb} {part}" for part in PARTS for verb in ("kill", "freeze"))
 DOWN_S = {"kill": 3.0, "freeze": 6.0}
+BEFORE_S, AFTER_S = 2.0, 4.0
 REQUEST_S = 10.0
 _FORM = {"collection": "gates"}
 
@@ -103,14 +109,20 @@ class Load:
 
 @dataclass(slots=True)
 class Outcome:
-    """Count what became of one round."""
+    """Count what became of one round, or of several."""
 
+    rounds: int = 0
     acknowledged: int = 0
     lost: int = 0
     doubled: int = 0
     answers: int = 0
     wrong: int = 0
     longest_gap_s: float = 0.0
+
+    def add(self, other: Outcome) -> None:
+        for one in fields(self):
+            join = max if one.name == "longest_gap_s" else operator.add
+            setattr(self, one.name, join(getattr(self, one.name), getattr(other, one.name)))
 
 
 def code_of(bird: str) -> str:
@@ -157,24 +169,26 @@ def run_round(cluster: Cluster, fault: str, number: int) -> Outcome:
     parts = cluster.parts[name]
     part = parts[number % len(parts)]
     with Load(cluster.servers, f"{verb}-{PARTS.index(name)}-{number}") as load:
-        time.sleep(3)
+        time.sleep(BEFORE_S)
         load.longest_gap_s = 0.0
         getattr(part, verb)()
         time.sleep(DOWN_S[verb])
         part.start() if verb == "kill" else part.thaw()
-        time.sleep(5)
+        time.sleep(AFTER_S)
     failed = wait_for(cluster.servers[0], load.accepted)
     names = list_names(cluster)
     print(
-        f"{fault}: refused {dict(load.refused)}, failed {failed}",
+        f"{fault}: refused {dict(load.refused)}, failed {failed}, gap {load.longest_gap_s:.1f} s",
         *load.wrong,
         sep="\n  ",
         file=sys.stderr,
+        flush=True,
     )
     return Outcome(
+        1,
         len(load.accepted),
         lost=len(load.accepted.keys() - names.keys()),
-        doubled=sum(names.values()) - len(names),
+        doubled=names.total() - len(names),
         answers=load.answered,
         wrong=len(load.wrong),
         longest_gap_s=load.longest_gap_s,
@@ -184,28 +198,51 @@ def run_round(cluster: Cluster, fault: str, number: int) -> Outcome:
 def list_names(cluster: Cluster) -> Counter[str]:
     """Count the documents by name, those that could not be read left out."""
     names: Counter[str] = Counter()
+    seen = 0
     with httpx.Client(base_url=cluster.servers[0], timeout=LONG_S) as client:
         while True:
-            asked = {**_FORM, "skip": names.total(), "limit": 1000}
+            asked = {**_FORM, "skip": seen, "limit": 1000}
             page = client.get("/v1/documents", params=asked).raise_for_status().json()
             if not page:
                 return names
+            seen += len(page)
             names.update(one["name"] for one in page if one["status"] == "indexed")
+
+
+def check_index(cluster: Cluster) -> int:
+    """Compare every chunk in Qdrant with the catalog; return the exit code of the command."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["doctor", "--deep", "--check", "--data", folder]
+        done = subprocess.run(
+            write_command(words), env=cluster.environment, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    print(done.stdout.decode(), file=sys.stderr, flush=True)
+    return done.returncode
+
+
+def format_table(totals: dict[str, Outcome]) -> str:
+    lines = [
+        "| fault | rounds | acknowledged | lost | doubled | answers | wrong | longest gap s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for fault, one in totals.items():
+        counts = one.rounds, one.acknowledged, one.lost, one.doubled, one.answers, one.wrong
+        cells = " | ".join(map(str, counts))
+        lines.append(f"| {fault} | {cells} | {one.longest_gap_s:.1f} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    print("| fault | rounds | acknowledged | lost | doubled | answers | wrong | longest gap s |")
-    print("|---|---|---|---|---|---|---|---|")
+    totals: dict[str, Outcome] = defaultdict(Outcome)
     with run_cluster() as cluster:
         prepare(cluster)
-        for fault in sys.argv[2:] or FAULTS:
-            done = [run_round(cluster, fault, number) for number in range(rounds)]
-            counts = ("acknowledged", "lost", "doubled", "answers", "wrong")
-            total = [sum(getattr(one, name) for one in done) for name in counts]
-            gap_s = max(one.longest_gap_s for one in done)
-            cells = " | ".join(map(str, total))
-            print(f"| {fault} | {rounds} | {cells} | {gap_s:.1f} |", flush=True)
+        for number in range(rounds):
+            for fault in sys.argv[2:] or FAULTS:
+                totals[fault].add(run_round(cluster, fault, number))
+            print(f"{time.strftime('%X')}\n{format_table(totals)}\n", flush=True)
+        print(f"doctor --deep --check: exit code {check_index(cluster)}")
 
 
 if __name__ == "__main__":
