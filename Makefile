@@ -10,7 +10,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	2>/dev/null && echo $$name && break; done)
 VENV := .venv
 # What the container holds beside the core: every store, protocol and provider behind HTTP.
-IMAGE_EXTRAS := build encrypted mcp otel postgres qdrant redis
+IMAGE_EXTRAS := build encrypted mcp otel postgres redis
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
 # The wheel's own metadata must be in step with pyproject.toml, so an edit installs again.

@@ -99,9 +99,12 @@ def check(engine: Engine, names: set[str]) -> None:
     assert index.counts("default").dense == len(chunks) == engine.catalog.counts("default").chunks
     sample = list(range(0, len(chunks), max(1, len(chunks) // 50)))
     wanted = embedder.embed([chunks[at].contextual_text for at in sample])
-    assert np.allclose(vectors[sample], wanted, atol=5e-3), "a vector is not of the new model"
-    print(f"{len(stored):,} documents, {len(chunks):,} chunks: none lost, none doubled, "
-          f"all with {embedder.name}")  # fmt: skip
+    # The activations of an int8 model are scaled by batch, so the same text gets slightly other
+    # vectors beside other texts; those of another model would be unrelated (about 0).
+    similarity = float(np.sum(vectors[sample] * wanted, axis=1).min())
+    assert similarity > 0.95, f"a vector is not of the new model: {similarity:.3f}"
+    print(f"{len(stored):,} documents, {len(chunks):,} chunks: none lost, none doubled, all with "
+          f"{embedder.name} (lowest cosine to its vectors {similarity:.4f})")  # fmt: skip
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> None:

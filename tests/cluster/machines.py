@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -154,9 +155,12 @@ class Cluster:
         )
 
     def _add(self, name: str, stack: ExitStack, programs: list[Program]) -> None:
+        """Start programs, the first one alone: the others may need it."""
         for one in programs:
             stack.callback(one.kill)
-            one.start()
+        programs[0].start()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Program.start, programs[1:]))
         self.parts[name] = [*programs]
 
     def _make_server(self, folder: Path, number: int) -> Program:
