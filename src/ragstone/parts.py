@@ -31,7 +31,7 @@ from ragstone.models.embedder import OnnxEmbedder
 from ragstone.plugins import IndexContext, PartContext, find_part
 from ragstone.protocols import Catalog, Embedder, Index, Moderator, Provider
 from ragstone.providers.choices import ModelChoice, apply_choice, choose_model, list_choices
-from ragstone.providers.health import HealthReport, ProviderHealth
+from ragstone.providers.retry import HealthReport, ProviderHealth
 from ragstone.query.answer import Pipeline
 from ragstone.query.build import (
     GivenParts,

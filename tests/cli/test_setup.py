@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from ragstone.engine import Engine
-from ragstone.providers.discover import find_choices
+from ragstone.providers.choices import find_providers
 from ragstone.server.app import create_app
 from ragstone.settings import load_settings
 
@@ -78,7 +78,7 @@ def test_setup_writes_nothing_when_the_model_cannot_answer(tmp_path: Path) -> No
 def test_servers_and_keys_are_found(model: StandIn) -> None:
     settings = load_settings(environ={"ANTHROPIC_API_KEY": "k"}).settings
     servers = [("Gone", "ollama", CLOSED, "/api/tags"), ("Wrong", "openai", model.url, "/models")]
-    assert [one.title for one in find_choices(settings, servers)] == ["Anthropic"]
+    assert [one.title for one in find_providers(settings, servers)] == ["Anthropic"]
 
 
 # behaviour of the server, provider, reason, state of /readyz, words of the sentence

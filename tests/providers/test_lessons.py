@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from ragstone.errors import ProviderError
-from ragstone.providers.capabilities import Capabilities, add_price, look_up
-from ragstone.providers.lessons import FILE, Lessons, learn_from_refusal
+from ragstone.providers.capabilities import (
+    FILE,
+    Capabilities,
+    Lessons,
+    add_price,
+    learn_from_refusal,
+    look_up,
+)
 from ragstone.types import Message, Prompt
 
 from .stand_in import StandIn, served

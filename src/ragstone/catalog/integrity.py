@@ -72,8 +72,7 @@ def _check_records(database: Database) -> Iterator[Finding]:
     stored = select(*current).where(documents.c.retired_at.is_(None), documents.c.chunk_count > 0)
     counted = select(document_counts.c.collection, document_counts.c.chunks)
     with database.read_transaction(is_snapshot=True) as connection:
-        living = {(row.collection, row.first_key, row.chunk_count)
-                  for row in connection.execute(stored)}  # fmt: skip
+        living = {tuple(row) for row in connection.execute(stored)}
         logged: set[tuple[str, int, int]] = set()
         for row in connection.execute(select(changes).order_by(changes.c.seq)):
             one = (row.collection, row.first_key, row.chunk_count)

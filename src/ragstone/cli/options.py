@@ -28,7 +28,7 @@ from ragstone.types import Answer, Citation
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
-    from ragstone.providers.health import HealthReport
+    from ragstone.providers.retry import HealthReport
     from ragstone.settings import LoadedSettings
 
 # `readable=False`: the engine reports a path it cannot read, with its own message and exit code.

@@ -13,7 +13,7 @@ from rich.markup import escape
 from ragstone.cli import options
 from ragstone.cli.options import stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
-from ragstone.providers.discover import Choice, find_choices, list_models
+from ragstone.providers.choices import FoundProvider, find_providers, list_models
 from ragstone.settings import load_settings
 from ragstone.settings.change import set_values, write_file
 from ragstone.settings.sources import CONFIG_FILE
@@ -65,13 +65,13 @@ def setup(
 
 def _choose(
     provider: str | None, base_url: str | None, *, yes: bool, is_new: bool, config: Path | None
-) -> Choice:
+) -> FoundProvider:
     """Return what the flags name, or what the user chooses from what was found."""
     if provider or base_url:
         name, url = provider or "openai", base_url or ""
-        return Choice(name, name, url, list_models(name, url))
+        return FoundProvider(name, name, url, list_models(name, url))
     loaded = load_settings(config_file=None if is_new else config)
-    found = find_choices(loaded.settings)
+    found = find_providers(loaded.settings)
     if not found:
         raise SettingsError(
             "No language model was found: no server answers on this machine, and no key is set.",
@@ -85,7 +85,7 @@ def _choose(
     return found[_ask_number("Which one?", len(found), yes=yes) - 1]
 
 
-def _choose_model(choice: Choice, *, yes: bool) -> str:
+def _choose_model(choice: FoundProvider, *, yes: bool) -> str:
     """Return the model to use; empty for the default of a service."""
     if not choice.models:
         return ""

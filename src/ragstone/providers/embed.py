@@ -1,4 +1,4 @@
-"""Embed texts with a service over HTTP: texts in batches → unit vectors, with retries.
+"""Embed texts with a service over HTTP, in batches and with retries, or with a library here.
 
 Tokens are counted with the shipped tokenizer: the services offer none, and chunks are far shorter
 than their limits.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import httpx
 import numpy as np
 
-from ragstone.errors import ProviderError
+from ragstone.errors import ProviderError, SettingsError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
 from ragstone.providers.http import extract_detail, hide_secrets, parse_object
@@ -42,10 +42,43 @@ class EmbeddingWire(Protocol):
         ...
 
 
-class RemoteEmbedder:
-    """Embed with a service. `waits` tells the pipeline to call it in a thread."""
+class _OwnVectors:
+    """Share what all but the shipped embedder need: its tokenizer, and vectors of length 1.
+
+    `waits` tells the pipeline to call them in a thread.
+    """
 
     waits = True
+
+    def __init__(self, name: str, max_tokens: int) -> None:
+        self.name = name
+        self.max_tokens = max_tokens
+        self._shipped = OnnxEmbedder()
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self._shipped.tokenizer_file
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        return self._shipped.token_starts(text)
+
+    @cached_property
+    def dimension(self) -> int:
+        return int(self._compute(["."]).shape[1])
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        vectors = self._compute(texts)
+        lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+    def _compute(self, texts: Sequence[str]) -> Vectors:
+        raise NotImplementedError
+
+
+class RemoteEmbedder(_OwnVectors):
+    """Embed with a service."""
 
     def __init__(
         self,
@@ -60,29 +93,18 @@ class RemoteEmbedder:
         batch: int = 64,
         policy: RetryPolicy | None = None,
     ) -> None:
-        self.name = f"{name}/{model}" + (f"/{dimension}" if dimension else "")
-        self.max_tokens = max_tokens
+        super().__init__(f"{name}/{model}" + (f"/{dimension}" if dimension else ""), max_tokens)
         self._wire, self._model, self._wanted = wire, model, dimension
         self._url, self._headers, self._batch = url, dict(headers), batch
         self._policy = policy or RetryPolicy()
-        self._shipped = OnnxEmbedder()
         self._opening = threading.Lock()
-
-    @property
-    def tokenizer_file(self) -> Path:
-        return self._shipped.tokenizer_file
-
-    def token_starts(self, text: str) -> Sequence[int]:
-        return self._shipped.token_starts(text)
 
     @cached_property
     def dimension(self) -> int:
         """Return the dimension; if it is not set, ask the service once."""
         return self._wanted or len(self._embed_batch(["."])[0])
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
+    def _compute(self, texts: Sequence[str]) -> Vectors:
         rows: list[list[float]] = []
         for begin in range(0, len(texts), self._batch):
             # Services refuse an empty text, but it needs a vector too.
@@ -95,8 +117,7 @@ class RemoteEmbedder:
                 f"{self.dimension}.",
                 hint="Check EMBEDDING_MODEL and EMBEDDING_DIMENSION.",
             )
-        lengths: Vectors = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        return vectors
 
     def close(self) -> None:
         if "_client" in self.__dict__:
@@ -170,3 +191,31 @@ def build_remote(
         batch=chosen.batch,
         policy=RetryPolicy(max_retries=calls.max_retries, timeout_s=calls.timeout_s),
     )
+
+
+class LibraryEmbedder(_OwnVectors):
+    """Run a model with a library; it is loaded at first use and called once at a time.
+
+    `EMBEDDING_MODEL` is a folder, or the name of a model, which the library downloads if needed.
+    """
+
+    def __init__(
+        self, name: str, load: Callable[[], Callable[[Sequence[str]], Any]], max_tokens: int
+    ) -> None:
+        super().__init__(name, max_tokens)
+        self._load = load
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _run(self) -> Callable[[Sequence[str]], Any]:
+        try:
+            return self._load()
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"Cannot load the embedding model {self.name} ({type(error).__name__}).",
+                hint="Set EMBEDDING_MODEL to a model that the library knows, or to its folder.",
+            ) from error
+
+    def _compute(self, texts: Sequence[str]) -> Vectors:
+        with self._lock:
+            return np.array(list(self._run(texts)), dtype=np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastembed import TextEmbedding
 
-from ragstone.providers.libraries import LibraryEmbedder
+from ragstone.providers.embed import LibraryEmbedder
 from ragstone.settings import Settings
 
 DEFAULT_MODEL = "BAAI/bge-small-en-v1.5"

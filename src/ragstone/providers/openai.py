@@ -25,7 +25,11 @@ from ragstone.settings import Settings
 
 DEFAULT_URL = "https://api.openai.com/v1"
 SERVICE = Service("OpenAI", "OPENAI")
-_STOP_REASONS: dict[str, StopReason] = {"length": "length", "content_filter": "blocked"}
+_STOP_REASONS: dict[str, StopReason] = {
+    "length": "length",
+    "max_output_tokens": "length",
+    "content_filter": "blocked",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,7 @@ class OpenAIWire(HttpWire):
                         cache_writes=details.get("cache_write_tokens") or 0,
                     )
                 reason = (reply.get("incomplete_details") or {}).get("reason")
-                reasons: dict[str, StopReason] = {
-                    "max_output_tokens": "length", "content_filter": "blocked",
-                }  # fmt: skip
-                yield Stop(reasons.get(str(reason), "stop"))
+                yield Stop(_STOP_REASONS.get(str(reason), "stop"))
                 return
             elif kind == "response.failed":
                 error = event["response"].get("error") or {}

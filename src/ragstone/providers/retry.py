@@ -1,7 +1,7 @@
-"""Try a call again, and explain why it failed: a sentence, a hint, and a word for the reason.
+"""Try a call again, explain why it failed, and remember whether the provider answers.
 
-The service's own words are kept apart (`detail`): they may quote a question or name an account, so
-logs and replies leave them out.
+A failure is a sentence, a hint, and a word for the reason. The service's own words are kept apart
+(`detail`): they may quote a question or name an account, so logs and replies leave them out.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ragstone.calls import StopReason, Usage
-from ragstone.errors import ProviderError
+from ragstone.errors import ProviderError, RagstoneError
 
 FailureReason: TypeAlias = Literal[
     "wrong_key", "unknown_model", "quota", "refused_request", "context_length", "blocked", "length",
@@ -320,3 +322,61 @@ def _explain_silence(service: Service, *, was_cut_off: bool) -> Failure:
         retryable=False,
         reason="length",
     )
+
+
+HealthState: TypeAlias = Literal["unknown", "ok", "failing"]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """Say how the last call went. `detail`, the words of the service, is for the operator alone."""
+
+    state: HealthState = "unknown"
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    detail: str = ""
+    checked_at: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what everybody may see."""
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "message": self.message,
+            "hint": self.hint,
+            "checked_at": self.checked_at,
+        }
+
+
+class ProviderHealth:
+    """Hold the outcome of the last call. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._report = HealthReport()
+
+    @property
+    def report(self) -> HealthReport:
+        with self._lock:
+            return self._report
+
+    def record_success(self) -> None:
+        self._set(HealthReport("ok", checked_at=time.time()))
+
+    def record_failure(self, error: Exception, *, is_probe: bool = False) -> None:
+        """Record a failure, unless it is about one request and not about the provider.
+
+        What is wrong with the request of a probe is wrong with every other.
+        """
+        reason = getattr(error, "reason", "fault")
+        if reason in ABOUT_ONE_REQUEST and not is_probe:
+            return
+        message = getattr(error, "summary", f"The call failed ({type(error).__name__}).")
+        hint = error.hint if isinstance(error, RagstoneError) else ""
+        detail = str(getattr(error, "detail", ""))
+        self._set(HealthReport("failing", reason, message, hint, detail, time.time()))
+
+    def _set(self, report: HealthReport) -> None:
+        with self._lock:
+            self._report = report

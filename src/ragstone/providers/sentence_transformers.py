@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from ragstone.providers.libraries import LibraryEmbedder
+from ragstone.providers.embed import LibraryEmbedder
 from ragstone.settings import Settings
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
