@@ -58,9 +58,7 @@ from ragstone.types import Answer
 log = logging.getLogger(__name__)
 
 # The parts that are built again when the settings of the query pipeline change.
-_FROM_QUERY_SETTINGS = (
-    "settings", "provider", "_base_context", "_context", "pipeline", "wrapped",
-)  # fmt: skip
+_FROM_QUERY_SETTINGS = ("settings", "provider", "_base_context", "_context", "pipeline", "wrapped")
 
 
 class EngineParts:

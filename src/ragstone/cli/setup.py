@@ -119,10 +119,8 @@ def _test(values: dict[str, str], config: Path | None) -> None:
         document = Path(folder, "gate.txt")
         document.write_text(_DOCUMENT, "utf-8")
         own = config if config and config.is_file() else None
-        flags: dict[str, Any] = {
-            **values, "data.directory": Path(folder, "data"), "provider.strict": True,
-        }  # fmt: skip
-        engine = Engine(load_settings(flags=flags, config_file=own).settings)
+        flags: dict[str, Any] = {"data.directory": Path(folder, "data"), "provider.strict": True}
+        engine = Engine(load_settings(flags=values | flags, config_file=own).settings)
         try:
             stderr().print(f"[dim]Asking {engine.provider.name} {engine.provider.model} …[/]")
             background_loop().run(engine.ingest([document]))

@@ -72,6 +72,12 @@ class Caller:
                 "This needs the role admin.", hint="Ask the administrator of this server."
             )
 
+    def choose_owner(self, named: str | None) -> str:
+        """Return whose history is meant: the caller's own; an admin may name another owner."""
+        if named is not None and not self.can_see(named):
+            self.require_admin()
+        return named or self.owner
+
     def find_document(self, engine: Engine, document_id: str) -> Document:
         """Return a document; hide the existence of one that they cannot read."""
         document = engine.catalog.document(document_id)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone.errors import InputError
 from ragstone.events import Comparison
 from ragstone.reading.units import has_instructions
 from ragstone.settings import Settings
@@ -291,6 +293,17 @@ class SentMessage(BaseModel):
         content = self.content
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         return Message("system" if self.role == "developer" else self.role, text)
+
+
+def split_messages(messages: Sequence[SentMessage]) -> tuple[tuple[Message, ...], str]:
+    """Return the earlier messages, and the question at the end."""
+    *earlier, last = [one.to_message() for one in messages]
+    if last.role != "user":
+        raise InputError(
+            f"The last message has the role '{last.role}', not 'user'.",
+            hint="Put the question at the end.",
+        )
+    return tuple(earlier), last.content
 
 
 class ChatMessage(BaseModel):

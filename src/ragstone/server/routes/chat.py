@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
-from ragstone.errors import InputError
 from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
@@ -24,9 +23,10 @@ from ragstone.server.schemas import (
     Problem,
     SentMessage,
     forbid_other_fields,
+    split_messages,
 )
 from ragstone.server.sse import EVENT_STREAM, EventStream, run_until_disconnect, start_events
-from ragstone.types import DEFAULT_COLLECTION, Message
+from ragstone.types import DEFAULT_COLLECTION
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 
@@ -72,18 +72,6 @@ class ChatRequest(BaseModel):
     top_k: int | None = Field(None, ge=1, le=1000, description="How many sources to read.")
     as_typed: bool = Field(False, description=AS_TYPED)
 
-    def list_messages(self) -> tuple[Message, ...]:
-        return tuple(one.to_message() for one in self.messages)
-
-    def read_question(self) -> str:
-        last = self.messages[-1].to_message()
-        if last.role != "user":
-            raise InputError(
-                f"The last message has the role '{last.role}', not 'user'.",
-                hint="Put the question at the end.",
-            )
-        return last.content
-
 
 class ChatReply(BaseModel):
     success: Literal[True] = True
@@ -106,8 +94,8 @@ async def answer_chat(
     """Answer the last message from the documents; with `rag_enabled: false` without them."""
     if _is_comparison(body, compare, engine):
         return ChatReply(data=await _compare(body, request, engine, caller))
-    options = await _build_options(body, request, engine, caller)
-    answer = await run_until_disconnect(request, engine.ask(body.read_question(), **options))
+    question, options = await _read_request(body, request, engine, caller)
+    answer = await run_until_disconnect(request, engine.ask(question, **options))
     return ChatReply(data=ChatData.of(answer))
 
 
@@ -130,8 +118,7 @@ async def stream_chat(
 ) -> EventStream:
     """Answer as events. Retrieval is done before the first token; two answers are written at the
     same time."""
-    options = await _build_options(body, request, engine, caller)
-    question = body.read_question()
+    question, options = await _read_request(body, request, engine, caller)
     if _is_comparison(body, compare, engine):
         sides = await start_events(request, engine.compare_stream(question, **options))
         return EventStream(request, shape_comparison(sides, engine.settings))
@@ -153,19 +140,20 @@ def _is_comparison(body: ChatRequest, param: bool | None, engine: Engine) -> boo
 async def _compare(
     body: ChatRequest, request: Request, engine: Engine, caller: Caller
 ) -> ComparedData:
-    options = await _build_options(body, request, engine, caller)
-    work = engine.compare(body.read_question(), **options)
+    question, options = await _read_request(body, request, engine, caller)
+    work = engine.compare(question, **options)
     return ComparedData.of(await run_until_disconnect(request, work), engine.settings)
 
 
-async def _build_options(
+async def _read_request(
     body: ChatRequest, request: Request, engine: Engine, caller: Caller
-) -> QueryOptions:
+) -> tuple[str, QueryOptions]:
     await require_collection(engine, caller, body.collection, rag_enabled=body.rag_enabled)
-    return QueryOptions(
+    earlier, question = split_messages(body.messages)
+    return question, QueryOptions(
         collection=body.collection,
         rag_enabled=body.rag_enabled,
-        history=body.list_messages()[:-1],
+        history=earlier,
         top_k=body.top_k or engine.settings.refine.chat_top_k,
         temperature=body.temperature,
         model=body.model,

@@ -185,8 +185,6 @@ async def withdraw_consent(
     owner: Annotated[str | None, Query(description="Another owner; admins only.")] = None,
 ) -> WithdrawnReply:
     """Withdraw the consent, and delete every session, query and rating of the caller."""
-    if owner is not None and not caller.can_see(owner):
-        caller.require_admin()
     withdraw = engine.history.withdraw_consent
-    sessions, queries = await run_in_thread("store", withdraw, owner or caller.owner)
+    sessions, queries = await run_in_thread("store", withdraw, caller.choose_owner(owner))
     return WithdrawnReply(sessions=sessions, queries=queries)

@@ -87,9 +87,7 @@ async def delete_queries(
     owner: Annotated[str | None, Query(description="Another owner; admins only.")] = None,
 ) -> dict[str, int]:
     """Delete the queries of the caller; an admin can name another owner."""
-    if owner is not None and not caller.can_see(owner):
-        caller.require_admin()
-    wanted = HistoryFilter(owner=owner or caller.owner, session_id=session_id)
+    wanted = HistoryFilter(owner=caller.choose_owner(owner), session_id=session_id)
     return {"deleted": await run_in_thread("store", engine.history.delete_queries, wanted)}
 
 

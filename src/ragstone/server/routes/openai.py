@@ -11,14 +11,21 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.engine import Engine
-from ragstone.errors import InputError, NotFoundError
+from ragstone.errors import NotFoundError
 from ragstone.files import check_collection
 from ragstone.query.request import QueryOptions
 from ragstone.server.auth import Caller
 from ragstone.server.deps import CallerDep, EngineDep, base_url_of
 from ragstone.server.events import CompletionSkin, annotate_citations, shape_events
 from ragstone.server.openapi import INVALID, Replies
-from ragstone.server.schemas import RAG_ENABLED, CompletionUsage, Problem, SentMessage, name_finish
+from ragstone.server.schemas import (
+    RAG_ENABLED,
+    CompletionUsage,
+    Problem,
+    SentMessage,
+    name_finish,
+    split_messages,
+)
 from ragstone.server.sse import EVENT_STREAM, EventStream, run_until_disconnect, start_events
 from ragstone.threads import run_in_thread
 from ragstone.types import DEFAULT_COLLECTION, Answer
@@ -133,12 +140,7 @@ async def complete_chat(
     """Answer the last message from the documents of a collection. Citations are annotations that
     give their place in the content and link to the source."""
     collection = await run_in_thread("store", _find_collection, engine, caller, body.model)
-    *earlier, last = [message.to_message() for message in body.messages]
-    if last.role != "user":
-        raise InputError(
-            f"The last message has the role '{last.role}', not 'user'.",
-            hint="Put the question at the end.",
-        )
+    earlier, question = split_messages(body.messages)
     options = QueryOptions(
         collection=collection,
         rag_enabled=body.rag_enabled,
@@ -152,9 +154,9 @@ async def complete_chat(
         request_id=request.state.request_id,
     )
     base_url = base_url_of(request)
-    count_usage = partial(_count_usage, engine, last.content)
+    count_usage = partial(_count_usage, engine, question)
     if body.stream:
-        events = await start_events(request, engine.stream(last.content, **options))
+        events = await start_events(request, engine.stream(question, **options))
         has_usage = body.stream_options and body.stream_options.include_usage
         skin = CompletionSkin(
             completion_id=f"chatcmpl-{request.state.request_id}",
@@ -163,7 +165,7 @@ async def complete_chat(
             count_usage=count_usage if has_usage else None,
         )
         return EventStream(request, shape_events(events, skin), last="[DONE]")
-    answer = await run_until_disconnect(request, engine.ask(last.content, **options))
+    answer = await run_until_disconnect(request, engine.ask(question, **options))
     annotations = annotate_citations(answer, answer.text, base_url)
     message = ReplyMessage(
         content=answer.text, annotations=[Annotation.model_validate(one) for one in annotations]
