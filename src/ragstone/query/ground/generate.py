@@ -124,15 +124,18 @@ class PromptAnswerer:
                 draft = self._start_draft(provider, query)
                 stream = PlainText() if draft.is_plain else MarkerStream(notation)
                 try:
-                    written = self._stream_pieces(provider, query, sources, span)
-                    async with closing_iterator(written) as pieces:
-                        async for piece in pieces:
+                    pieces, piece, note = await self._start_stream(provider, query, sources)
+                    async with closing_iterator(pieces):
+                        while piece is not None:
                             if isinstance(piece, Usage):
                                 span.count_usage(piece)
                                 draft.stop_reason = piece.stop_reason
                             elif ready := stream.feed(remove_unstorable(piece)):
                                 draft.text += ready
                                 yield ready
+                            piece = await anext(pieces, None)
+                    if note:
+                        span.note(note)
                     if rest := stream.close():
                         draft.text += rest
                         yield rest
@@ -158,28 +161,26 @@ class PromptAnswerer:
             is_plain=query.mode == "plain" and not is_fallback,
         )
 
-    async def _stream_pieces(
-        self, provider: Provider, query: Query, sources: tuple[Source, ...], span: Span
-    ) -> AsyncGenerator[str | Usage, None]:
-        """Stream from a provider. What its server finds too long is shortened and sent again."""
+    async def _start_stream(
+        self, provider: Provider, query: Query, sources: tuple[Source, ...]
+    ) -> tuple[AsyncIterator[str | Usage], str | Usage | None, str]:
+        """Ask a provider; return its stream, the first piece, and a note on what was left out.
+
+        What its server finds too long is shortened and sent again.
+        """
         prompt, note = self._build_prompt(provider, query, sources)
-        for shortened in range(_MAX_SHORTENED + 1):
-            can_shorten = shortened < _MAX_SHORTENED
+        for tries_left in reversed(range(_MAX_SHORTENED + 1)):
+            pieces = aiter(provider.stream(prompt))
             try:
-                async with closing_iterator(provider.stream(prompt)) as pieces:
-                    async for piece in pieces:
-                        can_shorten = False
-                        yield piece
-            except ProviderError as error:
+                return pieces, await anext(pieces, None), note
+            except BaseException as error:
+                await close_iterator(pieces)
+                is_too_long = isinstance(error, ProviderError) and error.reason == "context_length"
                 shorter, note = self._build_prompt(provider, query, sources)
-                can_shorten = can_shorten and shorter.messages != prompt.messages
-                if error.reason != "context_length" or not can_shorten:
+                if not (tries_left and is_too_long) or shorter.messages == prompt.messages:
                     raise
                 prompt = shorter
-            else:
-                break
-        if note:
-            span.note(note)
+        raise AssertionError("the last try returns or raises")
 
     def _build_prompt(
         self, provider: Provider, query: Query, sources: tuple[Source, ...]
@@ -243,13 +244,18 @@ class PlainText:
 
 @asynccontextmanager
 async def closing_iterator(pieces: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Close an iterator at the end if it can be closed: that of a plug-in may have no `aclose`."""
+    """Close an iterator at the end."""
     try:
         yield pieces
     finally:
-        close = getattr(pieces, "aclose", None)
-        if close is not None:
-            await close()
+        await close_iterator(pieces)
+
+
+async def close_iterator(pieces: AsyncIterator[object]) -> None:
+    """Close an iterator if it can be closed: that of a plug-in may have no `aclose`."""
+    close = getattr(pieces, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def _refuse_plain_chat(provider: Provider) -> None:
