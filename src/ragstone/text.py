@@ -7,9 +7,8 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import sentencex
 
@@ -138,25 +137,22 @@ def measure_support(claim: str, evidence: str) -> float:
     return (by_word + by_run) / 2
 
 
-class TextMemo(Generic[T]):
+class TextMemo(dict[str, T]):
     """Keep the last results of a function of one text. A result from elsewhere can be put in."""
 
     def __init__(self, compute: Callable[[str], T], *, max_entries: int) -> None:
+        super().__init__()
         self._compute = compute
         self._max_entries = max_entries
-        self._results: dict[str, T] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, text: str) -> T:
-        if text in self._results:
-            with suppress(KeyError):  # another thread has just removed it
-                return self._results[text]
+    def __missing__(self, text: str) -> T:
         result = self._compute(text)
         self.put(text, result)
         return result
 
     def put(self, text: str, result: T) -> None:
         with self._lock:
-            self._results[text] = result
-            while len(self._results) > self._max_entries:
-                del self._results[next(iter(self._results))]
+            self[text] = result
+            while len(self) > self._max_entries:
+                del self[next(iter(self))]

@@ -11,7 +11,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import resources
 
@@ -99,8 +99,8 @@ def extract_terms(text: str, language: str | None = None) -> list[str]:
     `language` is a name as `choose_language` returns it; without one the words decide.
     """
     if language is None:
-        return list(terms_memo(text))
-    return list(_stem_words(_split_words(text), language))
+        return list(terms_memo[text])
+    return _stem_words(_split_words(text), language)
 
 
 def _extract_terms(text: str) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def detect_language(text: str) -> str | None:
 
 def detect_languages(text: str) -> tuple[str, ...]:
     """Return the languages that a text may be in, as far as its words tell; none if unclear."""
-    return _languages_memo(text)
+    return _languages_memo[text]
 
 
 def _detect_languages(text: str) -> tuple[str, ...]:
@@ -270,9 +270,8 @@ def _list_languages_of_words() -> dict[str, tuple[str, ...]]:
 _LANGUAGES_OF_WORD = _list_languages_of_words()
 
 
-def _stem_words(words: Iterable[str], language: str) -> Iterator[str]:
-    for word in words:
-        yield from _terms_of_word(word, language)
+def _stem_words(words: Iterable[str], language: str) -> list[str]:
+    return [term for word in words for term in _terms_of_word(word, language)]
 
 
 @lru_cache(maxsize=131072)

@@ -317,7 +317,7 @@ _NOISE = re.compile(
 
 def clean_for_reading(text: str) -> CleanText:
     """Remove comments, shortcodes, link targets, bold marks, HTML tags and front matter."""
-    return clean_memo(text)
+    return clean_memo[text]
 
 
 def _clean(text: str) -> CleanText:

@@ -170,7 +170,7 @@ _QUOTES = re.compile(r"[\"'“”‘’`«»]")
 
 def find_instructions(text: str) -> list[tuple[int, int]]:
     """Return the spans of a text that read like instructions to a model."""
-    return list(instructions_memo(text))
+    return list(instructions_memo[text])
 
 
 # One of these is in every text that `_INSTRUCTION` finds something in, if it has only ASCII

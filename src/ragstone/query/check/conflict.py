@@ -60,7 +60,7 @@ def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | 
         point = asked & subject
         for number, unit in _list_uncited_units(statement, notation) if point else ():
             # Most sentences lack a word of the point, and need not be looked at any further.
-            if not point.issubset(terms_memo(unit.sentence)):
+            if not point.issubset(terms_memo[unit.sentence]):
                 continue
             if not _has_same_subject(subject, _find_subject(unit.sentence)):
                 continue
