@@ -242,9 +242,8 @@ def _take_tail(clause: _Clause) -> str:
 
 
 def _ask_how_much(clause: _Clause) -> str | None:
-    takes_amount = clause.auxiliary in _COPULAS or clause.verb in {
-        "cost", "pay", "earn", "charge", "receive", "spend",
-    }  # fmt: skip
+    verbs = {"cost", "pay", "earn", "charge", "receive", "spend"}
+    takes_amount = clause.auxiliary in _COPULAS or clause.verb in verbs
     is_paid = clause.before in {"pay", "be paid", "cost", "be", "receive"}
     if clause.link or clause.fact.startswith("free"):
         return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -42,21 +42,15 @@ async def run_until(end: Coroutine[Any, Any, Any], work: Coroutine[Any, Any, T])
             raise ClientGoneError
         return task.result()
     finally:
-        await cancel_tasks(task, ending)
+        task.cancel()
+        ending.cancel()
+        await asyncio.gather(task, ending, return_exceptions=True)  # until both have cleaned up
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has disconnected. The body was read before, so nothing else comes."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel what still runs, and wait until it has cleaned up."""
-    for task in tasks:
-        task.cancel()
-    waiting: list[Awaitable[Any]] = [*tasks]
-    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def is_stream_wanted(request: Request) -> bool:
@@ -98,14 +92,8 @@ class EventStream(Response):
         self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = asyncio.create_task(self._write(send))
-        disconnect = asyncio.create_task(wait_for_disconnect(receive))
-        try:
-            await asyncio.wait({writer, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()
-        finally:
-            await cancel_tasks(writer, disconnect)
+        with suppress(ClientGoneError):
+            await run_until(wait_for_disconnect(receive), self._write(send))
 
     async def _write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -210,10 +210,10 @@ class CatalogConformance:
     def test_the_journal_keeps_as_much_as_it_may(self, catalog: Catalog) -> None:
         for query_id, query_log in (("1", "off"), ("2", "metadata"), ("3", "full")):
             span = {"stage": "s", "duration_ms": 1.0, "counts": {}, "error": "OSError: Why?"}
-            answer = Answer(
-                query_id, "Why?", "c", "Because.", "answered",
-                started_at=time.time() + int(query_id), trace={"spans": [span]},
-            )  # fmt: skip
+            asked = query_id, "Why?", "c", "Because."
+            trace = {"spans": [span]}
+            at = time.time() + int(query_id)
+            answer = Answer(*asked, "answered", started_at=at, trace=trace)
             catalog.record(answer, query_log=query_log)
         entries = catalog.queries(limit=10)
         assert [entry["query_id"] for entry in entries] == ["3", "2"]
