@@ -37,7 +37,7 @@ from ragstone.errors import RagstoneError
 from ragstone.filters import parse_filter
 from ragstone.index import local
 from ragstone.index.verify import check_index_files
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.query.understand import intent
 from ragstone.query.understand.intent import load_exemplars
 from ragstone.settings import load_settings

@@ -15,7 +15,7 @@ import pytest
 from ragstone import Engine
 from ragstone.derived import FILE_NAME, DerivedStore, Value, build_key
 from ragstone.errors import StoreBusyError
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.settings import load_settings
 
 from .patience import LONG_S

@@ -12,7 +12,7 @@ import pytest
 import ragstone
 from ragstone.cli.ingest import Pace
 from ragstone.engine import Engine
-from ragstone.ingest.languages import explain_unread_languages
+from ragstone.ingest.embed import explain_unread_languages
 from ragstone.messages import (
     LANGUAGES,
     choose_language,

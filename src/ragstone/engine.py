@@ -20,7 +20,7 @@ from ragstone.errors import InputError
 from ragstone.events import Comparison, Event, Finished, SideEvent, SideName
 from ragstone.files import check_collection
 from ragstone.ingest.intake import IngestOptions, UploadOptions
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.parts import EngineParts
 from ragstone.protocols import (
     Answerer,

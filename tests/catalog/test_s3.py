@@ -19,7 +19,7 @@ from ragstone.catalog.originals import FileStore, FolderStore
 from ragstone.catalog.s3 import S3Store, sign_request
 from ragstone.engine import Engine
 from ragstone.errors import StoreError, StoreUnavailableError
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.settings.services import OriginalsSettings
 

@@ -22,8 +22,7 @@ from ragstone.catalog.schema import tables, uploads
 from ragstone.cli.main import app
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError, StoreUnavailableError
-from ragstone.ingest.jobs import JobRunner, NoWorkerError
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import JobRunner, NoWorkerError, Upload
 from ragstone.protocols import AcceptedUpload, ReceivedFile
 from ragstone.reports import IngestedFile, IngestReport
 from ragstone.testing import HashEmbedder

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.protocols import Vectors
 from ragstone.server.background import StoredDataCheck
 from ragstone.testing import HashEmbedder
@@ -87,7 +87,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from ragstone.engine import Engine
-from ragstone.ingest.uploads import Upload, accept_upload
+from ragstone.ingest.jobs import Upload, accept_upload
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 

@@ -7,7 +7,6 @@ chunk is stored with its vector.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -32,7 +31,7 @@ from ragstone.catalog.database import Database
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.wal import DAMAGED_SUFFIX
 from ragstone.errors import RagstoneError, StoreError
-from ragstone.files import hold_writer_lock, sync_file
+from ragstone.files import hash_file, hold_writer_lock, sync_file
 from ragstone.protocols import Catalog, Embedder, Index
 from ragstone.system import sync_directory
 
@@ -113,7 +112,7 @@ def _write_archive(directory: Path, target: Path) -> None:
         label = {
             "ragstone": __version__,
             "created_at": time.time(),
-            "catalog_sha256": _sha256(copy),
+            "catalog_sha256": hash_file(copy),
             "catalog_bytes": copy.stat().st_size,
         }
         temporary = Path(folder, "backup.tar")
@@ -175,17 +174,12 @@ def _unpack(source: Path, staging: Path) -> dict[str, Any]:
 
 def _verify(staging: Path, label: dict[str, Any], source: Path) -> None:
     catalog = staging / _CATALOG
-    is_intact = catalog.is_file() and _sha256(catalog) == label.get("catalog_sha256")
-    if not is_intact or any(_sha256(path) != path.name for _, path in _find_originals(staging)):
+    is_intact = catalog.is_file() and hash_file(catalog) == label.get("catalog_sha256")
+    if not is_intact or any(hash_file(path) != path.name for _, path in _find_originals(staging)):
         raise StoreError(
             f"The backup '{source}' is damaged: its content does not match its checksums.",
             hint="Use another backup file; nothing was changed.",
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 State: TypeAlias = Literal["ok", "repaired", "wrong"]

@@ -6,7 +6,6 @@ the command that repairs it.
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import zlib
 from collections import Counter
@@ -34,6 +33,7 @@ from ragstone.catalog.schema import (
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, split_source
 from ragstone.catalog.vectors import has_sound_vector, select_vectors
 from ragstone.errors import StoreError
+from ragstone.files import hash_file
 
 _MAX_SHOWN = 20
 
@@ -214,10 +214,8 @@ def _read_upload_names(database: Database, *, keeps_originals: bool) -> dict[str
 
 def _is_intact(originals: Originals, sha256: str) -> bool:
     try:
-        if (path := originals.files.find(sha256)) is None:
-            return True  # deleted meanwhile
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+        path = originals.files.find(sha256)
+        return path is None or hash_file(path) == sha256  # None: deleted meanwhile
     except FileNotFoundError:
         return True
     except OSError:

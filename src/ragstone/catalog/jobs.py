@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -58,6 +58,10 @@ class UploadJobs:
     @property
     def _reader(self) -> str:
         return self._get_reader()
+
+    def _write(self) -> AbstractContextManager[Connection]:
+        """Open a transaction that waits only for others of this process."""
+        return self._catalog.write_transaction(f"jobs:{self._reader}")
 
     def accept(
         self, upload: AcceptedUpload, store_files: Callable[[], None], *, keep: bool
@@ -150,7 +154,7 @@ class UploadJobs:
 
     def leave_untaken(self, upload_id: str) -> bool:
         """Let a job be tried again if no process has it, as nobody waits for it any more."""
-        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+        with self._write() as connection:
             query = select(uploads).where(uploads.c.id == upload_id, uploads.c.status == "running")
             row = connection.execute(query.with_for_update()).first()
             if row is None or _is_held(row, read_clock(connection)):
@@ -162,14 +166,14 @@ class UploadJobs:
     def extend_leases(self) -> set[str]:
         """Extend the leases of this process; return the jobs that it still holds."""
         mine = (uploads.c.reader == self._reader, uploads.c.status == "running")
-        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+        with self._write() as connection:
             held_until = read_clock(connection) + self.lease_s
             connection.execute(uploads.update().where(*mine).values(held_until=held_until))
             return set(connection.scalars(select(uploads.c.id).where(*mine)))
 
     def save_stages(self, upload_id: str, stages: dict[str, str]) -> None:
         """Store what happens to each file now, for those who follow the upload elsewhere."""
-        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+        with self._write() as connection:
             connection.execute(
                 uploads.update()
                 .where(uploads.c.id == upload_id, uploads.c.reader == self._reader)
@@ -232,16 +236,12 @@ class UploadJobs:
 
     def postpone(self, upload_id: str, *, error: str, delay_s: float) -> None:
         """Give a job back after a failure; anybody takes it after a while."""
-        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+        with self._write() as connection:
             now = read_clock(connection)
             connection.execute(
                 uploads.update()
                 .where(uploads.c.id == upload_id, uploads.c.reader == self._reader)
-                .values(
-                    **_FREE,
-                    not_before=now + delay_s,
-                    error=error,
-                )
+                .values(**_FREE, not_before=now + delay_s, error=error)
             )
 
     def release(self, reader: str) -> int:
@@ -259,7 +259,7 @@ class UploadJobs:
     def release_own(self) -> None:
         """Let others take the jobs of this process, which stops: that is not an attempt."""
         mine = (uploads.c.reader == self._reader, uploads.c.status == "running")
-        with self._catalog.write_transaction(f"jobs:{self._reader}") as connection:
+        with self._write() as connection:
             connection.execute(uploads.update().where(*mine).values(**_FREE, attempts=0))
 
     def delete(self, upload_id: str) -> None:

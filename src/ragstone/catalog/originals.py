@@ -11,7 +11,6 @@ end of such a claim before it stores them: nobody deletes what was just stored.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -35,7 +34,7 @@ from ragstone.catalog.schema import (
     upload_inputs,
 )
 from ragstone.errors import StoreBusyError
-from ragstone.files import hold_writer_lock, sync_file
+from ragstone.files import hash_file, hold_writer_lock, sync_file
 from ragstone.protocols import Catalog, ReceivedFile
 from ragstone.settings.services import OriginalsSettings
 from ragstone.system import lock_file, remove_locked_file, sync_directory
@@ -133,9 +132,7 @@ class Originals:
     def receive(self, name: str, file: Path) -> ReceivedFile:
         """Make a received file durable and return its hash; it is not in the store yet."""
         sync_file(file)
-        with file.open("rb") as content:
-            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        return ReceivedFile(name, sha256, file.stat().st_size)
+        return ReceivedFile(name, hash_file(file), file.stat().st_size)
 
     @contextmanager
     def keep_all(self, *, timeout_s: float) -> Iterator[None]:

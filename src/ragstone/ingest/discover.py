@@ -11,7 +11,7 @@ from pathlib import Path
 from ragstone.catalog.originals import UPLOAD_SCHEME
 from ragstone.catalog.uploads import split_source
 from ragstone.errors import IngestError, InputError
-from ragstone.ingest.formats.detect import READABLE_HINT, is_wanted
+from ragstone.ingest.formats.read import READABLE_HINT, is_wanted
 
 _WILDCARDS = frozenset("*?[")
 _SPECIAL = "It is a pipe, a socket or a device and not a file."

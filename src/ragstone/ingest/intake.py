@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import threading
 import time
@@ -25,13 +24,12 @@ from ragstone.catalog.originals import UPLOAD_SCHEME, Originals
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords, split_source
 from ragstone.derived import DerivedStore, name_answers
 from ragstone.errors import NotFoundError, RagstoneError, StoreBusyError, StoreError
-from ragstone.files import check_collection
+from ragstone.files import check_collection, hash_file
 from ragstone.ingest.discover import FoundFiles, find_files, name_source
-from ragstone.ingest.jobs import JobRunner, NoWorkerError
+from ragstone.ingest.jobs import JobRunner, NoWorkerError, Upload, accept_upload, find_upload_files
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.run import Ingestor, Progress, RunOptions, Stage
 from ragstone.ingest.store import FindParts, Record, refresh_index
-from ragstone.ingest.uploads import Upload, accept_upload, find_upload_files
 from ragstone.protocols import (
     AcceptedUpload,
     Catalog,
@@ -255,10 +253,8 @@ class Intake:
             return stored
         source, path = document.source, Path(split_source(document.source)[1])
         is_on_disk = not source.startswith(UPLOAD_SCHEME) and MEMBER_SEPARATOR not in source
-        if is_on_disk and path.is_file():
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == document.sha256:
-                    return path
+        if is_on_disk and path.is_file() and hash_file(path) == document.sha256:
+            return path
         raise NotFoundError(
             f"The file of '{document.name}' was moved, changed or deleted after it was read.",
             hint="Show its text with: ragstone documents show.",

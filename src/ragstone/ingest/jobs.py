@@ -1,4 +1,7 @@
-"""Run ingest jobs in an order that lets small ones overtake large ones.
+"""Accept uploads so that a kill loses none, and run jobs so that small ones overtake large ones.
+
+Received files are stored and an upload is in the catalog before its sender is told so. What a
+process does not read to its end is read by another one (`catalog/jobs.py`).
 
 Two threads take jobs from the catalog, where other processes take theirs too, and runs over local
 folders from a list. One takes only small jobs, so that a note never waits until a large archive is
@@ -11,13 +14,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from ragstone.catalog.jobs import SMALL_BYTES, LeaseLostError, UploadJobs, compute_delay
+from ragstone.catalog.originals import UPLOAD_SCHEME, Originals
 from ragstone.errors import (
     IngestError,
     NotFoundError,
@@ -26,6 +31,8 @@ from ragstone.errors import (
     StoreBusyError,
     StoreError,
 )
+from ragstone.ingest.discover import FoundFile, FoundFiles
+from ragstone.ingest.formats.read import clean_name, number_name
 from ragstone.protocols import AcceptedUpload
 from ragstone.reports import IngestedFile, IngestReport
 
@@ -362,3 +369,57 @@ def _make_stopping_error(upload_id: str) -> StoreBusyError:
         "or after the next start.",
         hint=f"Ask for the result then: GET /v1/uploads/{upload_id}",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Hold a received file: where it is stored, and the name that its sender gave it."""
+
+    path: Path
+    name: str
+
+
+def accept_upload(
+    jobs: UploadJobs,
+    originals: Originals,
+    uploads: Sequence[Upload],
+    *,
+    upload_id: str,
+    collection: str,
+    options: Mapping[str, Any],
+    keep: bool = True,
+) -> AcceptedUpload:
+    """Store received files and record their upload; after this it survives a kill.
+
+    With `keep` this process reads it as long as it lives.
+    """
+    counts: dict[str, int] = {}
+    received = [
+        originals.receive(number_name(clean_name(upload.name), counts), upload.path)
+        for upload in uploads
+    ]
+    accepted = AcceptedUpload(upload_id, collection, tuple(received), dict(options))
+    places = {file.sha256: upload.path for file, upload in zip(received, uploads, strict=True)}
+    jobs.accept(accepted, lambda: originals.files.put(places), keep=keep)
+    return accepted
+
+
+def find_upload_files(originals: Originals, upload: AcceptedUpload) -> FoundFiles:
+    """Return the files to read. The name is the source: the same name is a new version."""
+    return FoundFiles(
+        tuple(
+            FoundFile(_find_original(originals, file.sha256), file.name, UPLOAD_SCHEME + file.name)
+            for file in upload.files
+        ),
+        roots=(),
+    )
+
+
+def _find_original(originals: Originals, sha256: str) -> Path:
+    """Return the place of a received file; one that is not here may still be elsewhere."""
+    if (path := originals.files.find(sha256)) is None:
+        raise OriginalMissingError(
+            "A received file is not in the store of this process.",
+            hint="Machines that read uploads must share their originals: set a bucket.",
+        )
+    return path

@@ -23,8 +23,7 @@ from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, Parse
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
 from ragstone.ingest.discover import FoundFile, FoundFiles
-from ragstone.ingest.embed import EmbeddingQueue
-from ragstone.ingest.languages import explain_unread_languages
+from ragstone.ingest.embed import EmbeddingQueue, explain_unread_languages
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
 from ragstone.ingest.parser.protocol import Request, SplitOptions

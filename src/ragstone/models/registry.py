@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
 from ragstone.errors import ProviderError, SettingsError, StoreError
+from ragstone.files import hash_file
 from ragstone.system import sync_directory
 
 ModelKind: TypeAlias = Literal["embedder", "reranker", "llm"]
@@ -268,10 +269,7 @@ def _move_files(staging: Path, folder: Path, wanted: Sequence[ModelFile]) -> Non
 def _is_intact(path: Path, file: ModelFile, *, check_hash: bool) -> bool:
     if not path.is_file() or path.stat().st_size != file.bytes:
         return False
-    if not check_hash:
-        return True
-    with path.open("rb") as stored:
-        return hashlib.file_digest(stored, "sha256").hexdigest() == file.sha256
+    return not check_hash or hash_file(path) == file.sha256
 
 
 def _remove_leftovers(directory: Path) -> None:

@@ -15,7 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from ragstone.catalog.originals import Originals
 from ragstone.errors import InputError
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import Upload
 from ragstone.threads import run_in_thread
 
 _FILE_FIELDS = ("files", "file", "files[]")

@@ -12,12 +12,11 @@ from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.platypus import PageBreak, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
 
 from ragstone.blocks import LoadedDocument, LoadOptions
-from ragstone.ingest.formats.grid import Cell, build_table, is_figure, spread_cells
+from ragstone.ingest.formats.compose import Cell, build_table, is_figure, spread_cells
 from ragstone.ingest.formats.html import HtmlLoader
 from ragstone.ingest.formats.office import DocxLoader
 from ragstone.ingest.formats.pdf import PdfLoader
-from ragstone.ingest.formats.sheet_format import format_number
-from ragstone.ingest.formats.table import SheetLoader, TableLoader
+from ragstone.ingest.formats.table import SheetLoader, TableLoader, format_number
 from tests.ingest.formats.files import docx, paragraph, zipped
 
 STYLES = getSampleStyleSheet()

@@ -13,8 +13,7 @@ from lxml import etree, html
 from ragstone.blocks import LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.archive import Package
-from ragstone.ingest.formats.compose import Composer, join_lines
-from ragstone.ingest.formats.grid import Cell, spread_cells
+from ragstone.ingest.formats.compose import Cell, Composer, join_lines, spread_cells
 from ragstone.ingest.formats.text import decode
 from ragstone.ingest.formats.xml import collect_metadata, get_tag
 

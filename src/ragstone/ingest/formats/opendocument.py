@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from ragstone.blocks import LoadedDocument, LoadOptions
 from ragstone.errors import IngestError
 from ragstone.ingest.formats.archive import Package
-from ragstone.ingest.formats.compose import Composer
-from ragstone.ingest.formats.grid import Cell, spread_cells
+from ragstone.ingest.formats.compose import Cell, Composer, spread_cells
 from ragstone.ingest.formats.xml import collect_metadata, get_attribute, get_tag
 
 _SKIPPED = {"tracked-changes", "annotation-end", "sequence-decls", "forms", "bookmark-start"}

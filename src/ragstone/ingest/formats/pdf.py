@@ -27,8 +27,7 @@ from ragstone.blocks import (
     LoadOptions,
 )
 from ragstone.errors import IngestError
-from ragstone.ingest.formats.compose import Composer, clean_text
-from ragstone.ingest.formats.grid import format_row, format_rule
+from ragstone.ingest.formats.compose import Composer, clean_text, format_row, format_rule
 from ragstone.ingest.formats.pdf_page import Page, read_page
 from ragstone.ingest.formats.pdf_table import Box, FoundTable, PageLine
 

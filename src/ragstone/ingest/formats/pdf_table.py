@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ragstone.ingest.formats.grid import HeadedTable, build_table, is_figure
+from ragstone.ingest.formats.compose import HeadedTable, build_table, is_figure
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top, in points from the lower left corner."""

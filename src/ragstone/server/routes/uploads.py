@@ -16,8 +16,7 @@ from pydantic import BaseModel, Field
 from ragstone.catalog.uploads import upload_not_found
 from ragstone.engine import Engine
 from ragstone.errors import ForbiddenError
-from ragstone.ingest.jobs import NoWorkerError
-from ragstone.ingest.uploads import Upload
+from ragstone.ingest.jobs import NoWorkerError, Upload
 from ragstone.messages import translate, translate_outcome
 from ragstone.reports import IngestReport
 from ragstone.server.auth import Caller

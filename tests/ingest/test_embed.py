@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragstone.ingest.languages import explain_unread_languages
+from ragstone.ingest.embed import explain_unread_languages
 from ragstone.models.embedder import MULTILINGUAL
 
 
