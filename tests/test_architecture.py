@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("blocks", "events", "evidence", "trace", "settings"),
     ("protocols", "fallback", "observe"),
     ("derived",),
-    ("models", "catalog", "metering"),
+    ("models", "catalog"),
     ("plugins",),
     ("index", "providers", "testing"),
     ("reading",),

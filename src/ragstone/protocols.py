@@ -371,6 +371,22 @@ class Chat(Protocol):
     ) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class MeteredChat:
+    """Ask a model on behalf of a stage. A provider with `counts_usage` reports every call."""
+
+    chat: Chat
+    span: Span
+
+    async def complete(
+        self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None
+    ) -> str:
+        more: dict[str, Any] = {}
+        if getattr(self.chat, "counts_usage", False):
+            more["count"] = self.span.count_usage
+        return await self.chat.complete(messages, schema=schema, **more)
+
+
 Moderated: TypeAlias = Literal["question", "answer"]
 
 

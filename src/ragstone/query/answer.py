@@ -28,7 +28,6 @@ from ragstone.evidence import (
     UnderstoodQuery,
 )
 from ragstone.fallback import MODEL_FAILED, FallbackLevel, Fallbacks
-from ragstone.metering import MeteredChat
 from ragstone.models.cache import QuestionBatcher
 from ragstone.protocols import (
     Answerer,
@@ -37,6 +36,7 @@ from ragstone.protocols import (
     ContextBuilder,
     Embedder,
     Grader,
+    MeteredChat,
     Refiner,
     Retriever,
     Understander,

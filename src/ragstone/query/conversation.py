@@ -17,9 +17,8 @@ from typing import Protocol
 from ragstone.catalog.feedback import SqlConsents
 from ragstone.errors import InputError, ProviderError
 from ragstone.fallback import Fallbacks
-from ragstone.metering import MeteredChat
 from ragstone.prompts import render
-from ragstone.protocols import Catalog, Chat, Embedder
+from ragstone.protocols import Catalog, Chat, Embedder, MeteredChat
 from ragstone.query.ground.context import cut_at_sentence
 from ragstone.settings import MemorySettings
 from ragstone.text import find_sentence_spans

@@ -19,11 +19,10 @@ from pydantic import BaseModel
 
 from ragstone.evidence import CheckedDraft, Draft, Evidence
 from ragstone.fallback import MODEL_FAILED, Fallbacks
-from ragstone.metering import MeteredChat
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
-from ragstone.protocols import Chat, Embedder
+from ragstone.protocols import Chat, Embedder, MeteredChat
 from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED, OUT_OF_TIME
 from ragstone.query.check.review import Review, measure_groundedness, review_text
 from ragstone.query.ground.cite import Notation, find_text

@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ValidationError, field_validator
 
 from ragstone.errors import SettingsError
-from ragstone.metering import MeteredChat
 from ragstone.plugins import PartContext, find_part
 from ragstone.prompts import render
-from ragstone.protocols import Chat, Refiner
+from ragstone.protocols import Chat, MeteredChat, Refiner
 from ragstone.query.understand.rewrite import ask_json
 from ragstone.reading.model import ReadingModel, load_reading_model
 from ragstone.threads import run_in_thread

@@ -18,10 +18,9 @@ from typing import Any
 from ragstone.evidence import DetectedIntent, UnderstoodQuery
 from ragstone.fallback import Fallbacks
 from ragstone.index.analyze import detect_language
-from ragstone.metering import MeteredChat
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
-from ragstone.protocols import Chat, Embedder
+from ragstone.protocols import Chat, Embedder, MeteredChat
 from ragstone.query.understand.follow_up import (
     FROM_MODEL,
     list_exchanges,
