@@ -87,9 +87,21 @@ def test_imports_go_one_way() -> None:
     assert not against
 
 
+def test_the_page_lists_every_room_in_the_order_of_the_layers() -> None:
+    page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text("utf-8")
+    table = page.partition("| room |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines()[2:]]
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)(?:\.py|/)`", cell)]
+    expected = {room for room in LAYER_OF if "." not in room} - {"__main__", "ragstone"}
+    assert set(listed) == expected, set(listed) ^ expected
+    layers = [LAYER_OF[name] for name in listed]
+    assert layers == sorted(layers), listed
+
+
 def test_a_module_is_a_page_or_two() -> None:
     lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
-    assert not {name: length for name, length in lengths.items() if length > 450}
+    too_long = {name: length for name, length in lengths.items() if length > 450}
+    assert not too_long, f"Move what is an idea of its own to a module of its own: {too_long}"
 
 
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
