@@ -33,7 +33,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
 
 def test_a_missing_file(tmp_path: Path) -> None:
     assert_refused(
-        run("ingest", "no.txt", "-d", "data", cwd=tmp_path), "no file or folder 'no.txt'"
+        call("ingest", "no.txt", "-d", "data", cwd=tmp_path), "no file or folder 'no.txt'"
     )
 
 

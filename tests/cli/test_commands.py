@@ -163,9 +163,9 @@ def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) ->
 
 
 def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
-    done = run("models", "-d", "data", cwd=tmp_path)
+    done = call("models", "-d", "data", cwd=tmp_path)
     assert "ragstone-embed-l6\tembedder\tshipped" in done.stdout
-    assert json.loads(run("models", "--json", cwd=tmp_path).stdout)[0]["licence"]
+    assert json.loads(call("models", "--json", cwd=tmp_path).stdout)[0]["licence"]
 
 
 def test_a_reader_that_has_enough_is_no_failure(filled: Path) -> None:

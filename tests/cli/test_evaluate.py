@@ -42,7 +42,7 @@ def test_eval_prints_figures_and_writes_a_report(filled: Path, folder: Path) -> 
     assert rows["hit@10"] == "1.0000"
     assert rows["decided_right"] == "1.0000"
     assert (folder / "r.html").read_text().startswith("<!doctype html>")
-    again = run(
+    again = call(
         "eval",
         "questions.jsonl",
         "--json",
@@ -59,7 +59,7 @@ def test_eval_prints_figures_and_writes_a_report(filled: Path, folder: Path) -> 
 
 
 def test_compare_of_equal_sides_says_no_difference(filled: Path, folder: Path) -> None:
-    done = run(
+    done = call(
         "compare",
         "balanced",
         "balanced",
@@ -75,7 +75,7 @@ def test_compare_of_equal_sides_says_no_difference(filled: Path, folder: Path) -
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("No difference: ndcg@10 is equal")
     assert 'failures="0"' in (folder / "j.xml").read_text()
-    anew = run(
+    anew = call(
         "compare",
         "balanced",
         "balanced",
@@ -131,13 +131,13 @@ def test_questions_are_made_from_the_documents(filled: Path, folder: Path) -> No
 def test_tune_writes_settings_that_can_be_used(filled: Path, folder: Path) -> None:
     painted_things(folder / "things")
     known = at(filled, folder)
-    done = run("tune", "things", "--questions", "20", "--check", "20", cwd=folder, **known)
+    done = call("tune", "things", "--questions", "20", "--check", "20", cwd=folder, **known)
     assert done.returncode == 0, done.stderr
     assert "held-back half" in done.stdout
     assert "recommended threshold: RAG_MIN_SIMILARITY=" in done.stdout
     names = sorted(path.name for path in (folder / "tuned").iterdir())
     assert names == ["ragstone.toml", "tune.html", "tune.json", "tune.md"]
-    used = run("settings", "--config", "tuned/ragstone.toml", cwd=folder, **known)
+    used = call("settings", "--config", "tuned/ragstone.toml", cwd=folder, **known)
     assert used.returncode == 0, used.stderr
 
 

@@ -1,4 +1,4 @@
-"""`ragstone search` on documents that another process has stored."""
+"""`ragstone search` from finding to saying why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .run import call, run
+from .run import call
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ def filled(folder: Path) -> None:
     (folder / "lease.txt").write_text("The notice period of the lease is three months.")
     (folder / "cafe.txt").write_text("The café sells soup on weekdays.")
     assert (
-        run(
+        call(
             "ingest", folder / "lease.txt", folder / "cafe.txt", "-d", folder / "data", cwd=folder
         ).returncode
         == 0

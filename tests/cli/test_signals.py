@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from ..patience import LONG_S, wait_until
-from .run import command, environment, run
+from .run import call, command, environment
 
 pytestmark = pytest.mark.slow
 
-FILES = 600
+FILES = 300
 
 
 def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
@@ -55,13 +55,13 @@ def test_ctrl_c_during_ingest_leaves_a_store_that_opens_and_goes_on(tmp_path: Pa
     assert process.returncode == 130
     assert "run the same command to continue" in errors
 
-    listed = json.loads(run("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
+    listed = json.loads(call("documents", "list", "-d", "data", "--json", cwd=tmp_path).stdout)
     assert 8 < len(listed) < FILES
     name = listed[-1]["name"].removesuffix(".txt")
-    found = run("ask", f"Whose is the locker number {int(name)}?", "-d", "data", cwd=tmp_path)
+    found = call("ask", f"Whose is the locker number {int(name)}?", "-d", "data", cwd=tmp_path)
     assert f"{name}.txt" in found.stdout
 
-    rest = json.loads(run("ingest", docs, "-d", "data", "--json", cwd=tmp_path).stdout)
+    rest = json.loads(call("ingest", docs, "-d", "data", "--json", cwd=tmp_path).stdout)
     outcomes = [file["outcome"] for file in rest]
     assert outcomes.count("unchanged") == len(listed)
     assert outcomes.count("added") == FILES - len(listed)

@@ -21,7 +21,7 @@ from ragstone.engine import Engine
 from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
-from ..cli.run import assert_refused, environment, run
+from ..cli.run import assert_refused, call, environment, run
 from ..cli.test_signals import started
 from ..conftest import settings_in
 from ..patience import LONG_S
@@ -46,9 +46,14 @@ async def refused(client: Client, tool: str, **arguments: str) -> str:
     return str(result.content[0].text)
 
 
+async def ingest_gate(folder: Path) -> None:
+    done = await asyncio.to_thread(call, "ingest", "gate.md", "-d", "data", cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
 async def test_an_assistant_searches_fetches_and_asks_over_stdio(tmp_path: Path) -> None:
     (tmp_path / "gate.md").write_text("# Gate\n\nThe gate of the observatory is painted green.\n")
-    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
+    await ingest_gate(tmp_path)
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data"],
         env=environment(), cwd=tmp_path,
@@ -147,7 +152,7 @@ def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]
 
 
 def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) -> None:
-    assert run("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
+    assert call("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
     done = run("mcp", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
     assert "requires a key" in done.stderr
@@ -155,8 +160,8 @@ def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) ->
 
 async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path: Path) -> None:
     (tmp_path / "gate.md").write_text("The gate is painted green.\n")
-    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
-    made = json.loads(run("keys", "create", "ann", "--json", "-d", "data", cwd=tmp_path).stdout)
+    await ingest_gate(tmp_path)
+    made = json.loads(call("keys", "create", "ann", "--json", "-d", "data", cwd=tmp_path).stdout)
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data", "--key", made["key"]],
         env=environment(), cwd=tmp_path,
@@ -164,7 +169,7 @@ async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path:
     async with Client(server) as client:
         assert (await called(client, "search", query="the gate"))["results"]
         done = await asyncio.to_thread(
-            run, "keys", "revoke", made["id"], "-d", "data", cwd=tmp_path
+            call, "keys", "revoke", made["id"], "-d", "data", cwd=tmp_path
         )
         assert done.returncode == 0, done.stderr
         await asyncio.sleep(1.1)
@@ -172,15 +177,15 @@ async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path:
 
 
 def test_over_stdio_an_expired_key_is_refused_at_once(tmp_path: Path) -> None:
-    made = run("keys", "create", "ann", "--expires", "1s", "-d", "data", cwd=tmp_path)
+    made = call("keys", "create", "ann", "--expires", "1s", "-d", "data", cwd=tmp_path)
     time.sleep(1.1)
-    done = run("mcp", "-d", "data", "--key", made.stdout.strip(), cwd=tmp_path)
+    done = call("mcp", "-d", "data", "--key", made.stdout.strip(), cwd=tmp_path)
     assert_refused(done, "This key is expired")
 
 
 async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
     (tmp_path / "gate.md").write_text("The gate of the observatory is painted green.\n")
-    assert run("ingest", "gate.md", "-d", "data", cwd=tmp_path).returncode == 0
+    await ingest_gate(tmp_path)
     served = await asyncio.to_thread(
         lambda: Served(started("mcp", "--http", "--port", "0", "-d", "data", cwd=tmp_path))
     )
@@ -196,7 +201,7 @@ async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
             for path in ("/v1/documents", "/", "/search"):
                 assert (await http.get(path)).status_code == 404
             key = (await asyncio.to_thread(
-                run, "keys", "create", "ann", "-d", "data", cwd=tmp_path
+                call, "keys", "create", "ann", "-d", "data", cwd=tmp_path
             )).stdout.strip()  # fmt: skip
             await asyncio.sleep(1.1)
             asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -221,4 +226,4 @@ def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> N
 def test_flags_of_the_other_way_are_refused(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    assert_refused(run("mcp", *arguments, "-d", "data", cwd=tmp_path), said)
+    assert_refused(call("mcp", *arguments, "-d", "data", cwd=tmp_path), said)

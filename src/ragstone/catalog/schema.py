@@ -19,7 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 Value = TypeVar("Value")
 MAX_BOUND_VALUES = 500
@@ -36,8 +36,11 @@ def split_batches(
 
 def insert_into(connection: Connection, table: Table) -> Any:
     """Return an INSERT of the database's own, which has `on_conflict_do_update`."""
-    is_sqlite = connection.dialect.name == "sqlite"
-    return (sqlite if is_sqlite else postgresql).insert(table)
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # it imports all its drivers: 40 ms
+
+    return postgresql.insert(table)
 
 
 tables = MetaData()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import httpx
+from typing import TYPE_CHECKING
 
 from ragstone.errors import InputError
 from ragstone.settings import Settings
 from ragstone.settings.services import ServiceSettings
+
+if TYPE_CHECKING:  # it takes 75 ms, and every engine and command imports this module
+    import httpx
 
 _QUOTING = "extractive"
 
@@ -107,6 +109,8 @@ def find_providers(
     settings: Settings, servers: Sequence[tuple[str, str, str, str]] = _SERVERS
 ) -> list[FoundProvider]:
     """Return the servers that answer on this machine, then the services with a key."""
+    import httpx
+
     found: list[FoundProvider] = []
     with httpx.Client(timeout=_TIMEOUT_S) as client:
         for title, provider, url, path in servers:
@@ -128,12 +132,16 @@ def list_models(provider: str, base_url: str) -> tuple[str, ...]:
     url = base_url or (default_url if provider == "ollama" else "")
     if not url or not path:
         return ()
+    import httpx
+
     with httpx.Client(timeout=_TIMEOUT_S) as client:
         return _list_models(client, url.rstrip("/") + path) or ()
 
 
 def _list_models(client: httpx.Client, url: str) -> tuple[str, ...] | None:
     """Return the models of a server, chat models only; None if no such server answers."""
+    import httpx
+
     try:
         reply = client.get(url)
         body = reply.json() if reply.status_code == httpx.codes.OK else None
