@@ -54,7 +54,7 @@ def test_the_waterfall_shows_stages_with_times_and_each_chunks_way(page: Page) -
     expect(first.locator(".way.kept").first).to_be_visible()
     assert page.locator(".way.dropped").count() > 0
     first.get_by_role("button").first.click()
-    expect(page.locator(".verdict-text")).to_contain_text("Returned, rank 1.")
+    expect(page.locator(".verdict-text")).to_contain_text("Read for the answer, as source 1.")
 
 
 def test_a_repeated_answer_shows_how_it_was_made_the_first_time(page: Page) -> None:
@@ -78,7 +78,7 @@ def test_why_not_this_one_is_answered_for_any_chunk(page: Page) -> None:
     expect(page.locator(".document-verdict")).to_contain_text("The closest one:")
     page.get_by_role("button", name="Why not this chunk?").click()
     expect(page.locator(".verdict-text")).to_contain_text(
-        re.compile("Dropped at|No search listed it|Returned")
+        re.compile("Dropped at|No search listed it|Read for the answer")
     )
     assert page.locator(".step").count() >= 2
 
@@ -93,7 +93,9 @@ def test_a_document_that_is_missing_from_an_answer_is_explained(page: Page) -> N
     expect(verdict).to_contain_text("This document is cited.")
     chooser.select_option("manuals/dome-operation.md")
     expect(verdict).to_contain_text(re.compile("of its .* found|None of its"))
-    expect(verdict).to_contain_text(re.compile("Dropped at|No search listed it|Returned"))
+    expect(verdict).to_contain_text(
+        re.compile("Dropped at|No search listed it|Read for the answer")
+    )
 
 
 def test_without_a_source_one_can_ask_for_a_document_too(page: Page) -> None:

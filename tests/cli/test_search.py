@@ -38,6 +38,11 @@ def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
     assert "refine.select" in explained
     why = call("search", question, "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
     assert "Returned, rank 1." in why.stdout
+    asked = json.loads(call("ask", question, "--json", "-d", data, cwd=tmp_path).stdout)
+    past = ("history", asked["query_id"], "--why-not", hits[0]["chunk_id"], "-d", data)
+    assert "Read for the answer, as source 1." in call(*past, cwd=tmp_path).stdout
+    unnamed = call("history", "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
+    assert "needs the id of a query" in unnamed.stderr
     wrong = call("search", question, "-f", "nonsense", "-d", data, cwd=tmp_path)
     assert wrong.returncode == 1
     assert "has no comparison" in wrong.stderr

@@ -60,7 +60,7 @@ async def test_a_past_query_is_explained_by_what_was_written_down(sample_engine:
     used = answer.sources[0].hit.chunk.id
     found = sample_engine.explain_past(answer.query_id, used)
     assert found.steps[-1].stage == "ground.context"
-    assert found.verdict == "Returned, rank 1."
+    assert found.verdict == "Read for the answer, as source 1."
 
 
 async def test_an_unknown_chunk_is_not_found(sample_engine: Engine) -> None:

@@ -17,7 +17,7 @@ def test_a_past_query_is_explained_chunk_by_chunk(client: httpx.Client) -> None:
     used = answer["used_chunks"][0]["chunk_id"]
     assert used in whole["ids"].values()
     one = client.get(address, params={"chunk_id": used}).json()
-    assert one["verdict"] == "Returned, rank 1."
+    assert one["verdict"] == "Read for the answer, as source 1."
     assert one["steps"][-1]["stage"] == "ground.context"
 
 

@@ -15,6 +15,7 @@ from ragstone.catalog.feedback import describe_storage
 from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
 from ragstone.cli.options import format_time, print_json, print_table, stderr, stdout
+from ragstone.cli.search import print_explanation
 from ragstone.errors import InputError, SettingsError
 from ragstone.filters import ANY_QUERY, HistoryFilter
 from ragstone.types import LOCAL_OWNER
@@ -27,6 +28,12 @@ Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 
 def history(
     query_id: Annotated[str | None, typer.Argument(help="Show this query in full.")] = None,
+    why_not: Annotated[
+        str | None,
+        typer.Option(
+            "--why-not", metavar="CHUNK", help="Show what each stage of it did with this chunk."
+        ),
+    ] = None,
     limit: Limit = 20,
     collection: Annotated[
         str | None,
@@ -47,6 +54,8 @@ def history(
 
       ragstone history 3f1c… --json
 
+      ragstone history 3f1c… --why-not 3f2a…:4
+
       ragstone history --owner alice --delete
     """
     selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
@@ -54,8 +63,8 @@ def history(
         if delete:
             _delete_queries(engine, query_id, selection)
             return
-        if query_id is not None:
-            print_json(engine.history.query(query_id))
+        if query_id is not None or why_not is not None:
+            _show_query(engine, query_id, why_not, as_json=json)
             return
         entries = engine.history.queries(limit=limit, wanted=selection)
         if collection and not entries:
@@ -75,6 +84,19 @@ def history(
         print_table(["when (UTC)", "id", "status", "question"], rows)
     else:
         stdout().print("No queries yet. Ask one with: ragstone ask 'Why …?'")
+
+
+def _show_query(
+    engine: Engine, query_id: str | None, why_not: str | None, *, as_json: bool
+) -> None:
+    if query_id is None:
+        raise InputError(
+            "'--why-not' needs the id of a query.", hint="`ragstone history` lists the ids."
+        )
+    if why_not is not None:
+        print_explanation(engine.explain_past(query_id, why_not), as_json=as_json)
+    else:
+        print_json(engine.history.query(query_id))
 
 
 def _delete_queries(engine: Engine, query_id: str | None, selection: HistoryFilter) -> None:

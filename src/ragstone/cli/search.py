@@ -77,7 +77,7 @@ def search(
             explanation = asyncio.run(
                 engine.explain(question, why_not, collection=collection, filters=limits)
             )
-            _print_explanation(explanation, as_json=json)
+            print_explanation(explanation, as_json=json)
             return
     if json:
         print_json([_hit_as_dict(hit) for hit in hits])
@@ -152,7 +152,7 @@ def _print_stages(run: QueryRun) -> None:
     print_table(["stage", "time", "figures", "notes"], rows)
 
 
-def _print_explanation(explanation: Explanation, *, as_json: bool) -> None:
+def print_explanation(explanation: Explanation, *, as_json: bool) -> None:
     chunk = explanation.chunk
     if as_json:
         steps = [dataclasses.asdict(step) for step in explanation.steps]

@@ -1,4 +1,4 @@
-"""Explain why a chunk is, or is not, among the hits of a search.
+"""Explain why a chunk is, or is not, among the hits of a search or the sources of an answer.
 
 recorded waterfall and chunk id → one step per stage, with a reason. For a chunk that no search
 listed, the index is asked now for its score.
@@ -88,6 +88,8 @@ class Explainer:
         last = steps[-1] if steps else None
         if last is None or last.outcome == "absent":
             return last.reason if last and last.reason else "No search listed it."
+        if last.stage == "ground.context" and last.rank:
+            return f"Read for the answer, as source {last.rank}."
         return f"Returned, rank {last.rank}." if last.rank else "Returned."
 
 

@@ -28,6 +28,7 @@ export default {
   "Dropped at {}: {}": "Ausgeschieden bei {}: {}",
   "No search listed it.": "Keine Suche hat es gefunden.",
   "Returned, rank {}.": "Zurückgegeben, Rang {}.",
+  "Read for the answer, as source {}.": "Für die Antwort gelesen, als Quelle {}.",
   "Returned.": "Zurückgegeben.",
   "It was lost after {}.": "Nach {} fehlt es.",
   "It does not match.": "Es passt nicht.",

@@ -28,6 +28,7 @@ export default {
   "Dropped at {}: {}": "在 {} 被舍弃：{}",
   "No search listed it.": "没有任何检索列出它。",
   "Returned, rank {}.": "已返回，排名 {}。",
+  "Read for the answer, as source {}.": "已用于回答，作为来源 {}。",
   "Returned.": "已返回。",
   "It was lost after {}.": "它在 {} 之后丢失。",
   "It does not match.": "它不匹配。",
