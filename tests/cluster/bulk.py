@@ -3,7 +3,8 @@
     python -m tests.cluster.bulk 1 2 3
 
 One server accepts the uploads, the workers read them into PostgreSQL, three Qdrant nodes and an
-object store, all on this machine. CPU time is that of the workers with their parser processes.
+object store, all on this machine. CPU time is that of the workers with their parser processes; the
+last line has the part of it that the embedder takes alone, the rest is overhead.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 import httpx
 import psutil
 
+from ragstone.models.embedder import OnnxEmbedder
+
 from ..patience import LONG_S
 from .machines import Cluster, Program, run_cluster
 from .rounds import wait_for
@@ -22,13 +25,18 @@ UPLOADS, FILES, SECTIONS = 12, 5, 20
 
 
 def make_text(number: int) -> str:
-    return "\n\n".join(
+    return "\n\n".join(make_sections(number))
+
+
+def make_sections(number: int) -> list[str]:
+    """Write sections that become one chunk each."""
+    return [
         f"## Shelf {number}-{part}\n\nShelf {number}-{part} stands in hall {part}. It holds "
         f"{number + part} boxes of bolts, which were counted in the year {1990 + part}, and nobody "
         f"may take one of them without the signature of the keeper of hall {part}. "
         f"The keeper is told by letter when fewer than {part + 3} boxes are left."
         for part in range(SECTIONS)
-    )
+    ]
 
 
 def list_processes(cluster: Cluster) -> list[list[psutil.Process]]:
@@ -80,11 +88,22 @@ def send(url: str, collection: str, numbers: range) -> None:
     assert wait_for(url, accepted) == 0
 
 
+def measure_embedding_ms() -> float:
+    """Return the CPU time of a chunk in the embedder, in batches of a document."""
+    embedder = OnnxEmbedder()
+    embedder.embed(make_sections(0))
+    begun = time.process_time()
+    for number in range(1, 21):
+        embedder.embed(make_sections(number))
+    return 1000 * (time.process_time() - begun) / (20 * SECTIONS)
+
+
 def main() -> None:
     print("| workers | chunks | s | chunks/s | CPU ms per chunk | MB of a worker |")
     print("|---|---|---|---|---|---|")
     for workers in sys.argv[1:] or ("1", "2", "3"):
         print(measure(int(workers)), flush=True)
+    print(f"The embedder alone: {measure_embedding_ms():.1f} CPU ms per chunk.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ gap is what the machine itself causes.
 
 from __future__ import annotations
 
-import operator
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -124,12 +124,11 @@ class Outcome:
     doubled: int = 0
     answers: int = 0
     wrong: int = 0
-    longest_gap_s: float = 0.0
+    gaps_s: list[float] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         for one in fields(self):
-            join = max if one.name == "longest_gap_s" else operator.add
-            setattr(self, one.name, join(getattr(self, one.name), getattr(other, one.name)))
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 def code_of(bird: str) -> str:
@@ -207,7 +206,7 @@ def run_round(cluster: Cluster, fault: str, number: int, *, at_least_s: float = 
         doubled=names.total() - len(names),
         answers=load.answered,
         wrong=len(load.wrong),
-        longest_gap_s=load.longest_gap_s,
+        gaps_s=[load.longest_gap_s],
     )
 
 
@@ -239,13 +238,16 @@ def check_index(cluster: Cluster) -> int:
 
 def format_table(totals: dict[str, Outcome]) -> str:
     lines = [
-        "| fault | rounds | acknowledged | lost | doubled | answers | wrong | longest gap s |",
-        "|---|---|---|---|---|---|---|---|",
+        "| fault | rounds | acknowledged | lost | doubled | answers | wrong | median gap s "
+        "| longest gap s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for fault, one in totals.items():
         counts = one.rounds, one.acknowledged, one.lost, one.doubled, one.answers, one.wrong
         cells = " | ".join(map(str, counts))
-        lines.append(f"| {fault} | {cells} | {one.longest_gap_s:.1f} |")
+        lines.append(
+            f"| {fault} | {cells} | {statistics.median(one.gaps_s):.1f} | {max(one.gaps_s):.1f} |"
+        )
     return "\n".join(lines)
 
 
