@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.text import find_sentence_spans
+from ragstone.text import TextMemo, find_sentence_spans
 
 PIECES = st.sampled_from(
     ["The dome opens.", " ", "\n", "\n\n", "# Head\n", "- item", "| a | b |\n", "Dr. Who? ", "🙂",
@@ -95,3 +95,17 @@ def test_a_dot_inside_a_german_sentence_does_not_end_it(sentence: str) -> None:
 def test_a_number_at_the_end_of_a_sentence_ends_it() -> None:
     text = "The room has number 12. Ask for the key."
     assert len(find_sentence_spans(text)) == 2
+
+
+def test_a_memo_computes_once_keeps_the_last_and_takes_a_result_from_elsewhere() -> None:
+    asked: list[str] = []
+
+    def compute(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    memo = TextMemo(compute, max_entries=2)
+    assert [memo[text] for text in ("a", "a", "b", "c")] == ["A", "A", "B", "C"]
+    memo.put("d", "elsewhere")
+    assert memo["d"] == "elsewhere"
+    assert (asked, list(memo)) == (["a", "b", "c"], ["c", "d"])

@@ -148,11 +148,17 @@ class TextMemo(dict[str, T]):
 
     def __missing__(self, text: str) -> T:
         result = self._compute(text)
-        self.put(text, result)
+        with self._lock:
+            self[text] = result
+            if len(self) > self._max_entries:
+                self._drop_oldest()
         return result
 
     def put(self, text: str, result: T) -> None:
         with self._lock:
             self[text] = result
-            while len(self) > self._max_entries:
-                del self[next(iter(self))]
+            if len(self) > self._max_entries:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        del self[next(iter(self))]

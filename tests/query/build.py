@@ -1,4 +1,4 @@
-"""Short ways to the nouns that the stages take."""
+"""Build the values that tests of the stages need: a chunk, a hit, sources, a query."""
 
 from __future__ import annotations
 
