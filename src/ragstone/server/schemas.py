@@ -187,8 +187,8 @@ class QueryMetadata(BaseModel):
     retrieval_time_ms: float
     generation_time_ms: float
     total_time_ms: float
-    chunks_retrieved: int
-    chunks_used: int
+    chunks_retrieved: int = Field(description="How many chunks the searches listed.")
+    chunks_used: int = Field(description="How many of them were read as sources.")
     llm_provider: str
     model: str
 
@@ -229,7 +229,9 @@ class QueryReply(BaseModel):
     stop_reason: str = Field(description="`length`: the model reached its token limit.")
     usage: UsageReply
     metadata: QueryMetadata
-    trace: dict[str, Any] | None = None
+    trace: dict[str, Any] | None = Field(
+        None, description="The record of every stage; mostly null, see `GET /v1/queries/{id}`."
+    )
 
     @classmethod
     def of(cls, answer: Answer, *, with_trace: bool = False) -> Self:
