@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 
 from claims import DATA, Pair, load_judged, load_pack
+from ragstone.models.embedder import OnnxEmbedder
+from ragstone.protocols import Embedder
 from ragstone.query.check.facts import VALUES, find_disagreements
 from ragstone.query.check.support import (
     SIGNALS,
@@ -36,6 +38,7 @@ from ragstone.query.check.support import (
 from ragstone.query.check.values import spell_values_like
 from ragstone.query.check.verifier import WorkLimit, load_verifier
 from ragstone.query.check.windows import find_windows, read_source
+from ragstone.query.check.words import measure_meaning
 from ragstone.reading.model import load_reading_model
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +48,8 @@ JUDGED = ("wice", "scifact", "climate-fever")
 SET_WEIGHTS = {"pack": 3.0, **dict.fromkeys(JUDGED, 1.0)}
 MAX_DENIED = 0.05
 PENALTY = 1e-3
-FALSE_MARK = 1.0
+AGAINST = ("contradicted", "values_missing", "names_missing")
+FALSE_MARK = 2.0
 TYPICAL = 0.9
 
 
@@ -53,11 +57,12 @@ def _log_odds(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def read_pair(pair: Pair) -> tuple[Any, float, bool] | None:
+def read_pair(pair: Pair, embedder: Embedder) -> tuple[Any, float, bool] | None:
     """Return the signals of the best window, its "contradicted", and whether it cannot pass."""
     verifier = load_verifier()
     assert verifier is not None, "the reading model is not installed"
-    windows = find_windows(pair.claim, 1, read_source(pair.evidence))
+    source = read_source(pair.evidence)
+    windows = find_windows(pair.claim, 1, source)
     if not windows:
         return None
     limit = WorkLimit.of_seconds(1e6, 10**9)
@@ -72,7 +77,9 @@ def read_pair(pair: Pair) -> tuple[Any, float, bool] | None:
     found = list(find_disagreements(pair.claim, window.text, pair.evidence))
     other = any(one.kind in VALUES and one.contradicts for one in found)
     refused = other or not says_support(scores, window.coverage, found)
-    return compute_signals(scores, found), scores.contradicted, refused
+    sentences = [unit.text for unit in source.units]
+    meaning = measure_meaning(pair.claim, sentences, embedder)
+    return compute_signals(scores, found, meaning), scores.contradicted, refused
 
 
 def fit_logistic(x: Any, y: Any, weight: Any) -> tuple[Any, float]:
@@ -91,11 +98,15 @@ def fit_logistic(x: Any, y: Any, weight: Any) -> tuple[Any, float]:
 
 
 def fit_with_signs(x: Any, y: Any, weight: Any) -> tuple[Any, float]:
-    """Fit without the signals whose weight has the wrong sign; all but the first speak against."""
+    """Fit without the signals whose weight has the wrong sign."""
     kept = list(range(x.shape[1]))
     while True:
         found, bias = fit_logistic(x[:, kept], y, weight)
-        wrong = [at for at, value in zip(kept, found, strict=True) if at and value > 0]
+        wrong = [
+            at
+            for at, value in zip(kept, found, strict=True)
+            if SIGNALS[at] in AGAINST and value > 0
+        ]
         if not wrong:
             weights = np.zeros(x.shape[1])
             weights[kept] = found
@@ -128,8 +139,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
     options = parser.parse_args()
     pairs = load_pack(dev=True) + load_judged(options.data, dev=True, most=options.most)
+    embedder = OnnxEmbedder()
     with keep_readings():
-        read = [(pair, found) for pair in pairs if (found := read_pair(pair)) is not None]
+        read = [(pair, found) for pair in pairs if (found := read_pair(pair, embedder)) is not None]
     x = np.array([found[0] for _, found in read])
     y = np.array([pair.supports for pair, _ in read])
     contradicted = np.array([found[1] for _, found in read])
@@ -167,6 +179,7 @@ def main() -> None:
     shown = ", ".join(f"{name} {value:.3f}" for name, value in zip(SIGNALS, weights, strict=True))
     print(f"denied_from {denied_from:.5f}; {shown}")
     if options.write:
+        usual = np.median(x[pack, SIGNALS.index("meaning")])
         above = score[pack & y & (score >= bar)]
         stretch = (_log_odds(TYPICAL) - _log_odds(SUPPORTED_FROM)) / (np.median(above) - bar)
         weights, bias = weights * stretch, (bias - bar) * stretch + _log_odds(SUPPORTED_FROM)
@@ -178,6 +191,7 @@ def main() -> None:
             *lines,
             f"bias = {bias:.5g}",
             f"denied_from = {denied_from:.5g}",
+            f"usual_meaning = {usual:.5g}",
         ]
         WEIGHTS.write_text(before + "\n".join(table) + "\n", "utf-8")
 

@@ -46,7 +46,7 @@ NO_ANSWER = (
     "I don't have enough information to answer this question based on the provided documents."
 )
 
-NEAREST = "The documents come close, but this does not answer the question:"
+NEAREST = "The closest passage, which may not answer the question:"
 """Follows `NO_ANSWER` and stands before the nearest passage."""
 
 

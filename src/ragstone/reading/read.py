@@ -15,10 +15,14 @@ from ragstone.reading.model import ReadingModel
 
 READING = (
     "read", "read_lead", "read_positive", "relevance", "relevance_lead", "short_span",
-    "read_around",
+    "read_around", "read_best", "read_deep",
 )  # fmt: skip
 _NOT_READ = -14.0
 _MAX_READ = 8.0
+# A question in words that no passage has gets scores far below `_NOT_READ` everywhere. Which
+# sentence is the best one still shows.
+_DEEPEST = -30.0
+_MAX_BEHIND = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +51,23 @@ def read_sentences(
     regions = [[one.passage.readable.units[one.order] for one in some] for some in inside]
     read = model.read_sentences(question, texts, regions)
     best_relevance = max(one.relevance for one in read)
+    best_score = max((span.score for one in read for span in one.spans), default=_DEEPEST)
     found: dict[Candidate, tuple[list[float], ShortAnswer]] = {}
     for text, candidates, one in zip(texts, inside, read, strict=True):
         scores = [max(span.score, _NOT_READ) for span in one.spans]
         for at, (candidate, span) in enumerate(zip(candidates, one.spans, strict=True)):
             near = [scores[n] for n in (at - 1, at + 1) if 0 <= n < len(scores)]
+            best_here = max(other.score for other in one.spans)
             row = [
                 min(scores[at], _MAX_READ),
-                scores[at] - max(scores),
+                max(span.score - best_here, -_MAX_BEHIND),
                 max(0.0, min(scores[at], _MAX_READ)),
                 one.relevance,
                 one.relevance - best_relevance,
                 math.exp(-max(span.end - span.start, 0) / 40),
                 min(max(near, default=_NOT_READ), _MAX_READ),
+                max(span.score - best_score, -_MAX_BEHIND),
+                min(max(span.score, _DEEPEST) - _NOT_READ, 0.0),
             ]
             region = candidate.passage.readable.units[candidate.order]
             short = _complete_date(

@@ -91,7 +91,7 @@ def test_the_verifier_alone_does_not_overrule_an_exact_value() -> None:
 
 
 def test_the_verifier_contradicts() -> None:
-    review = check("Rent is paid by the owner. [Source 1]", RENT, reader=Reader(0.001, 0.998))
+    review = check("Rent is paid by the owner. [Source 1]", RENT, reader=Reader(0.0005, 0.9992))
     assert verdicts(review) == ["contradicted"]
 
 

@@ -39,7 +39,7 @@ async def test_exact_small_talk_is_answered_at_once_in_its_language(
 
 
 async def test_what_only_looks_like_small_talk_is_searched_first(sample_engine: Engine) -> None:
-    answer = await sample_engine.ask("who was it that built you")
+    answer = await sample_engine.ask("who programmed you then")
     assert "retrieve.keyword" in stages(answer)
     assert answer.status == "conversational"
     assert answer.text.startswith("I am Ragstone.")

@@ -11,7 +11,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Literal
 
@@ -61,7 +61,8 @@ class ClaimChecker:
         if is_refusal(text):
             return await self._check_refusal(draft, notation, run)
         judge = self._choose_judge(query, draft)
-        review = await self._review(text, notation, run, judge)
+        is_cut_off = draft.stop_reason == "length"
+        review = await self._review(text, notation, run, judge, is_cut_off=is_cut_off)
         score = measure_groundedness(review.claims)
         places = find_text(evidence.short_answer, review.text)
         return CheckedDraft(
@@ -98,10 +99,18 @@ class ClaimChecker:
         return self.chat if judge and judge != writer else None
 
     async def _review(
-        self, text: str, notation: Notation, run: QueryRun, judge: Chat | None
+        self,
+        text: str,
+        notation: Notation,
+        run: QueryRun,
+        judge: Chat | None,
+        *,
+        is_cut_off: bool = False,
     ) -> Review:
         with run.span("check.ground") as span:
-            review = await span.run_in_background(review_text, text, notation, self.embedder)
+            review = await span.run_in_background(
+                partial(review_text, text, notation, self.embedder, is_cut_off=is_cut_off)
+            )
             span.count(
                 claims=len(review.claims),
                 citations=len(review.citations),

@@ -48,8 +48,8 @@ class Disagreement:
     reason: str
     contradicts: bool
     """True when the evidence says something else; False when it does not mention it."""
-    is_invented: bool = False
-    """True for an amount in digits or a date that stands nowhere in the source."""
+    is_unconfirmed: bool = False
+    """True for an amount in digits or a date that the evidence does not give."""
 
 
 def find_disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:
@@ -147,10 +147,10 @@ def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreem
             yield Disagreement("date", reason, contradicts=True)
         elif any(date.matches(other) for other in nearby):
             reason = f"The source says {date.text} elsewhere."
-            yield Disagreement("date", reason, contradicts=False)
+            yield Disagreement("date", reason, contradicts=False, is_unconfirmed=True)
         else:
             reason = f"The source does not say {date.text}."
-            yield Disagreement("date", reason, contradicts=False, is_invented=True)
+            yield Disagreement("date", reason, contradicts=False, is_unconfirmed=True)
 
 
 def _has_same_parts(one: Date, other: Date) -> bool:
@@ -234,13 +234,13 @@ def _describe_missing(
         return Disagreement(kind, reason, contradicts=True)
     if quantity.text.casefold() in _SMALL_COUNTS:
         return None  # "the two enzymes": people count what a text lists
-    if any(quantity.matches(other) for other in nearby):
-        return Disagreement("number", f"The source says {quantity.text} elsewhere.", False)
     # The digits of a name such as "CTLA-4" or "3T3" are no amount.
     around = claim[max(0, quantity.start - 1) : quantity.start] + claim[quantity.end :][:1]
     is_amount = quantity.text[0].isdigit() and not any(c.isalpha() or c == "-" for c in around)
     reason = f"The source does not say {quantity.text}."
-    return Disagreement("number", reason, contradicts=False, is_invented=is_amount)
+    if any(quantity.matches(other) for other in nearby):
+        reason = f"The source says {quantity.text} elsewhere."
+    return Disagreement("number", reason, contradicts=False, is_unconfirmed=is_amount)
 
 
 def _extract_digits(quantity: Quantity) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from ragstone.protocols import Embedder
@@ -22,7 +22,6 @@ from ragstone.query.check.support import (
     SUPPORTED_FROM,
     Support,
     find_missing_quotations,
-    load_check_weights,
     refuse_mixture,
     split_claim,
     weigh_reading,
@@ -38,7 +37,7 @@ from ragstone.query.check.windows import (
     rank_sources,
     read_source,
 )
-from ragstone.query.check.words import find_exchanged_words, score_words
+from ragstone.query.check.words import find_exchanged_words, measure_meaning, score_words
 from ragstone.query.ground.cite import Statement
 from ragstone.reading.model import VerifierScores
 from ragstone.types import Source, Verdict
@@ -102,6 +101,7 @@ class StatementJudge:
     verifier: Verifier | None = None
     threshold: float = SUPPORTED_FROM
     limit: WorkLimit = field(default_factory=WorkLimit)
+    _meanings: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @cached_property
     def _all_read(self) -> list[ReadSource]:
@@ -257,7 +257,15 @@ class StatementJudge:
         source = self.sources[window.number - 1]
         chunk = source.hit.chunk
         around = "\n".join((source.text, chunk.document_name, *chunk.heading_path))
-        return weigh_reading(claim, window, scores, around, load_check_weights())
+        measure = partial(self._measure_meaning, claim, window.number) if self.embedder else None
+        return weigh_reading(claim, window, scores, around, measure)
+
+    def _measure_meaning(self, claim: str, number: int) -> float:
+        """Compare a claim with a source once, whichever of its windows are read."""
+        if (claim, number) not in self._meanings and self.embedder is not None:
+            sentences = [unit.text for unit in self._read(number).units]
+            self._meanings[claim, number] = measure_meaning(claim, sentences, self.embedder)
+        return self._meanings[claim, number]
 
     def _weigh_words(self, claim: str, window: Window) -> Support:
         text = self.sources[window.number - 1].text

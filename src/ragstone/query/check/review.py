@@ -72,14 +72,16 @@ def review_text(
     *,
     verifier: Verifier | None = None,
     limit: WorkLimit | None = None,
+    is_cut_off: bool = False,
 ) -> Review:
     """Judge every statement, then write the markers that the judgements call for.
 
-    The shipped verifier reads unless another one is given.
+    The shipped verifier reads unless another one is given. `is_cut_off`: the text ends in the
+    middle of a sentence, because its model had no tokens left.
     """
     verifier = verifier or load_verifier()
     text = drop_leading_markers(notation.remove_foreign_links(text), notation)
-    statements = split_statements(text, notation)
+    statements = split_statements(text, notation, is_cut_off=is_cut_off)
     judge = StatementJudge(
         notation.sources, embedder, verifier, limit=limit or WorkLimit.of_seconds(30)
     )
@@ -93,7 +95,7 @@ def review_text(
         if wanted != statements[place].all_numbers
     }
     fixed = replace_markers(text, statements, changes, notation) if changes else text
-    final = split_statements(fixed, notation) if changes else statements
+    final = split_statements(fixed, notation, is_cut_off=is_cut_off) if changes else statements
     cited = list(_build_citations(statements, judgements, markers, notation))
     return Review(
         text=fixed,

@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -32,11 +32,11 @@ SUPPORTED_FROM = 0.6
 # words a claim shares with its window, the more it needs: the verifier saw few texts about other
 # things.
 _LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.6
-# A claim with an amount that stands nowhere in the source may be a right sum ("twice as much"), but
-# most are invented: the verifier must be more for it than against it.
+# A claim with an amount that its window does not give may be a right sum ("twice as much"), but
+# most are invented or belong to something else: the verifier must be more for it than against it.
 _LEAST_WITH_NEW_VALUE = 0.5
 _SAME_SUBJECT = 0.25  # of the claim's words, rare ones counting more
-SIGNALS = ("supported", "contradicted", "values_missing", "names_missing")
+SIGNALS = ("supported", "contradicted", "values_missing", "names_missing", "meaning")
 # A contradicted claim cannot score higher than this, which is below what counts as grounded.
 MAX_CONTRADICTED_SCORE = 0.25
 _MIN_PART_TERMS = 3
@@ -85,6 +85,8 @@ class CheckWeights:
     bias: float
     denied_from: float
     """The verifier's probability of "contradicted" from which a claim is denied."""
+    usual_meaning: float
+    """The middle of the fitted claims; it stands for a meaning that was not measured."""
 
 
 @cache
@@ -92,11 +94,13 @@ def load_check_weights() -> CheckWeights:
     text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
     table = tomllib.loads(text)["verifier"]
     weights = np.array([float(table[name]) for name in SIGNALS])
-    return CheckWeights(weights, float(table["bias"]), float(table["denied_from"]))
+    return CheckWeights(
+        weights, float(table["bias"]), float(table["denied_from"]), float(table["usual_meaning"])
+    )
 
 
 def compute_signals(
-    scores: VerifierScores, disagreements: Sequence[Disagreement]
+    scores: VerifierScores, disagreements: Sequence[Disagreement], meaning: float
 ) -> NDArray[np.float64]:
     """Return one number per name in `SIGNALS`."""
     names = sum(one.kind == "name" and one.contradicts for one in disagreements)
@@ -108,6 +112,7 @@ def compute_signals(
             max(_compute_log_odds(scores.contradicted), 0.0),
             min(values, 3),
             min(names, 3),
+            meaning,
         ]
     )
 
@@ -121,7 +126,7 @@ def says_support(
     scores: VerifierScores, coverage: float, disagreements: Iterable[Disagreement] = ()
 ) -> bool:
     """Return True when the verifier gives support the probability that it must have at least."""
-    if any(one.is_invented for one in disagreements):
+    if any(one.is_unconfirmed for one in disagreements):
         return scores.supported >= _LEAST_WITH_NEW_VALUE
     related = min(coverage / _SAME_SUBJECT, 1.0)
     least = _LEAST_WITHOUT_WORDS + (_LEAST_SUPPORTED - _LEAST_WITHOUT_WORDS) * related
@@ -129,9 +134,18 @@ def says_support(
 
 
 def weigh_reading(
-    claim: str, window: Window, scores: VerifierScores, around: str, weights: CheckWeights
+    claim: str,
+    window: Window,
+    scores: VerifierScores,
+    around: str,
+    measure_meaning: Callable[[], float] | None = None,
 ) -> Support:
-    """Join the verifier's reading of a window with the comparison of exact values."""
+    """Join the verifier's reading of a window, exact values, and how near the meanings are.
+
+    The meaning is measured only for what may pass. The verifier, trained on claims near their
+    evidence, is too easily content with a sentence about something else; the embedder tells those.
+    """
+    weights = load_check_weights()
     found = [
         one
         for one in find_disagreements(claim, window.text, around)
@@ -139,9 +153,11 @@ def weigh_reading(
         if one.kind in VALUES or (one.kind == "name" and one.contradicts)
     ]
     found += find_denials(claim, window.text)
-    signal = float(compute_signals(scores, found) @ weights.weights) + weights.bias
+    may_pass = says_support(scores, window.coverage, found)
+    meaning = measure_meaning() if measure_meaning and may_pass else weights.usual_meaning
+    signal = float(compute_signals(scores, found, meaning) @ weights.weights) + weights.bias
     score = 1.0 / (1.0 + math.exp(-max(min(signal, 30.0), -30.0)))
-    if not says_support(scores, window.coverage, found):
+    if not may_pass:
         score = min(score, SUPPORTED_FROM - 0.01)
     denied = scores.contradicted >= weights.denied_from
     support = Support(

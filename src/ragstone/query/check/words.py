@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -57,28 +58,61 @@ def compute_support_features(
     """Compute one number per name in `FEATURES`."""
     wanted = set(extract_terms(claim))
     held = [set(extract_terms(sentence)) for sentence in sentences]
-    shares = np.array([len(wanted & one) / len(wanted) if wanted else 0.0 for one in held])
-    order = np.argsort(-shares, kind="stable")[:_SENTENCES_EMBEDDED]
-    front = [sentences[place] for place in order]
-    vectors = embedder.embed([claim, *front])
-    cosine = vectors[1:] @ vectors[0]
-    best = int(np.argmax(cosine + shares[order]))
-    three = np.argsort(-(cosine + shares[order]), kind="stable")[:3]
-    middle = vectors[1:][three].mean(axis=0)
-    against = list(find_disagreements(claim, front[best], " ".join(sentences)))
+    near = _find_nearest(claim, wanted, sentences, held, embedder)
+    best = near.places[0]
+    against = list(find_disagreements(claim, sentences[best], " ".join(sentences)))
     return np.array(
         [
-            shares[order][best],
-            measure_support(claim, front[best]),
-            _measure_coverage(wanted, [held[order[place]] for place in three]),
+            near.share,
+            measure_support(claim, sentences[best]),
+            _measure_coverage(wanted, [held[place] for place in near.places]),
             _measure_coverage(wanted, held),
-            cosine[best],
-            float(middle @ vectors[0] / (np.linalg.norm(middle) or 1.0)),
+            near.cosine,
+            near.cosine_three,
             min(sum(not one.contradicts for one in against), 3),
             min(sum(one.contradicts for one in against), 3),
             np.log1p(len(wanted)),
             *_compute_weighted_coverage(wanted, held),
         ]
+    )
+
+
+def measure_meaning(claim: str, sentences: Sequence[str], embedder: Embedder) -> float:
+    """Return the cosine between a claim and the three sentences nearest to it."""
+    wanted = set(extract_terms(claim))
+    held = [set(extract_terms(sentence)) for sentence in sentences]
+    return _find_nearest(claim, wanted, sentences, held, embedder).cosine_three
+
+
+@dataclass(frozen=True, slots=True)
+class _Nearest:
+    """Hold the three sentences nearest to a claim, best first, and how near they are."""
+
+    places: list[int]
+    share: float
+    cosine: float
+    cosine_three: float
+
+
+def _find_nearest(
+    claim: str,
+    wanted: set[str],
+    sentences: Sequence[str],
+    held: Sequence[set[str]],
+    embedder: Embedder,
+) -> _Nearest:
+    """Rank by meaning and words; only the sentences with most of the words are embedded."""
+    shares = np.array([len(wanted & one) / len(wanted) if wanted else 0.0 for one in held])
+    order = np.argsort(-shares, kind="stable")[:_SENTENCES_EMBEDDED]
+    vectors = embedder.embed([claim, *(sentences[place] for place in order)])
+    cosine = vectors[1:] @ vectors[0]
+    three = np.argsort(-(cosine + shares[order]), kind="stable")[:3]
+    middle = vectors[1:][three].mean(axis=0)
+    return _Nearest(
+        [int(order[place]) for place in three],
+        float(shares[order][three[0]]),
+        float(cosine[three[0]]),
+        float(middle @ vectors[0] / (np.linalg.norm(middle) or 1.0)),
     )
 
 

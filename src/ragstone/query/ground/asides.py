@@ -26,9 +26,17 @@ _HEADING = re.compile(r"\(?\d{1,3}[.)]$|#{1,6}\s|\*\*[^*\n]+\*\*:?$|.*[:：][*_\
 _LOOP_WORDS, _LOOP_TIMES = 6, 3
 
 
-def is_aside(text: str, words: Sequence[str], *, is_last: bool) -> bool:
-    """Return True for a heading, a lead-in, a loop, and an end that breaks off."""
-    broken = is_last and bool(_UNFINISHED.search(text))
+_FINISHED = re.compile(r"[.!?…:;。！？]\W*$")
+
+
+def is_aside(text: str, words: Sequence[str], *, is_last: bool, is_cut_off: bool = False) -> bool:
+    """Return True for a heading, a lead-in, a loop, and an end that breaks off.
+
+    `is_cut_off`: the model's limit of tokens ended the text, not the model.
+    """
+    broken = is_last and bool(
+        _UNFINISHED.search(text) or (is_cut_off and not _FINISHED.search(text))
+    )
     return broken or bool(_HEADING.match(text)) or _has_loop(words)
 
 

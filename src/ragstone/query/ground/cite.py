@@ -279,10 +279,13 @@ class Statement:
         return not self.is_aside and self.text != CONFLICT_NOTICE and says_something(self.text)
 
 
-def split_statements(answer: str, notation: Notation) -> list[Statement]:
+def split_statements(
+    answer: str, notation: Notation, *, is_cut_off: bool = False
+) -> list[Statement]:
     """Return the sentences of an answer outside code; a marker belongs to the one before it.
 
-    An item of a list or a row of a table without a marker shares the next one of its block.
+    An item of a list or a row of a table without a marker shares the next one of its block. The
+    last words of an answer that was cut off claim nothing.
     """
     markers = list(notation.find_markers(answer))
     plain, offsets = _strip_markers_and_code(answer, markers)
@@ -302,7 +305,8 @@ def split_statements(answer: str, notation: Notation) -> list[Statement]:
                 reach,
                 tuple(n for m in markers if begin <= m.start < reach for n in m.numbers),
                 group=next((g for g, first, last in groups if first <= begin < last), None),
-                is_aside=words in said or is_aside(text, words, is_last=following is None),
+                is_aside=words in said
+                or is_aside(text, words, is_last=following is None, is_cut_off=is_cut_off),
             )
         )
         said.add(words)
