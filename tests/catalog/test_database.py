@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from ragstone.catalog import upgrade
 from ragstone.catalog.collections import SqlCollections
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.schema import tables
@@ -62,6 +64,27 @@ def test_a_catalog_of_an_older_schema_gets_what_it_lacks(tmp_path: Path) -> None
     assert describe_tables(old / "catalog.db") == describe_tables(new / "catalog.db")
 
 
+def test_an_upgrade_that_fails_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "catalog.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(Path(__file__).with_name("schema_0002.sql").read_text("utf-8"))
+    before = describe_tables(path)
+
+    def fail(_connection: Connection) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upgrade, "_fill_lookups", fail)
+        with pytest.raises(OSError, match="killed"):
+            SqlCatalog.in_directory(tmp_path)
+    assert describe_tables(path) == before
+    catalog = SqlCatalog.in_directory(tmp_path)
+    assert catalog.identity()
+    catalog.close()
+
+
 def test_a_change_of_the_tables_is_a_new_version() -> None:
     """Raise `upgrade.HEAD` with every change of `schema.py`, then change the digest here."""
     columns = [
@@ -74,10 +97,11 @@ def test_a_change_of_the_tables_is_a_new_version() -> None:
     assert (HEAD, digest) == ("0016", "9d51e97d")
 
 
-def test_a_catalog_from_the_future_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["9999", "000d3f9a1b2c"])  # the second is another program's
+def test_a_catalog_of_an_unknown_version_is_refused(tmp_path: Path, version: str) -> None:
     catalog = SqlCatalog.in_directory(tmp_path)
     with catalog.database.write_transaction() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
     catalog.close()
     with pytest.raises(StoreError, match="newer Ragstone"):
         SqlCatalog.in_directory(tmp_path)

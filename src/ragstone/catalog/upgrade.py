@@ -27,12 +27,13 @@ from ragstone.types import LOCAL_OWNER
 
 # Raise it with every change of `schema.py`.
 HEAD = "0016"
+_VERSIONS = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 
 
 def is_schema_current(connection: Connection, *, location: str) -> bool:
     """Return whether the schema is up to date; raise a StoreError if it is newer than ours."""
     version = _read_version(connection)
-    if version > HEAD:
+    if version and version not in _VERSIONS:  # on PostgreSQL it may be another program's
         raise StoreError(
             f"The catalog {location} was written by a newer Ragstone (schema {version}).",
             hint="Install that version or newer, or choose another data directory.",
@@ -45,6 +46,8 @@ def upgrade_schema(connection: Connection, *, location: str) -> None:
     if is_schema_current(connection, location=location):
         return
     version = _read_version(connection)
+    if not version:
+        _refuse_other_tables(connection, location)
     _add_missing(connection)
     if not version:
         connection.execute(counters.insert().values(name="chunk_key", value=0))
@@ -66,6 +69,18 @@ def _read_version(connection: Connection) -> str:
     if not inspect(connection).has_table(alembic_version.name):
         return ""
     return str(connection.scalar(select(alembic_version.c.version_num)) or "")
+
+
+def _refuse_other_tables(connection: Connection, location: str) -> None:
+    """Refuse a database where another program has tables of our names: they would be changed."""
+    known = inspect(connection)
+    names = sorted(name for name in tables.tables if known.has_table(name))
+    if names:
+        raise StoreError(
+            f"The catalog {location} cannot be created: the database has tables of another "
+            f"program ({', '.join(names)}).",
+            hint="Give Ragstone a database of its own.",
+        )
 
 
 def _add_missing(connection: Connection) -> None:
