@@ -73,6 +73,16 @@ def test_the_installed_packages_are_read_once(
     assert "mine" in plugins.list_parts("provider")
 
 
+def test_a_package_that_is_installed_meanwhile_is_found(stranger: Path) -> None:
+    with pytest.raises(SettingsError, match="No provider named 'later'"):
+        plugins.find_part("provider", "later")
+    info = stranger / "newcomer-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: newcomer\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[ragstone.provider]\nlater = stranger:build\n")
+    assert plugins.find_part("provider", "later")(None) == "built"
+
+
 def test_a_strangers_part_replaces_a_built_in_of_the_same_name(stranger: Path) -> None:
     assert plugins.find_part("reranker", "noop")(None) == "built"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from ragstone import Engine
 from ragstone.errors import InputError, StoreError
+from ragstone.threads import background_loop
 
 from .conftest import settings_in
+from .patience import LONG_S
 
 
 def test_a_path_and_plain_calls_are_enough(tmp_path: Path) -> None:
@@ -22,6 +25,22 @@ def test_a_path_and_plain_calls_are_enough(tmp_path: Path) -> None:
     assert hits[0].chunk.document_name == "gate.md"
     assert "green" in answer.text
     assert (tmp_path / "data").is_dir()
+
+
+def test_a_part_that_runs_in_a_plain_call_may_make_one_itself(tmp_path: Path) -> None:
+    (tmp_path / "gate.md").write_text("# Gate\n\nThe gate is painted green every spring.\n")
+    found: list[str] = []
+
+    async def search(engine: Engine) -> None:
+        found.extend(hit.chunk.text for hit in engine.search_sync("What colour is the gate?"))
+
+    with Engine(tmp_path / "data") as engine:
+        engine.ingest_sync(tmp_path / "gate.md")
+        work = search(engine)
+        thread = threading.Thread(target=background_loop().run, args=(work,), daemon=True)
+        thread.start()
+        thread.join(LONG_S)
+    assert found
 
 
 def test_a_path_may_be_text(tmp_path: Path) -> None:

@@ -95,6 +95,9 @@ def _read_entry_points(_places: tuple[str, ...]) -> dict[str, tuple[EntryPoint, 
 def find_part(slot: str, name: str) -> Callable[..., Any]:
     """Import and return the factory of a part."""
     points = list_parts(slot)
+    if name not in points:  # it may have been installed since, in a notebook for example
+        _read_entry_points.cache_clear()
+        points = list_parts(slot)
     if name not in points:
         raise SettingsError(
             f"No {slot} named '{name}' is installed.",

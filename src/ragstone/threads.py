@@ -84,10 +84,15 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="ragstone", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ragstone", daemon=True)
+        self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` and return its result. An interrupt stops the work."""
+        if threading.current_thread() is self._thread:
+            # A part on this loop calls an engine, too: the loop would wait for itself.
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(asyncio.run, work).result()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

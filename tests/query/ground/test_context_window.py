@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from ragstone.engine import Engine
+from ragstone.errors import ProviderError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.ground.prompt import build_prompt, fit_prompt
+from ragstone.testing import ScriptedProvider
 from ragstone.types import Chunk, Hit, Message, Prompt, Query, Source
 
 from ...conftest import settings_in
@@ -145,3 +147,26 @@ def test_a_plain_chat_keeps_its_last_message() -> None:
     query = Query("i", "When?", mode="plain", history=turns)
     prompt, _ = fit(query, (), 50)
     assert prompt.messages == (Message("user", "When?"),)
+
+
+class Unreachable(ScriptedProvider):
+    """A model that fails before its first token; its prompts can be measured until then."""
+
+    def measure_excess(self, prompt: Prompt) -> int:
+        assert not self.prompts, "the prompt is built again for a failure that it cannot help"
+        return 0
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str]:
+        async for piece in super().stream(prompt):
+            yield piece
+        raise ProviderError("The model is away.", hint="", reason="unreachable")
+
+
+async def test_only_a_prompt_that_is_too_long_is_built_again(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    settings = settings_in(tmp_path / "data", **{"provider.strict": True})
+    async with Engine(settings, embedder=embedder, provider=Unreachable([])) as engine:
+        await engine.ingest(write_files(tmp_path))
+        with pytest.raises(ProviderError, match="The model is away"):
+            await engine.ask("When was the gate of the observatory painted green?")

@@ -176,8 +176,10 @@ class PromptAnswerer:
             except BaseException as error:
                 await close_iterator(pieces)
                 is_too_long = isinstance(error, ProviderError) and error.reason == "context_length"
+                if not (tries_left and is_too_long):
+                    raise
                 shorter, note = self._build_prompt(provider, query, sources)
-                if not (tries_left and is_too_long) or shorter.messages == prompt.messages:
+                if shorter.messages == prompt.messages:
                     raise
                 prompt = shorter
         raise AssertionError("the last try returns or raises")
