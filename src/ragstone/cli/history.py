@@ -61,7 +61,7 @@ def history(
     selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if delete:
-            _delete_queries(engine, query_id, selection)
+            _delete_queries(engine, query_id, selection, why_not)
             return
         if query_id is not None or why_not is not None:
             _show_query(engine, query_id, why_not, as_json=json)
@@ -99,7 +99,13 @@ def _show_query(
         print_json(engine.history.query(query_id))
 
 
-def _delete_queries(engine: Engine, query_id: str | None, selection: HistoryFilter) -> None:
+def _delete_queries(
+    engine: Engine, query_id: str | None, selection: HistoryFilter, why_not: str | None
+) -> None:
+    if why_not is not None:
+        raise SettingsError(
+            "'--why-not' and '--delete' do not go together.", hint="Leave one of them out."
+        )
     if query_id is not None:
         engine.history.delete_query(query_id)
         stdout().print("Deleted 1 query.")
