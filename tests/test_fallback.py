@@ -12,6 +12,7 @@ from ragstone.engine import Engine
 from ragstone.errors import StoreError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
+from ragstone.testing import ScriptedProvider
 from ragstone.types import Answer
 
 from .conftest import settings_in
@@ -77,6 +78,19 @@ async def test_without_the_embedder_keywords_are_searched(tmp_path: Path) -> Non
     assert hits[0].chunk.document_name == "lease.txt"
     assert engine.fallbacks.counts == {"keyword_only": 1}
     engine.close()
+
+
+async def test_without_the_embedder_a_written_answer_is_checked_all_the_same(
+    tmp_path: Path,
+) -> None:
+    embedder = FailingEmbedder()
+    (await filled(tmp_path, embedder)).close()
+    provider = ScriptedProvider(["To end the lease takes a notice of three months [Source 1]."])
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder, provider=provider)
+    embedder.broken = True
+    answer = await asked(engine)
+    assert answer.degraded == ("keyword_only",)
+    assert [claim.verdict for claim in answer.claims] == ["supported"]
 
 
 async def test_without_semantic_search_keywords_are_searched(

@@ -22,6 +22,7 @@ from ragstone.query.check.support import (
     SUPPORTED_FROM,
     Support,
     find_missing_quotations,
+    load_check_weights,
     refuse_mixture,
     split_claim,
     weigh_reading,
@@ -264,8 +265,11 @@ class StatementJudge:
         """Compare a claim with a source once, whichever of its windows are read."""
         if (claim, number) not in self._meanings and self.embedder is not None:
             sentences = [unit.text for unit in self._read(number).units]
-            self._meanings[claim, number] = measure_meaning(claim, sentences, self.embedder)
-        return self._meanings[claim, number]
+            try:
+                self._meanings[claim, number] = measure_meaning(claim, sentences, self.embedder)
+            except Exception:  # noqa: BLE001  it is away; the search says so, the verifier decides
+                self.embedder = None
+        return self._meanings.get((claim, number), load_check_weights().usual_meaning)
 
     def _weigh_words(self, claim: str, window: Window) -> Support:
         text = self.sources[window.number - 1].text
