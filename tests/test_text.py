@@ -48,6 +48,11 @@ def test_spans_of_prose_lists_tables_emoji_and_cjk_are_in_order_and_lose_nothing
         ("# Hours\nOpen daily.", ["# Hours", "Open daily."]),
         ("Bring:\n- water\n- a map", ["Bring:", "- water", "- a map"]),
         ("One line\n\nanother", ["One line", "another"]),
+        ("*Long voyage.* Play on.", ["*Long voyage.*", "Play on."]),
+        (
+            "**Sail.** Draw a card. **Trade.** Sell.",
+            ["**Sail.**", "Draw a card.", "**Trade.**", "Sell."],
+        ),
         ("", []),
         (" \n\t ", []),
     ],

@@ -67,6 +67,10 @@ def remove_unstorable(text: str) -> str:
     return _UNSTORABLE.sub("", text)
 
 
+# The end of a heading that runs into its paragraph: "**Sail.** Play a card."
+_CLOSING = re.compile(r"[*_]{1,3}(?=\s)")
+
+
 def find_sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
     """Return the span of every sentence in order, without the white space around it."""
     return list(_find_sentence_spans(text, language))
@@ -84,6 +88,9 @@ def _find_sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...
                 continue
             if spans and begin <= spans[-1][0] and _goes_on(text, spans[-1], span):
                 span = (spans.pop()[0], span[1])
+            if spans and spans[-1][1] == span[0] and (mark := _CLOSING.match(text, *span)):
+                spans[-1] = (spans[-1][0], mark.end())
+                span = _trim_span(text, mark.end(), span[1])
             spans.append(span)
         begin = end
     return tuple(spans)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SHIPPED_MODEL = "ragstone-embed-l6"
 # Another version gives other vectors: its collections must not mix with these.
 SHIPPED_VERSION = "1"
+SHIPPED_NAME = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
 
 # Texts of similar length share a batch up to this many tokens, padding included: beyond it a
 # batch falls out of the processor's cache (27 CPU ms for a passage alone, 47 in a batch of 32).
@@ -39,7 +40,7 @@ BATCH_TOKENS = 256
 class OnnxEmbedder:
     """Embed sentences with an ONNX model and its tokenizer, loaded at first use."""
 
-    name: str = f"{SHIPPED_MODEL}-v{SHIPPED_VERSION}"
+    name: str = SHIPPED_NAME
     dimension: int = 384
     max_tokens: int = 512
     languages: frozenset[str] | None = frozenset({"english"})

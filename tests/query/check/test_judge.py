@@ -286,7 +286,7 @@ def test_what_is_no_marker(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("supported", "verdict"), [(0.4, "unsupported"), (0.9, "supported")], ids=["doubt", "sure"]
+    ("supported", "verdict"), [(0.9, "unsupported"), (0.99, "supported")], ids=["doubt", "sure"]
 )
 def test_an_amount_that_no_source_gives_needs_a_sure_verifier(
     supported: float, verdict: str

@@ -50,6 +50,8 @@ class Disagreement:
     """True when the evidence says something else; False when it does not mention it."""
     is_unconfirmed: bool = False
     """True for an amount in digits or a date that the evidence does not give."""
+    is_invented: bool = False
+    """True for such a one that stands nowhere in the source."""
 
 
 def find_disagreements(claim: str, evidence: str, around: str = "") -> Iterator[Disagreement]:
@@ -150,7 +152,7 @@ def _compare_dates(claim: str, evidence: str, around: str) -> Iterator[Disagreem
             yield Disagreement("date", reason, contradicts=False, is_unconfirmed=True)
         else:
             reason = f"The source does not say {date.text}."
-            yield Disagreement("date", reason, contradicts=False, is_unconfirmed=True)
+            yield Disagreement("date", reason, False, is_unconfirmed=True, is_invented=True)
 
 
 def _has_same_parts(one: Date, other: Date) -> bool:
@@ -237,10 +239,11 @@ def _describe_missing(
     # The digits of a name such as "CTLA-4" or "3T3" are no amount.
     around = claim[max(0, quantity.start - 1) : quantity.start] + claim[quantity.end :][:1]
     is_amount = quantity.text[0].isdigit() and not any(c.isalpha() or c == "-" for c in around)
-    reason = f"The source does not say {quantity.text}."
     if any(quantity.matches(other) for other in nearby):
         reason = f"The source says {quantity.text} elsewhere."
-    return Disagreement("number", reason, contradicts=False, is_unconfirmed=is_amount)
+        return Disagreement("number", reason, contradicts=False, is_unconfirmed=is_amount)
+    reason = f"The source does not say {quantity.text}."
+    return Disagreement("number", reason, False, is_unconfirmed=is_amount, is_invented=is_amount)
 
 
 def _extract_digits(quantity: Quantity) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
+from ragstone.models.embedder import SHIPPED_NAME
 from ragstone.protocols import Embedder
 from ragstone.query.check.clauses import is_mixture
 from ragstone.query.check.facts import find_disagreements
@@ -258,7 +259,8 @@ class StatementJudge:
         source = self.sources[window.number - 1]
         chunk = source.hit.chunk
         around = "\n".join((source.text, chunk.document_name, *chunk.heading_path))
-        measure = partial(self._measure_meaning, claim, window.number) if self.embedder else None
+        fits = getattr(self.embedder, "name", "") == SHIPPED_NAME  # weights are for its cosines
+        measure = partial(self._measure_meaning, claim, window.number) if fits else None
         return weigh_reading(claim, window, scores, around, measure)
 
     def _measure_meaning(self, claim: str, number: int) -> float:

@@ -292,9 +292,15 @@ def complete_hit(hit: Hit, catalog: Catalog) -> Hit:
         text=text[begin:stop],
         start=start + begin,
         end=start + stop,
-        table_header=chunk.table_header if begin == shift else "",
+        table_header=chunk.table_header if _lacks_header(text[begin:shift], chunk) else "",
     )
     return replace(hit, chunk=wider)
+
+
+def _lacks_header(before: str, chunk: Chunk) -> bool:
+    """Return True when a table goes on without its header, also after the text that was added."""
+    is_row = before.lstrip().startswith("|")
+    return not before or (is_row and chunk.table_header.strip() not in before)
 
 
 def _read_passage(one: _Passage, catalog: Catalog) -> Hit:
