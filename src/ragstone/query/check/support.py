@@ -33,8 +33,8 @@ SUPPORTED_FROM = 0.6
 # things.
 _LEAST_SUPPORTED, _LEAST_WITHOUT_WORDS = 0.05, 0.6
 # An amount that its window does not give belongs to something else in most claims, and one that
-# stands nowhere is invented: sums and other units were computed before. Of the 1,472 claims that the
-# weights were fitted to, 19 true ones with such an amount had more than 0.05, and one more than 0.5.
+# stands nowhere is invented: sums and other units were computed before. Of 1,472 claims 19 true
+# ones with an invented amount had more than 0.05, and one of them more than 0.5.
 _LEAST_WITH_VALUE_ELSEWHERE, _LEAST_WITH_INVENTED_VALUE = 0.8, 0.98
 _SAME_SUBJECT = 0.25  # of the claim's words, rare ones counting more
 SIGNALS = ("supported", "contradicted", "values_missing", "names_missing", "meaning")
