@@ -49,7 +49,7 @@ SET_WEIGHTS = {"pack": 3.0, **dict.fromkeys(JUDGED, 1.0)}
 MAX_DENIED = 0.05
 PENALTY = 1e-3
 AGAINST = ("contradicted", "values_missing", "names_missing")
-FALSE_MARK = 2.0
+FALSE_MARK = 1.0
 TYPICAL = 0.9
 
 
