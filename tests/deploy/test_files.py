@@ -82,6 +82,28 @@ def test_the_manifests_name_settings_commands_and_endpoints_that_exist() -> None
     assert set(re.findall(r"--from-literal=([A-Z_]+)=", text)) <= names
 
 
+@pytest.mark.parametrize("file", ["nginx.conf", "compose.cluster.yaml"])
+def test_the_proxys_limits_are_above_those_that_ragstone_explains(file: str) -> None:
+    server, text = load_settings(environ={}).settings.server, (DEPLOY / file).read_text()
+    (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", text)
+    assert int(megabytes) > server.max_upload_mb
+    waits = re.findall(r"proxy_(?:read|send)_timeout (\d+)s;", text)
+    assert len(waits) == 2
+    assert min(map(int, waits)) > server.request_timeout_s
+
+
+def test_the_guide_to_a_cluster_names_settings_and_a_worker_is_made_of_the_servers_unit() -> None:
+    guide = (ROOT / "docs" / "guides" / "cluster.md").read_text()
+    names = {name for setting in load_settings(environ={}).listing for name in setting.names}
+    shown = re.findall(r"^ *((?:RAGSTONE|AWS)_[A-Z0-9_]+)=", guide, re.MULTILINE)
+    assert len(shown) > 10
+    assert {*shown, *re.findall(r"\b(RAGSTONE_[A-Z0-9_]+)", guide)} <= names
+    (old, new) = re.findall(r"sed 's/([^/]+)/([^/]+)/' deploy/ragstone\.service", guide)[0]
+    unit = (DEPLOY / "ragstone.service").read_text()
+    assert unit.count(old) == 1
+    assert "ExecStart=/opt/ragstone/bin/ragstone worker\n" in unit.replace(old, new)
+
+
 def test_the_dockerfile_and_the_unit_name_variables_that_are_settings() -> None:
     loaded = load_settings(environ={})
     names = {name for setting in loaded.listing for name in setting.names}
