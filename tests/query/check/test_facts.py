@@ -238,3 +238,12 @@ def test_a_quotation_must_stand_in_a_source() -> None:
     texts = ["He said: the  bridge\nhas not been built for it."]
     assert find_missing_quotations("It “has not been built” so.", texts) == []
     assert find_missing_quotations("It “has been built well” so.", texts) == ["has been built well"]
+
+
+def test_a_value_beyond_a_limit_does_not_confirm_the_limit() -> None:
+    storm = "On 9 December a gust of 41 m/s bent the rail."
+    found = list(find_disagreements("The terrace is closed when gusts exceed 17 m/s.", storm))
+    assert [one.reason for one in found if one.is_invented] == ["The source does not say 17 m/s."]
+    rule = "If a gust exceeds 17 m/s, the terrace is closed."
+    assert not list(find_disagreements("The terrace is closed when gusts exceed 17 m/s.", rule))
+    assert not list(find_disagreements("More than 17 m/s were measured.", "41 m/s were measured."))

@@ -161,11 +161,19 @@ def _has_same_parts(one: Date, other: Date) -> bool:
     return any(a is not None and b is not None for a, b in zip(mine, theirs, strict=True))
 
 
+# "Closed when gusts exceed 17 m/s" names a limit: a gust of 41 m/s is no evidence for it.
+_CONDITION = re.compile(
+    r"\b(?:when|whenever|if|once|unless|until|as soon as)\b[^.;]*$", re.IGNORECASE
+)
+
+
 def _compare_quantities(claim: str, evidence: str, around: str) -> Iterator[Disagreement]:
     there, nearby = find_quantities(evidence), find_quantities(around)
     years = {float(d.year) for d in find_dates(evidence) if d.year is not None and d.month is None}
     for quantity in find_quantities(claim):
         matching = [other for other in there if quantity.matches(other)]
+        if quantity.bound and _CONDITION.search(claim, 0, quantity.start):
+            matching = [other for other in matching if quantity.is_equal(other)]
         if _is_implied(quantity, evidence, there) and not any(map(_has_unit, matching)):
             continue
         other_unit = [other for other in there if has_other_unit(quantity, other)]
