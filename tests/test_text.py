@@ -49,6 +49,8 @@ def test_spans_of_prose_lists_tables_emoji_and_cjk_are_in_order_and_lose_nothing
         ("Bring:\n- water\n- a map", ["Bring:", "- water", "- a map"]),
         ("One line\n\nanother", ["One line", "another"]),
         ("*Long voyage.* Play on.", ["*Long voyage.*", "Play on."]),
+        ("**Warning.**\n\nDo it now.", ["**Warning.**", "Do it now."]),
+        ("*Note.*", ["*Note.*"]),
         (
             "**Sail.** Draw a card. **Trade.** Sell.",
             ["**Sail.**", "Draw a card.", "**Trade.**", "Sell."],

@@ -68,7 +68,7 @@ def remove_unstorable(text: str) -> str:
 
 
 # The end of a heading that runs into its paragraph: "**Sail.** Play a card."
-_CLOSING = re.compile(r"[*_]{1,3}(?=\s)")
+_CLOSING = re.compile(r"[*_]{1,3}(?=\s|$)")
 
 
 def find_sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
@@ -91,7 +91,8 @@ def _find_sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...
             if spans and spans[-1][1] == span[0] and (mark := _CLOSING.match(text, *span)):
                 spans[-1] = (spans[-1][0], mark.end())
                 span = _trim_span(text, mark.end(), span[1])
-            spans.append(span)
+            if span[0] < span[1]:
+                spans.append(span)
         begin = end
     return tuple(spans)
 
