@@ -209,3 +209,19 @@ def test_a_pipe_is_read_with_a_time_limit(
     assert reader.read(1, 60) == b""
     process.wait()
     process.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_a_lower_hard_limit_of_the_shell_is_kept() -> None:
+    """`ulimit -v` and `ulimit -t` set both limits: a process cannot raise its own again."""
+    script = (
+        "import resource as r; from ragstone import system\n"
+        "r.setrlimit(r.RLIMIT_AS, (1 << 33, 1 << 33)); r.setrlimit(r.RLIMIT_CPU, (60, 60))\n"
+        "system.limit_address_space(1 << 40); system.limit_processor_time(600)\n"
+        "print(r.getrlimit(r.RLIMIT_AS)[0], r.getrlimit(r.RLIMIT_CPU)[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+        env=unmeasured(),
+    )  # fmt: skip
+    assert done.stdout.split() == [str(1 << 33), "60"], done.stderr

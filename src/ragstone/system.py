@@ -131,8 +131,7 @@ def limit_address_space(more_bytes: int) -> None:
     if _resource is None or not _has_proc():
         return
     now = int((_PROC / "self" / "statm").read_text().split()[0]) * _get_page_bytes()
-    hard = _resource.getrlimit(_resource.RLIMIT_AS)[1]
-    _resource.setrlimit(_resource.RLIMIT_AS, (now + more_bytes, hard))
+    _lower_limit(_resource.RLIMIT_AS, now + more_bytes)
 
 
 def limit_processor_time(more_s: float) -> None:
@@ -140,8 +139,15 @@ def limit_processor_time(more_s: float) -> None:
     if _resource is not None:
         used = _resource.getrusage(_resource.RUSAGE_SELF)
         ends_at = int(used.ru_utime + used.ru_stime + more_s) + 1
-        hard = _resource.getrlimit(_resource.RLIMIT_CPU)[1]
-        _resource.setrlimit(_resource.RLIMIT_CPU, (ends_at, hard))
+        _lower_limit(_resource.RLIMIT_CPU, ends_at)
+
+
+def _lower_limit(kind: int, wanted: int) -> None:
+    """Set the soft limit, at most to the hard one: a shell's `ulimit` may be lower already."""
+    assert _resource is not None
+    hard = _resource.getrlimit(kind)[1]
+    soft = wanted if hard == _resource.RLIM_INFINITY else min(wanted, hard)
+    _resource.setrlimit(kind, (soft, hard))
 
 
 def raise_file_limit(wanted: int) -> int:

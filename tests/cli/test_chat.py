@@ -74,7 +74,7 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert "No sessions yet" in call("sessions", "list", "-d", "data", cwd=folder).stdout
     assert_refused(call("sessions", "delete", "-d", "data", cwd=folder), "--all")
     refused = call("sessions", "delete", "--all", "-d", "data", cwd=folder)
-    assert_refused(refused, "no terminal to ask at")
+    assert_refused(refused, "a terminal is needed to confirm it")
     said = call("sessions", "delete", "--all", "--yes", "-d", "data", cwd=folder).stdout
     assert said.startswith("Deleted 0 sessions and")
     assert "No queries yet" in call("history", "-d", "data", cwd=folder).stdout
@@ -157,5 +157,9 @@ def test_history_deletes_the_selected_queries(folder: Path) -> None:
     entries = json.loads(call("history", "-d", "data", "--json", cwd=folder).stdout)
     one = call("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
     assert one.stdout == "Deleted 1 query.\n"
-    rest = call("history", "--owner", "local", "--delete", "-d", "data", cwd=folder)
-    assert rest.stdout == "Deleted 1 query.\n"
+    words = ("history", "--owner", "local", "--delete", "-d", "data")
+    assert_refused(call(*words, cwd=folder), "No query was deleted: a terminal is needed")
+    mistyped = call(*words, "-C", "defualt", "--yes", cwd=folder)
+    assert_refused(mistyped, "There is no collection 'defualt'.")
+    assert "Did you mean 'default'?" in mistyped.stderr
+    assert call(*words, "--yes", cwd=folder).stdout == "Deleted 1 query.\n"

@@ -41,6 +41,8 @@ def test_ratings_are_given_listed_and_deleted(folder: Path) -> None:
     assert_refused(call(*words, "--delete", cwd=folder), "not rated")
     assert_refused(call(*words, "--vote", "sideways", cwd=folder), "Invalid vote 'sideways'")
     assert_refused(call("feedback", "--vote", "up", "-d", "data", cwd=folder), "name its query")
+    mistyped = call("feedback", "-C", "defualt", "-d", "data", cwd=folder)
+    assert_refused(mistyped, "There is no collection 'defualt'.")
 
 
 def test_rated_answers_are_an_evaluation_set(folder: Path) -> None:

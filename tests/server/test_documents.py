@@ -170,7 +170,7 @@ def test_without_a_worker_the_sender_learns_that_the_upload_waits(tmp_path: Path
         assert reply.status_code == 202
         told = reply.json()
         assert told["note"] == (
-            "No worker took the upload within 0.2 s; it goes on waiting. Start one: ragstone "
+            "No worker took the upload within 0.2 s; it stays queued. Start one: ragstone "
             f"worker. Ask for the result: GET /v1/uploads/{told['upload_id']}"
         )
         assert told["status"] == "running"

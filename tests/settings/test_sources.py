@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from ragstone.errors import SettingsError
-from ragstone.settings import PRESETS, LoadedSettings, allowed_values, load_settings, preset_values
+from ragstone.settings import (
+    PRESETS,
+    LoadedSettings,
+    allowed_values,
+    get_value,
+    load_settings,
+    preset_values,
+)
 from ragstone.settings import sources as layers
 from ragstone.settings.schema import Settings
 
@@ -372,6 +379,25 @@ def test_only_paths_are_described_as_a_path() -> None:
     assert described == paths
     assert allowed_values("index.qdrant_read_consistency") == "all, majority, quorum"
     assert allowed_values("index.qdrant_prefix") == "text of at most 60 characters"
+
+
+def test_a_pattern_is_described_in_words() -> None:
+    for path, info in layers._fields().items():
+        if any(getattr(one, "pattern", None) for one in info.metadata):
+            assert not allowed_values(path).startswith("text"), path
+
+
+def test_a_variable_of_a_list_has_names_between_commas() -> None:
+    loaded = load({"RAGSTONE_REFINE_STEPS": "filter, select"})
+    assert loaded.settings.refine.steps == ("filter", "select")
+    assert allowed_values("refine.steps") == "names separated by commas (in a file: a list)"
+
+
+def test_an_empty_variable_is_none_where_none_is_allowed() -> None:
+    for path, info in layers._fields().items():
+        if type(None) in get_args(info.annotation):
+            loaded = load({f"RAGSTONE_{path.replace('.', '_').upper()}": ""})
+            assert get_value(loaded.settings, path) is None, path
 
 
 def test_settings_cannot_be_changed_afterwards() -> None:

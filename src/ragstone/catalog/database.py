@@ -23,18 +23,16 @@ from sqlalchemy import (
     ExceptionContext,
     create_engine,
     event,
-    make_url,
     text,
 )
 from sqlalchemy.exc import (
-    ArgumentError,
     DBAPIError,
     InterfaceError,
-    NoSuchModuleError,
     OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from ragstone.catalog.address import parse_database_url, read_encryption
 from ragstone.catalog.upgrade import is_schema_current, upgrade_schema
 from ragstone.catalog.wal import DAMAGED_SUFFIX, refuse_damaged_log
 from ragstone.errors import (
@@ -310,20 +308,8 @@ def _is_foreign(path: Path) -> bool:
     return bool(names) and not {"documents", "chunks", "changes", "counters"} <= names
 
 
-def parse_database_url(url: str | URL) -> URL:
-    try:
-        return make_url(url)
-    except ArgumentError as error:
-        raise SettingsError(  # without the value: it may contain a password
-            "Invalid value of RAGSTONE_DATABASE_URL: it is not a database URL.",
-            hint="Use postgresql://USER:PASSWORD@HOST:5432/DATABASE.",
-        ) from error
-
-
 def _create_engine(url: str | URL) -> Engine:
     address = parse_database_url(url)
-    if address.drivername == "postgresql":
-        address = address.set(drivername="postgresql+pg8000")
     if address.get_backend_name() == "sqlite":
         own = {"timeout": _LOCK_TIMEOUT_S, "factory": OwnConnection}
         engine = create_engine(address, connect_args=own)
@@ -331,16 +317,21 @@ def _create_engine(url: str | URL) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         event.listen(engine, "before_cursor_execute", _refuse_nul)
         return engine
+    encryption = read_encryption(address)
     try:
         engine = create_engine(
-            address,
+            address.set(query={}),
             pool_pre_ping=True,
             pool_timeout=_POOL_TIMEOUT_S,
-            connect_args={"timeout": _CONNECT_TIMEOUT_S, "startup_params": _SESSION},
+            connect_args={
+                "timeout": _CONNECT_TIMEOUT_S,
+                "startup_params": _SESSION,
+                "ssl_context": encryption,
+            },
         )
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
+    except ModuleNotFoundError as error:
         raise SettingsError(
-            f"No driver for {address.get_backend_name()} is installed.",
+            "The driver for PostgreSQL is not installed.",
             hint="Try: pip install 'ragstone[postgres]'",
         ) from error
     event.listen(engine, "checkin", _limit_next_ping)

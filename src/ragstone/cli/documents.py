@@ -104,7 +104,7 @@ def delete_document(
         if not yes:
             options.confirm_deletion(
                 f"Delete '{document.name}' from the collection '{document.collection}'?",
-                f"'{document.name}' was not deleted: there is no terminal to ask at.",
+                f"'{document.name}' was not deleted: a terminal is needed to confirm it.",
             )
         asyncio.run(engine.delete(document_id))
     stdout().print(f"Deleted '{document.name}' ({document_id}).", markup=False)

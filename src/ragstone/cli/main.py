@@ -17,6 +17,7 @@ from ragstone.cli import (
     compare,
     documents,
     evaluate,
+    feedback,
     history,
     ingest,
     maintain,
@@ -58,8 +59,8 @@ app.command("mcp")(serve.mcp)
 app.add_typer(documents.app, name="documents")
 app.command("history")(history.history)
 app.add_typer(history.sessions_app, name="sessions")
-app.command("feedback")(history.feedback)
-app.add_typer(history.consent_app, name="consent")
+app.command("feedback")(feedback.feedback)
+app.add_typer(feedback.consent_app, name="consent")
 app.add_typer(maintain.models_app, name="models")
 app.command("settings")(maintain.settings)
 app.command("reindex")(maintain.reindex)

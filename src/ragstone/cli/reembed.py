@@ -107,7 +107,7 @@ def embed_again(
     """
     if status + compare + switch + back + drop > 1:
         raise InputError(
-            "--status, --compare, --switch, --back and --drop do not go together.",
+            "--status, --compare, --switch, --back and --drop cannot be combined.",
             hint="Run them in turn.",
         )
     loaded = options.load_settings(data, config, None, set)

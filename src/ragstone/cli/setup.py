@@ -101,12 +101,12 @@ def _ask_number(question: str, count: int, *, yes: bool) -> int:
         return 1
     if not sys.stdin.isatty():
         raise InputError(
-            f"There are {count} choices, and nobody to ask.",
+            f"There are {count} choices, and no terminal to choose at.",
             hint="Add --yes, --provider NAME or --model NAME.",
         )
     number = int(typer.prompt(question, default=1, type=int, err=True))
     if not 1 <= number <= count:
-        raise InputError(f"There is nothing with the number {number}.", hint=f"Use 1 to {count}.")
+        raise InputError(f"Invalid choice {number}.", hint=f"Use 1 to {count}.")
     return number
 
 

@@ -200,7 +200,7 @@ class Intake:
                 break
         if not reads_here and not work.done():
             raise NoWorkerError(
-                f"No worker took the upload within {self.no_worker_s:g} s; it goes on waiting.",
+                f"No worker took the upload within {self.no_worker_s:g} s; it stays queued.",
                 hint=f"Start one: ragstone worker. Ask for the result: GET /v1/uploads/{upload_id}",
             )
         return await asyncio.shield(work)

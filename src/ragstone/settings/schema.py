@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr
 
 from ragstone.settings.services import (
     AnthropicSettings,
@@ -125,16 +125,10 @@ class IngestSettings(Section):
         None, "Folder whose new and changed files the server reads by itself."
     )
     watch_collection: str = setting("default", "Collection of the watched folder.")
-    watch_s: float = setting(60.0, "Seconds between two looks at the folder.", ge=1, le=86_400)
+    watch_s: float = setting(60.0, "Seconds between two scans of the folder.", ge=1, le=86_400)
     watch_prune: bool = setting(
         False, "Remove documents whose files are no longer in the watched folder."
     )
-
-    @field_validator("watch", mode="before")
-    @classmethod
-    def _read_empty_as_none(cls, value: object) -> object:
-        """Take an empty variable for none: as a path it would be the working directory."""
-        return value or None
 
 
 class UnderstandSettings(Section):

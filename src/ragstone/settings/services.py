@@ -8,9 +8,10 @@ over the section of that service.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from types import NoneType
+from typing import Any, ClassVar, Literal, TypeAlias, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 DEFAULT_MAX_TOKENS = 1024
 Reasoning: TypeAlias = Literal["", "off", "minimal", "low", "medium", "high"]
@@ -18,9 +19,13 @@ Reasoning: TypeAlias = Literal["", "off", "minimal", "low", "medium", "high"]
 _SHARED = ("model", "fast_model", "base_url", "api_key", "max_tokens", "reasoning")
 
 
-def setting(default: Any, description: str, *names: str, **bounds: Any) -> Any:
-    """Define a described, bounded field; `names` are further variables that set it."""
-    return Field(default, description=description, json_schema_extra={"names": [*names]}, **bounds)
+def setting(default: Any, description: str, *names: str, allowed: str = "", **bounds: Any) -> Any:
+    """Define a described, bounded field.
+
+    `names` are further variables that set it; `allowed` says what a pattern allows.
+    """
+    more: dict[str, Any] = {"names": [*names], "allowed": allowed}
+    return Field(default, description=description, json_schema_extra=more, **bounds)
 
 
 class Section(BaseModel):
@@ -31,6 +36,18 @@ class Section(BaseModel):
     )
     prefix: ClassVar[str] = ""
     """With a prefix, PREFIX_FIELD is a variable of every field."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read_text(cls, value: object, info: ValidationInfo) -> object:
+        """Read a text, as variables are: names between commas as a list, empty as none."""
+        if not isinstance(value, str):
+            return value
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if get_origin(kind) is tuple:
+            return tuple(one.strip() for one in value.split(",") if one.strip())
+        # An empty path would be the working directory.
+        return None if not value and NoneType in get_args(kind) else value
 
 
 class IndexSettings(Section):
@@ -68,15 +85,20 @@ class IndexSettings(Section):
         "dimension.",
         "PINECONE_INDEX",
         pattern=r"^[a-z0-9-]{1,45}$",
+        allowed="1 to 45 small letters, digits and hyphens",
     )
     pinecone_prefix: str = setting(
         "ragstone_",
         "Prefix of the namespaces in Pinecone.",
         max_length=60,
         pattern=r"^[A-Za-z0-9_-]*$",
+        allowed="at most 60 letters, digits, hyphens and underscores",
     )
     pinecone_url: str = setting(
-        "https://api.pinecone.io", "URL of Pinecone's control plane.", pattern=r"^https?://"
+        "https://api.pinecone.io",
+        "URL of Pinecone's control plane.",
+        pattern=r"^https?://",
+        allowed="a URL that begins with https:// or http://",
     )
     pinecone_timeout_s: float = setting(
         5.0, "Maximum wait for a search in Pinecone.", gt=0, le=3600
@@ -93,17 +115,26 @@ class OriginalsSettings(Section):
         "Bucket of an object store (S3 API) for uploaded files. Empty: originals/ in the data "
         "directory.",
         pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$",
+        allowed="3 to 63 small letters, digits, dots and hyphens, or empty",
     )
     endpoint: str = setting(
-        "", "URL of the object store. Empty: Amazon S3 in the region.", pattern=r"^(https?://.+)?$"
+        "",
+        "URL of the object store. Empty: Amazon S3 in the region.",
+        pattern=r"^(https?://.+)?$",
+        allowed="a URL that begins with https:// or http://, or empty",
     )
     region: str = setting(
-        "us-east-1", "Region of the object store.", "AWS_REGION", pattern=r"^[a-z0-9-]{1,50}$"
+        "us-east-1",
+        "Region of the object store.",
+        "AWS_REGION",
+        pattern=r"^[a-z0-9-]{1,50}$",
+        allowed="1 to 50 small letters, digits and hyphens",
     )
     folder: str = setting(
         "originals/",
         "Folder in the bucket, ending with a slash.",
         pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*/)*$",
+        allowed="names of letters, digits, dots, hyphens and underscores, a slash after each",
         max_length=200,
     )
     access_key: SecretStr = setting(
@@ -351,7 +382,7 @@ class ServiceSettings(Section):
         None, f"Maximum tokens of an answer. Empty: {DEFAULT_MAX_TOKENS}.", ge=16, le=1_000_000
     )
     reasoning: Reasoning = setting(
-        "", "How long the model thinks before it answers. Empty: as the model's family does best."
+        "", "How long the model thinks before it answers. Empty: the default of the model family."
     )
     capabilities: str = setting(
         "",

@@ -173,7 +173,7 @@ CHAT_ACCEPTED: Replies = {
                 "example": {
                     "uploaded": [],
                     "failed": [],
-                    "note": "No worker took the upload within 30 s; it goes on waiting. Start one: "
+                    "note": "No worker took the upload within 30 s; it stays queued. Start one: "
                     "ragstone worker. Ask for the result: GET /v1/uploads/42937b6f2b5242b3",
                 }
             }
