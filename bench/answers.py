@@ -1,10 +1,9 @@
 """Ask real questions of real documents, and count the answers that a person would accept.
 
-    python bench/answers.py [--pack answers|office|everyday] [--half dev|report] [--kind NAME]
+    python bench/answers.py [--pack answers|office|everyday|fresh] [--half dev|report]
     python bench/answers.py --ids office-001,k8s-009 --show
 
-The questions and the rules are in `bench/packs/answers.jsonl`, `office.jsonl`, `everyday.jsonl` and
-the README there: a right answer holds one string of every `must` group and none of `must_not`. A
+The questions and the rules are in `bench/packs/*.jsonl` and the README there: a right answer holds one string of every `must` group and none of `must_not`. A
 question that the documents do not answer is right when the reply abstains or marks its passage as
 not an answer. The collections are ingested once into bench/cache/answers. Answers are written to
 bench/cache/answers/HALF.jsonl (of another pack to PACK-HALF.jsonl), to be read by eye.
@@ -38,9 +37,9 @@ from ragstone.types import Answer  # noqa: E402
 DATA = HERE.parent.parent / "shared" / "data"
 CACHE = HERE / "cache" / "answers"
 COLLECTIONS = (
-    "k8s", "anthropic", "samples", "odd", "office", "everyday-dev", "everyday-report",
+    "k8s", "anthropic", "samples", "odd", "office", "everyday-dev", "everyday-report", "fresh",
 )  # fmt: skip
-PACKS = ("answers", "office", "everyday")
+PACKS = ("answers", "office", "everyday", "fresh")
 # The folders of the Kubernetes documentation that the questions were written for.
 K8S_FOLDERS = (
     "concepts", "tasks/access-application-cluster", "tasks/configmap-secret",
@@ -99,7 +98,7 @@ def write_collections(data: Path, folder: Path) -> dict[str, Path]:
             place.write_text(f"# {row['title']}\n\n{row['text']}\n", "utf-8")
     if not places["odd"].exists():
         shutil.copytree(data / "odd-files", places["odd"])
-    places["office"] = HERE / "packs/office"
+    places |= {name: HERE / "packs" / name for name in ("office", "fresh")}
     for half in ("dev", "report"):
         places[f"everyday-{half}"] = HERE / "packs/everyday" / half
     places["samples"] = HERE.parent / "src/ragstone/samples/documents"

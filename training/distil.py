@@ -2,9 +2,12 @@
 
     python -m training.distil --rows training/data/rows --teacher training/out/teacher
 
-The student starts from every second layer. Each batch is judged by the teacher: the student
-follows its start and end distributions, its verdict, its relevance score (the base model's) and
-its hidden states, and a little of the labels themselves. Rows without a label count fully.
+The student starts from every second layer, or from `--start`. Each batch is judged by the teacher:
+the student follows its start and end distributions, its verdict, its relevance score (the base
+model's) and its hidden states, and a little of the labels themselves. Rows without a label count
+fully. With `--keep FOLDER` the verdicts are those of that network, usually the one the student
+starts from: a round that teaches reading then needs a teacher that only reads, and does not
+unlearn to verify.
 """
 
 from __future__ import annotations
@@ -59,14 +62,23 @@ def follow_states(
 
 
 def distil_loss(
-    student: Reading, teacher: Reading, batch: Batch, scores: Tensor, weights: dict[str, float]
+    student: Reading,
+    teacher: Reading,
+    kept: Reading | None,
+    batch: Batch,
+    scores: Tensor,
+    weights: dict[str, float],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of one batch and its parts."""
+    judge = kept if kept is not None and batch.task == VERIFY else teacher
     with torch.no_grad():
-        t_spans, t_verdict, t_score, t_states = teacher(batch.ids, batch.types, batch.mask)
+        t_spans, t_verdict, t_score, t_states = judge(batch.ids, batch.types, batch.mask)
     spans, verdict, score, states = student(batch.ids, batch.types, batch.mask)
-    parts = {"states": follow_states(states, t_states, batch.mask, weights["inner"])}
-    loss = weights["states"] * parts["states"]
+    parts, loss = {}, score.new_zeros(())
+    # The states of a network that is kept and of a new teacher are different languages.
+    if kept is None or judge is kept:
+        parts["states"] = follow_states(states, t_states, batch.mask, weights["inner"])
+        loss = loss + weights["states"] * parts["states"]
     if batch.task == VERIFY:
         parts["verify"] = functional.kl_div(
             functional.log_softmax(verdict, 1),
@@ -84,7 +96,7 @@ def distil_loss(
     parts["read"] = follow_spans(spans, t_spans)
     loss = loss + weights["rank"] * parts["rank"] + weights["read"] * parts["read"]
     if batch.task != RANK:
-        loss = loss + weights["label"] * read_loss(spans, batch)
+        loss = loss + weights["label_read"] * read_loss(spans, batch)
     return loss, parts
 
 
@@ -111,6 +123,9 @@ def main() -> None:
     student = cast(begin, device).train()
     student.words.weight.requires_grad_(not settings["keep_words"])
     teacher = cast(teacher, device).eval()
+    kept = None
+    if arguments.keep:
+        kept = cast(load_int8(arguments.keep, settings["layers"]), device).eval()
     compile_layers(student, settings["compile"])
     compile_layers(teacher, settings["compile"])
     log.write(loaded=clock.spent(), tokens=int(packed.length.sum()))
@@ -120,7 +135,7 @@ def main() -> None:
     step, running = 0, {}
     while (progress := clock.progress(step)) < 1:
         batch = next(batches)
-        loss, parts = distil_loss(student, teacher, batch, scores, settings["weight"])
+        loss, parts = distil_loss(student, teacher, kept, batch, scores, settings["weight"])
         loss.backward()
         master.step(progress, warm=0.02)
         for name, value in parts.items():

@@ -45,6 +45,7 @@ def parse_arguments(doc: str | None, settings: str) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT / "teacher")
     parser.add_argument("--log", type=Path, default=OUT / "log")
     parser.add_argument("--start", type=Path, help="folder of int8 weights to start from")
+    parser.add_argument("--keep", type=Path, help="folder of int8 weights whose verdicts are kept")
     parser.add_argument("--scores", type=Path, help="relevance targets of the base, if computed")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--seed", type=int, help="instead of the settings' seed")
