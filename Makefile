@@ -74,8 +74,8 @@ dist: $(RUN) ## Build the wheel and the sdist into dist/
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist -t sdist -t wheel
 
-wheel-check: $(RUN) ## Install the wheel into empty environments and run the demo there
-	$(BIN)/python scripts/check_wheel.py
+wheel-check: dist ## Build into dist/, install the wheel into empty environments, run the demo there
+	$(BIN)/python scripts/check_wheel.py dist/*
 
 bench: $(BENCH)/.installed ## Run the benchmarks with the peers (20 minutes) and write their page
 	$(BENCH)/bin/python bench/all.py
