@@ -24,6 +24,8 @@ DOCS := .venv-docs
 # longest files come first (tests/conftest.py orders them), and each file stays on one worker.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# TESTS_MUST_RUN=1: a test of a server or a browser that would be skipped fails. Set for a release.
+PYTEST += $(if $(TESTS_MUST_RUN),-p tests.must_run)
 # Keep what was compiled: the tests start several hundred processes, which would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
