@@ -66,7 +66,7 @@ def test_a_skipped_test_of_a_server_fails_only_where_it_must_run(tmp_path: Path)
 def test_the_variable_loads_the_plug_in_and_a_release_sets_it() -> None:
     for value, is_loaded in (("1", True), ("", False)):
         printed = subprocess.run(
-            ["make", "--dry-run", "tests", f"TESTS_MUST_RUN={value}"],
+            ["make", "--dry-run", "tests", f"TESTS_MUST_RUN={value}", f"PYTHON={sys.executable}"],
             cwd=ROOT, capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
         assert ("-p tests.must_run" in printed) == is_loaded
