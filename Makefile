@@ -18,11 +18,15 @@ RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 # Ragstone and its peers together: large, and never what the tests run in.
 BENCH := .venv-bench
+# What builds the documentation, and nothing else.
+DOCS := .venv-docs
 # Many tests wait for a time-out or a second process, so one worker more than there are cores. The
 # longest files come first (tests/conftest.py orders them), and each file stays on one worker.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Keep what was compiled: the tests start several hundred processes, which would compile it anew.
+# TESTS_MUST_RUN=1: a test of a server or a browser that would be skipped fails. Set for a release.
+PYTEST += $(if $(TESTS_MUST_RUN),-p tests.must_run)
+# Keep what was compiled: the tests start several hundred processes, which would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
@@ -62,24 +66,23 @@ format: $(DEV) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-reference: $(DEV) ## Write the generated parts of the documentation anew
+reference: $(DEV) ## Regenerate the generated parts of the documentation
 	$(BIN)/python scripts/build_reference.py
 
-docs: $(DEV) ## Build the documentation as a site
-	@$(INSTALL) 'mkdocs>=1.6'
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(DOCS)/.installed ## Build the documentation as a site
+	$(DOCS)/bin/mkdocs build --strict --quiet
 
 dist: $(RUN) ## Build the wheel and the sdist into dist/
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist -t sdist -t wheel
 
-wheel-check: $(RUN) ## Install the wheel into empty environments and run the demo there
-	$(BIN)/python scripts/check_wheel.py
+wheel-check: dist ## Build into dist/, install the wheel into empty environments, run the demo there
+	$(BIN)/python scripts/check_wheel.py dist/*
 
 bench: $(BENCH)/.installed ## Run the benchmarks with the peers (20 minutes) and write their page
 	$(BENCH)/bin/python bench/all.py
 
-lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes only
+lock: ## Resolve the dependencies again (needs uv); names, versions and hashes only
 	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' -o requirements.lock
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
@@ -88,13 +91,21 @@ lock: ## Resolve the dependencies anew (needs uv); names, versions and hashes on
 	uv pip compile pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
 		-c requirements-dev.lock -o deploy/requirements.lock
+	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*project["optional-dependencies"]["docs"], sep="\n")' | \
+		uv pip compile - --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --custom-compile-command 'make lock' \
+		-o requirements-docs.lock
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) $(BENCH) dist site .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DOCS) dist site .demo .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# After an upgrade of Python the link may lead nowhere, which make takes for a missing file. Nothing of
+# the old environment is of use then: its packages are in the folder of another version.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13 with its venv module."; \
 		echo "hint: name one with: make demo PYTHON=/path/to/python3"; exit 1; }
+	@rm -rf $(VENV)
 ifeq ($(UV),)
 	$(PYTHON) -m venv $(VENV)
 else
@@ -105,6 +116,11 @@ ifeq ($(UV),)
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 else
 INSTALL = uv pip install --quiet --python $(BIN)/python
+endif
+
+# Make looks for these two files before it makes the environment, and would find the old ones.
+ifeq ($(shell test -x $(BIN)/python && echo yes),)
+.PHONY: $(RUN) $(DEV)
 endif
 
 $(RUN): requirements.lock pyproject.toml | $(BIN)/python
@@ -118,6 +134,18 @@ $(DEV): requirements-dev.lock pyproject.toml | $(BIN)/python
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@ $(RUN)
+
+$(DOCS)/.installed: requirements-docs.lock
+	@echo "Installing mkdocs (first run only) ..."
+	@rm -rf $(DOCS)
+ifeq ($(UV),)
+	$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+else
+	uv venv --quiet --python $(PYTHON) $(DOCS)
+	@uv pip install --quiet --python $(DOCS)/bin/python --require-hashes -r $<
+endif
+	@touch $@
 
 $(BENCH)/.installed: bench/peers-requirements.txt pyproject.toml
 	@echo "Installing the peers (first run only; several gigabytes) ..."

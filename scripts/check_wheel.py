@@ -1,11 +1,13 @@
 """Install the wheel into empty environments, run the demo there, and compare the answers.
 
-    python scripts/check_wheel.py            # build, install in both ways, compare
+    python scripts/check_wheel.py dist/*     # check these two files: what is released
+    python scripts/check_wheel.py            # build both into a temporary folder first
     python scripts/check_wheel.py --no-lock  # only without the lock
 
 Twice: as `pip install ragstone` resolves it today, and as requirements.lock pins it. The demo runs
-outside the checkout, without a network where the system can take it away, and must print the
-answers of the checkout itself. The wheel that the sdist builds must hold the same files.
+outside the checkout, without a network where the system can take it away (in CI on Linux it must),
+and must print the answers of the checkout itself. The wheel that the sdist builds must hold the
+same files.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIMIT_MB = 80
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+KNOWN = {"PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "XDG_CONFIG_HOME"}
+PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a command in a clean environment and return what it printed."""
-    known = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "XDG_CONFIG_HOME")
-    environment = {name: os.environ[name] for name in known if name in os.environ}
-    environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KNOWN or name.upper() in PROXIES or name.startswith("PIP_")
+    }
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -51,6 +57,16 @@ def build(source: Path, target: Path, *kinds: str) -> list[Path]:
     wanted = [part for kind in kinds for part in ("-t", kind)]
     run(sys.executable, "-m", "hatchling", "build", "-d", target, *wanted, cwd=source)
     return sorted(target.iterdir())
+
+
+def find_kinds(files: list[Path]) -> tuple[Path, Path]:
+    """Return the wheel and the sdist out of two files."""
+    wheels = [file for file in files if file.suffix == ".whl"]
+    sdists = [file for file in files if file.name.endswith(".tar.gz")]
+    if len(files) != 2 or len(wheels) != 1 or len(sdists) != 1:
+        named = ", ".join(map(str, files)) or "nothing"
+        sys.exit(f"error: Expected one wheel and one sdist, not {named}. Build them: make dist")
+    return wheels[0].resolve(), sdists[0].resolve()
 
 
 def list_files(wheel: Path) -> set[str]:
@@ -84,43 +100,58 @@ def find_answers(printed: str) -> str:
     begin, end = printed.find("\n? "), printed.find("\nAsk your own:")
     if begin < 0 or end < 0:
         sys.exit(f"error: The demo printed no answers.\n{printed}")
-    return re.sub(r"\d+ ms", "… ms", printed[begin:end]).strip()
+    answers = re.sub(r"\d+ ms", "… ms", printed[begin:end]).strip()
+    questions = len(re.findall(r"^\? ", answers, re.MULTILINE))
+    declined = len(re.findall(r"^no answer found", answers, re.MULTILINE))
+    if (questions, declined) != (3, 1):
+        sys.exit(
+            f"error: The demo answered {questions - declined} questions and declined {declined}; "
+            f"expected 2 and 1.\n{printed}"
+        )
+    return answers
 
 
 def find_network_blocker() -> tuple[str, ...]:
-    """Name the command that takes the network away, where the system has it."""
+    """Name the command that takes the network away; () where there is none, which is printed."""
     wrapped = ("unshare", "--map-root-user", "--net")
     try:
-        subprocess.run([*wrapped, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
+        subprocess.run([*wrapped, "true"], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = (getattr(error, "stderr", "") or str(error)).strip()
+        if sys.platform == "linux" and os.environ.get("CI"):
+            sys.exit(
+                f"error: The network cannot be cut ({reason}), so the demo might use it unseen.\n"
+                "hint: Allow user namespaces: "
+                "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            )
+        print(f"warning: the network cannot be cut here ({reason}): the demo could use it unseen")
         return ()
     return wrapped
 
 
-def run_demo(python: Path, folder: Path) -> str:
+def run_demo(python: Path, folder: Path, blocker: tuple[str, ...]) -> str:
     """Run the demo in a folder of its own; say so where the package is not the installed one."""
     folder.mkdir()
     home = run(python, "-c", "import ragstone; print(ragstone.__file__)", cwd=folder).strip()
     if Path(home).is_relative_to(ROOT):
         sys.exit(f"error: {python} runs the checkout, {home}.")
     begun = time.monotonic()
-    printed = run(
-        *find_network_blocker(), python, "-m", "ragstone", "demo", "-d", "data", cwd=folder
-    )
-    network = "without a network" if find_network_blocker() else "with the network"
+    printed = run(*blocker, python, "-m", "ragstone", "demo", "-d", "data", cwd=folder)
+    network = "without a network" if blocker else "with the network"
     print(f"  demo {network}: {time.monotonic() - begun:.0f} s")
     return find_answers(printed)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("files", nargs="*", type=Path, help="a wheel and its sdist, else built now")
     parser.add_argument("--no-lock", action="store_true", help="leave out requirements.lock")
     options = parser.parse_args()
+    blocker = find_network_blocker()
     with tempfile.TemporaryDirectory(prefix="wheel-check-") as name:
         folder = Path(name)
-        sdist, wheel = build(ROOT, folder / "dist", "sdist", "wheel")
-        if wheel.suffix != ".whl":
-            sdist, wheel = wheel, sdist
+        files = options.files or build(ROOT, folder / "dist", "sdist", "wheel")
+        wheel, sdist = find_kinds(files)
         check_files(wheel, sdist, folder)
         printed = run(sys.executable, "-m", "ragstone", "demo", "-d", folder / "own", cwd=ROOT)
         expected = find_answers(printed)
@@ -134,13 +165,13 @@ def main() -> None:
             for arguments in installs:
                 run(python, *PIP, *arguments, cwd=folder)
             print(f"installed {way}: {time.monotonic() - begun:.0f} s")
-            found = run_demo(python, folder / f"demo{number}")
+            found = run_demo(python, folder / f"demo{number}", blocker)
             if found != expected:
                 sys.exit(
-                    f"error: Installed {way}, the demo answers otherwise than the checkout.\n"
+                    f"error: Installed {way}, the demo gives different answers than the checkout.\n"
                     f"--- checkout\n{expected}\n--- installed\n{found}"
                 )
-            print(f"  the {found.count('? ')} answers are those of the checkout")
+            print("  the three answers are those of the checkout")
 
 
 if __name__ == "__main__":

@@ -82,8 +82,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    # Names are looked up at first use: `import ragstone` must not cost a second of imports.
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'ragstone' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # A type checker that sees `__getattr__` accepts every name, also a mistyped one.
+
+    def __getattr__(name: str) -> Any:
+        # Names are looked up at first use: `import ragstone` must not cost a second of imports.
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module 'ragstone' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
