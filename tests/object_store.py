@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from .patience import wait_until
-from .process import HurtableProcess
+from .process import ControllableProcess
 
 KEY, SECRET, BUCKET = "tester", "a-secret-of-the-tests", "documents"
 
@@ -20,7 +20,7 @@ def find_rclone() -> str | None:
     return str(beside) if beside.exists() else shutil.which("rclone")
 
 
-class ObjectStore(HurtableProcess):
+class ObjectStore(ControllableProcess):
     """Run rclone's S3 server until the block ends; it can be stopped, frozen and started again."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hurt a process of the tests: kill it, freeze it, let it go on."""
+"""Control a process of the tests: kill it, freeze it, let it go on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 
-class HurtableProcess:
+class ControllableProcess:
     """Hold a process that is started by the class that inherits from this one."""
 
     process: subprocess.Popen[bytes] | None = None

@@ -41,9 +41,9 @@ def blocks(language: str) -> list[Any]:
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def docs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as the pages assume it: the sample documents, and `ragstone` on the PATH."""
-    folder = tmp_path_factory.mktemp("desk")
+    folder = tmp_path_factory.mktemp("docs_folder")
     shutil.copytree(SAMPLES, folder, dirs_exist_ok=True)
     binaries = folder / ".venv" / "bin"
     binaries.mkdir(parents=True)
@@ -54,18 +54,18 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(desk: Path) -> Iterator[str]:
+def served(docs_folder: Path) -> Iterator[str]:
     """The address of a server over a folder of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=desk, text=True,
-        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(desk / "served")),
+        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=docs_folder, text=True,
+        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(docs_folder / "served")),
     )  # fmt: skip
     assert process.stderr is not None
     first = process.stderr.readline()
     reader = threading.Thread(target=process.stderr.read)
     reader.start()  # a full pipe would stop the server
     address = next(word for word in first.split() if word.startswith("http://"))
-    lease = desk / "contracts" / "lease-of-the-ridge.pdf"
+    lease = docs_folder / "contracts" / "lease-of-the-ridge.pdf"
     with lease.open("rb") as file:
         reply = httpx.post(f"{address}/v1/documents", files={"files": file}, timeout=LONG_S)
     assert reply.status_code == 201, reply.text
@@ -76,38 +76,38 @@ def served(desk: Path) -> Iterator[str]:
     process.stderr.close()
 
 
-def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{desk / '.venv' / 'bin'}:{unmeasured()['PATH']}"
+def started(docs_folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    path = f"{docs_folder / '.venv' / 'bin'}:{unmeasured()['PATH']}"
     return subprocess.run(
-        command, cwd=desk, capture_output=True, text=True, timeout=LONG_S, check=False,
-        env=unmeasured(PATH=path, RAGSTONE_DATA=str(desk / "data")),
+        command, cwd=docs_folder, capture_output=True, text=True, timeout=LONG_S, check=False,
+        env=unmeasured(PATH=path, RAGSTONE_DATA=str(docs_folder / "data")),
     )  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"))
 def test_a_python_block_runs_and_prints(
-    code: str, desk: Path, request: pytest.FixtureRequest
+    code: str, docs_folder: Path, request: pytest.FixtureRequest
 ) -> None:
     if "localhost:8642" in code:
         code = code.replace("localhost:8642", request.getfixturevalue("served"))
     if "ragstone.integrations" in code:
-        read = run_line(desk, "ragstone ingest contracts/")
+        read = run_line(docs_folder, "ragstone ingest contracts/")
         assert read.returncode == 0, read.stderr
-    done = started(desk, sys.executable, "-c", code)
+    done = started(docs_folder, sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-def run_line(desk: Path, line: str) -> subprocess.CompletedProcess[str]:
+def run_line(docs_folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     """Run a command of a page: in a shell if the line needs one, else here, which saves a second.
 
     The first ones of the README name the program by its path: they are always a process.
     """
     bare = re.sub(r"'[^']*'", "", line)
     if not line.startswith("ragstone ") or re.search(r"[|<>&;$`*?\"]", bare):
-        return started(desk, "bash", "-ceu", line)
-    return call(*shlex.split(line)[1:], cwd=desk, RAGSTONE_DATA=str(desk / "data"))
+        return started(docs_folder, "bash", "-ceu", line)
+    return call(*shlex.split(line)[1:], cwd=docs_folder, RAGSTONE_DATA=str(docs_folder / "data"))
 
 
 def commands(code: str) -> list[str]:
@@ -118,36 +118,38 @@ def commands(code: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("bash"))
-def test_the_ragstone_lines_of_a_bash_block_run(code: str, desk: Path) -> None:
+def test_the_ragstone_lines_of_a_bash_block_run(code: str, docs_folder: Path) -> None:
     for line in commands(code):
         command = line.replace("make demo", ".venv/bin/ragstone demo --data .demo")
         if re.match(r"(\.venv/bin/)?ragstone (?!serve|models pull)", command):
-            done = run_line(desk, command)
+            done = run_line(docs_folder, command)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples need curl")
 @pytest.mark.parametrize("code", [one for one in blocks("bash") if "curl " in str(one.values[0])])
-def test_the_curl_lines_of_a_bash_block_are_answered(code: str, desk: Path, served: str) -> None:
+def test_the_curl_lines_of_a_bash_block_are_answered(
+    code: str, docs_folder: Path, served: str
+) -> None:
     for line in commands(code):
         if line.startswith("curl "):
             command = line.replace("localhost:8642", served).replace("curl ", "curl -sSf ", 1)
-            done = started(desk, "bash", "-ceu", command)
+            done = started(docs_folder, "bash", "-ceu", command)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             assert json.loads(done.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [one for one in blocks("console") if "upkeep" in str(one.id)])
-def test_the_ragstone_lines_of_a_console_block_run(code: str, desk: Path) -> None:
+def test_the_ragstone_lines_of_a_console_block_run(code: str, docs_folder: Path) -> None:
     """Those of http.md have a test of their own, which also compares what they print."""
-    read = run_line(desk, "ragstone ingest contracts/ -C wiki")
+    read = run_line(docs_folder, "ragstone ingest contracts/ -C wiki")
     assert read.returncode == 0, read.stderr
-    asked = run_line(desk, "ragstone ask 'When does the lease end?' -C wiki")
+    asked = run_line(docs_folder, "ragstone ask 'When does the lease end?' -C wiki")
     assert asked.returncode == 0, asked.stderr
     for command in commands(code):
-        done = run_line(desk, command)
+        done = run_line(docs_folder, command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
@@ -214,11 +216,11 @@ def test_a_json_block_is_json_and_its_commands_can_be_read(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", blocks("toml"))
-def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, desk: Path) -> None:
+def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, docs_folder: Path) -> None:
     tree = tomllib.loads(code)
     if "project" not in tree:
-        (desk / "page.toml").write_text(code)
-        done = call("settings", "--config", "page.toml", cwd=desk)
+        (docs_folder / "page.toml").write_text(code)
+        done = call("settings", "--config", "page.toml", cwd=docs_folder)
         assert done.returncode == 0, done.stderr
 
 

