@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import random
 import signal
+import socket
 import subprocess
+
+# Below those that Linux gives to connections and to servers that ask for any port (32768 and up).
+_PORTS = range(20_000, 32_000)
+
+
+def find_free_port() -> int:
+    """Return a port for a server that must be told one and starts a moment later.
+
+    Nobody is given one of these by the system meanwhile.
+    """
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+    raise AssertionError(f"100 ports from {_PORTS} are in use")
 
 
 class ControllableProcess:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,12 @@ class Noted(IdleProcesses):
     @property
     def has_ended(self) -> bool:
         return self.last is not None and self.last._popen.poll() is not None
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin in the checkout: a worker's process finds its module `tests.…` there."""
+    monkeypatch.chdir(Path(__file__).parents[2])
 
 
 @pytest.fixture
