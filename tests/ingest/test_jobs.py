@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from typer.testing import CliRunner
 
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.jobs import LeaseLostError, UploadJobs
 from ragstone.catalog.originals import mark_unused
 from ragstone.catalog.schema import tables, uploads
-from ragstone.cli.main import app
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError, StoreUnavailableError
 from ragstone.ingest import jobs as job_runs
@@ -28,6 +26,7 @@ from ragstone.protocols import AcceptedUpload, ReceivedFile
 from ragstone.reports import IngestedFile, IngestReport
 from ragstone.testing import HashEmbedder
 
+from ..cli.run import call
 from ..conformance.conftest import postgres_url
 from ..conftest import settings_in
 from ..patience import LONG_S, until, wait_until
@@ -470,22 +469,23 @@ def test_a_deleted_collection_ends_its_uploads(reader: Reader) -> None:
 
 
 def test_the_command_lists_retries_and_deletes(tmp_path: Path) -> None:
-    data = str(tmp_path)
+    def run(*words: str) -> str:
+        return call("jobs", *words, "--data", tmp_path, cwd=tmp_path).stdout
+
     catalog = SqlCatalog(Database.in_directory(tmp_path))
     jobs = open_jobs(catalog, "gone")
-    run = CliRunner()
-    assert "All uploads are read" in run.invoke(app, ["jobs", "--data", data]).output
+    assert "All uploads are read" in run()
     send(jobs, "waiting", retry=True)
     send(jobs, "broken", retry=True)
     assert jobs.take(skip=["waiting"]) is not None
     jobs.finish("broken", "failed", error="It is away.", keep_unread=True)
-    assert "waiting" in run.invoke(app, ["jobs", "--data", data]).output
-    listed = run.invoke(app, ["jobs", "--failed", "--json", "--data", data]).output
+    assert "waiting" in run()
+    listed = run("--failed", "--json")
     assert '"broken"' in listed
     assert "It is away." in listed
-    assert "read again" in run.invoke(app, ["jobs", "retry", "broken", "--data", data]).output
-    assert "broken" in run.invoke(app, ["jobs", "--data", data]).output
-    assert "Deleted" in run.invoke(app, ["jobs", "delete", "broken", "--data", data]).output
+    assert "read again" in run("retry", "broken")
+    assert "broken" in run()
+    assert "Deleted" in run("delete", "broken")
     assert jobs.list_unfinished(failed=True) == []
     assert [job["id"] for job in jobs.list_unfinished()] == ["waiting"]
     catalog.close()
