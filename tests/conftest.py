@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -35,13 +36,26 @@ hypothesis.settings.load_profile("patient")
 # Fixtures that start a server of somebody else's.
 SERVERS = {"postgres_url", "qdrant_url", "redis"}
 
+# Empty: without a file of its own a test would read ragstone.toml of the working directory.
+NO_SETTINGS = Path(__file__).with_name("no_settings.toml")
+
 SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
 
 def settings_in(directory: Path, **flags: object) -> Settings:
     """Settings that nothing outside the test can change. Every question is answered anew."""
     flags = {"data.directory": directory, "data.answer_cache": 0, **flags}
-    return load_settings(flags=flags, environ={}).settings
+    return load_settings(flags=flags, config_file=NO_SETTINGS, environ={}).settings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_working_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run the tests where no ragstone.toml is: `ragstone setup` writes one into a checkout.
+
+    Processes that a test starts begin there too, unless it names another folder.
+    """
+    with contextlib.chdir(tmp_path_factory.mktemp("empty")):
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from .patience import wait_until
-from .process import HurtableProcess
+from .process import ControllableProcess
 
 KEY, SECRET, BUCKET = "tester", "a-secret-of-the-tests", "documents"
 
@@ -20,13 +20,13 @@ def find_rclone() -> str | None:
     return str(beside) if beside.exists() else shutil.which("rclone")
 
 
-class ObjectStore(HurtableProcess):
+class ObjectStore(ControllableProcess):
     """Run rclone's S3 server until the block ends; it can be stopped, frozen and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._port = int(listener.getsockname()[1])
+        self._log = folder.with_name(f"{folder.name}.log")
+        self._port = 0  # any at the first start; later the same again
         (folder / BUCKET).mkdir(parents=True)
 
     @property
@@ -48,19 +48,24 @@ class ObjectStore(HurtableProcess):
     def start(self) -> None:
         program = find_rclone()
         assert program is not None
-        self.process = subprocess.Popen(
-            [program, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null",
-             "--addr", f"127.0.0.1:{self._port}", str(self.folder)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [program, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null",
+                 "--addr", f"127.0.0.1:{self._port}", str(self.folder)],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )  # fmt: skip
         wait_until(self._listens)
 
     def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-        except OSError:
+        """Return whether the log names the port: another program may listen on any other."""
+        assert self.process is not None
+        said = self._log.read_text()
+        assert self.process.poll() is None, said
+        found = re.search(r"server on \[http://127\.0\.0\.1:(\d+)/\]", said)
+        if found is None:
             return False
+        self._port = int(found[1])
         return True
 
     def files(self) -> list[Path]:

@@ -82,14 +82,15 @@ async def test_callers_take_turns() -> None:
 
 
 async def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back() -> None:
-    queue = AdmissionQueue(1, 0.25)  # a computation is expected to take 0.1 s
+    queue = AdmissionQueue(1, LONG_S)
     async with queue.hold_place():
-        waiting = [asyncio.create_task(hold(queue)) for _ in range(2)]
+        # So many that the last one is expected to wait too long: 0.1 s for each before it.
+        waiting = [asyncio.create_task(hold(queue)) for _ in range(10 * int(LONG_S))]
         await asyncio.sleep(0)
         assert queue.is_full
-        with pytest.raises(OverloadedError, match=r"longer than the 0\.25 s") as refused:
+        with pytest.raises(OverloadedError, match=r"longer than the 300 s") as refused:
             await hold(queue)
-        assert refused.value.retry_after_s == 1
+        assert refused.value.retry_after_s == LONG_S + 1
         begun = asyncio.create_task(hold(queue, may_refuse=False))
         await asyncio.sleep(0)
         assert not begun.done()

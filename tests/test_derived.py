@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -112,17 +111,27 @@ async def test_what_was_computed_from_a_document_is_deleted_with_it(tmp_path: Pa
         assert b"painted" not in path.read_bytes()
 
 
-def test_values_that_wait_to_be_written_are_deleted_too(store: DerivedStore) -> None:
-    started = threading.Event()
+def test_values_that_wait_to_be_written_are_deleted_too(
+    store: DerivedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, is_deleting = threading.Event(), threading.Event()
+    flush = store.flush
 
     def compute() -> list[Value]:
         started.set()
-        time.sleep(0.2)
+        is_deleting.wait(LONG_S)
         return [(b"k", "d1", b"v")]
 
+    def note_and_flush() -> None:
+        is_deleting.set()
+        flush()
+
+    # A deletion waits for the writer first; the value comes only then.
+    monkeypatch.setattr(store, "flush", note_and_flush)
     store.put_later(compute)
     assert started.wait(LONG_S)
     store.delete_owners(["d1"])
+    assert is_deleting.is_set()
     store.flush()
     assert store.get_many([b"k"]) == {}
 

@@ -31,6 +31,10 @@ CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
+Block = tuple[str, str]
+"""The language of a block, and its code."""
+
+
 def blocks(language: str) -> list[Any]:
     return [
         pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
@@ -40,10 +44,44 @@ def blocks(language: str) -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the pages assume it: the sample documents, and `ragstone` on the PATH."""
-    folder = tmp_path_factory.mktemp("desk")
+def commands(code: str) -> list[str]:
+    """The commands of a block, each with the lines that it goes on over."""
+    joined = re.sub(r"\\\n\s*", " ", code)
+    return [line.removeprefix("$ ") for line in joined.splitlines() if line.strip()]
+
+
+def ragstone_lines(code: str) -> list[str]:
+    """The commands of a block that end, and need nothing from elsewhere."""
+    lines = [
+        line.replace("make demo", ".venv/bin/ragstone demo --data .demo") for line in commands(code)
+    ]
+    return [
+        line for line in lines if re.match(r"(\.venv/bin/)?ragstone (?!serve|models pull)", line)
+    ]
+
+
+def pages_that_run(*, with_python: bool) -> list[Any]:
+    """The pages with a block of Python or only commands of ours, each with its blocks in order.
+
+    Those of http.md have a test of their own, which also compares what they print.
+    """
+    found = []
+    for page in PAGES:
+        name = str(page.relative_to(ROOT))
+        shells = {"bash", "console"} if "upkeep" in name else {"bash"}
+        runs: list[Block] = [
+            (kind, code)
+            for kind, code in CODE.findall(page.read_text("utf-8"))
+            if kind == "python" or (kind in shells and ragstone_lines(code))
+        ]
+        has_python = any(kind == "python" for kind, _ in runs)
+        if runs and has_python == with_python:
+            found.append(pytest.param(runs, id=name))
+    return found
+
+
+def make_docs_folder(folder: Path) -> Path:
+    """Make a folder as the pages assume it: the sample documents, and `ragstone` on the PATH."""
     shutil.copytree(SAMPLES, folder, dirs_exist_ok=True)
     binaries = folder / ".venv" / "bin"
     binaries.mkdir(parents=True)
@@ -53,19 +91,26 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def docs_folder(tmp_path: Path) -> Path:
+    """A folder for one page: its blocks need each other, but nothing of another page."""
+    return make_docs_folder(tmp_path)
+
+
 @pytest.fixture(scope="session")
-def served(desk: Path) -> Iterator[str]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server over a folder of its own."""
+    folder = make_docs_folder(tmp_path_factory.mktemp("served"))
     process = subprocess.Popen(
-        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=desk, text=True,
-        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(desk / "served")),
+        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=folder, text=True,
+        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(folder / "data")),
     )  # fmt: skip
     assert process.stderr is not None
     first = process.stderr.readline()
     reader = threading.Thread(target=process.stderr.read)
     reader.start()  # a full pipe would stop the server
     address = next(word for word in first.split() if word.startswith("http://"))
-    lease = desk / "contracts" / "lease-of-the-ridge.pdf"
+    lease = folder / "contracts" / "lease-of-the-ridge.pdf"
     with lease.open("rb") as file:
         reply = httpx.post(f"{address}/v1/documents", files={"files": file}, timeout=LONG_S)
     assert reply.status_code == 201, reply.text
@@ -76,79 +121,81 @@ def served(desk: Path) -> Iterator[str]:
     process.stderr.close()
 
 
-def started(desk: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{desk / '.venv' / 'bin'}:{unmeasured()['PATH']}"
+def started(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    path = f"{folder / '.venv' / 'bin'}:{unmeasured()['PATH']}"
     return subprocess.run(
-        command, cwd=desk, capture_output=True, text=True, timeout=LONG_S, check=False,
-        env=unmeasured(PATH=path, RAGSTONE_DATA=str(desk / "data")),
+        command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False,
+        env=unmeasured(PATH=path, RAGSTONE_DATA=str(folder / "data")),
     )  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("code", blocks("python"))
-def test_a_python_block_runs_and_prints(
-    code: str, desk: Path, request: pytest.FixtureRequest
-) -> None:
-    if "localhost:8642" in code:
-        code = code.replace("localhost:8642", request.getfixturevalue("served"))
-    if "ragstone.integrations" in code:
-        read = run_line(desk, "ragstone ingest contracts/")
-        assert read.returncode == 0, read.stderr
-    done = started(desk, sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-def run_line(desk: Path, line: str) -> subprocess.CompletedProcess[str]:
+def run_line(folder: Path, line: str) -> None:
     """Run a command of a page: in a shell if the line needs one, else here, which saves a second.
 
     The first ones of the README name the program by its path: they are always a process.
     """
     bare = re.sub(r"'[^']*'", "", line)
     if not line.startswith("ragstone ") or re.search(r"[|<>&;$`*?\"]", bare):
-        return started(desk, "bash", "-ceu", line)
-    return call(*shlex.split(line)[1:], cwd=desk, RAGSTONE_DATA=str(desk / "data"))
+        done = started(folder, "bash", "-ceu", line)
+    else:
+        done = call(*shlex.split(line)[1:], cwd=folder, RAGSTONE_DATA=str(folder / "data"))
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
-def commands(code: str) -> list[str]:
-    """The commands of a block, each with the lines that it goes on over."""
-    joined = re.sub(r"\\\n\s*", " ", code)
-    return [line.removeprefix("$ ") for line in joined.splitlines() if line.strip()]
+def run_python(folder: Path, code: str) -> None:
+    if "ragstone.integrations" in code:
+        run_line(folder, "ragstone ingest contracts/")
+    done = started(folder, sys.executable, "-c", code)
+    assert done.returncode == 0, f"{code}\n{done.stderr}"
+    assert done.stdout, code
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", blocks("bash"))
-def test_the_ragstone_lines_of_a_bash_block_run(code: str, desk: Path) -> None:
-    for line in commands(code):
-        command = line.replace("make demo", ".venv/bin/ragstone demo --data .demo")
-        if re.match(r"(\.venv/bin/)?ragstone (?!serve|models pull)", command):
-            done = run_line(desk, command)
-            assert done.returncode == 0, f"{command}\n{done.stderr}"
+@pytest.mark.parametrize("runs", pages_that_run(with_python=False))
+def test_the_ragstone_lines_of_a_page_run(
+    runs: list[Block], docs_folder: Path, request: pytest.FixtureRequest
+) -> None:
+    run_blocks(runs, docs_folder, request)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", pages_that_run(with_python=True))
+def test_a_python_block_runs_and_prints(
+    runs: list[Block], docs_folder: Path, request: pytest.FixtureRequest
+) -> None:
+    """With the commands of its page, which may read the documents that it asks about."""
+    run_blocks(runs, docs_folder, request)
+
+
+def run_blocks(runs: list[Block], folder: Path, request: pytest.FixtureRequest) -> None:
+    if any("| jq " in code for _, code in runs) and not shutil.which("jq"):
+        pytest.skip("the page needs jq")
+    for kind, code in runs:
+        if kind == "console":  # the page is about a collection that is in use
+            run_line(folder, "ragstone ingest contracts/ -C wiki")
+            run_line(folder, "ragstone ask 'When does the lease end?' -C wiki")
+        if kind != "python":
+            for line in commands(code) if kind == "console" else ragstone_lines(code):
+                run_line(folder, line)
+        elif "localhost:8642" in code:
+            served = request.getfixturevalue("served")
+            run_python(folder, code.replace("localhost:8642", served))
+        else:
+            run_python(folder, code)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples need curl")
 @pytest.mark.parametrize("code", [one for one in blocks("bash") if "curl " in str(one.values[0])])
-def test_the_curl_lines_of_a_bash_block_are_answered(code: str, desk: Path, served: str) -> None:
+def test_the_curl_lines_of_a_bash_block_are_answered(
+    code: str, docs_folder: Path, served: str
+) -> None:
     for line in commands(code):
         if line.startswith("curl "):
             command = line.replace("localhost:8642", served).replace("curl ", "curl -sSf ", 1)
-            done = started(desk, "bash", "-ceu", command)
+            done = started(docs_folder, "bash", "-ceu", command)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             assert json.loads(done.stdout)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", [one for one in blocks("console") if "upkeep" in str(one.id)])
-def test_the_ragstone_lines_of_a_console_block_run(code: str, desk: Path) -> None:
-    """Those of http.md have a test of their own, which also compares what they print."""
-    read = run_line(desk, "ragstone ingest contracts/ -C wiki")
-    assert read.returncode == 0, read.stderr
-    asked = run_line(desk, "ragstone ask 'When does the lease end?' -C wiki")
-    assert asked.returncode == 0, asked.stderr
-    for command in commands(code):
-        done = run_line(desk, command)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
 def test_every_example_in_the_reference_of_the_commands_can_be_read() -> None:
@@ -214,11 +261,11 @@ def test_a_json_block_is_json_and_its_commands_can_be_read(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", blocks("toml"))
-def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, desk: Path) -> None:
+def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, tmp_path: Path) -> None:
     tree = tomllib.loads(code)
     if "project" not in tree:
-        (desk / "page.toml").write_text(code)
-        done = call("settings", "--config", "page.toml", cwd=desk)
+        (tmp_path / "page.toml").write_text(code)
+        done = call("settings", "--config", "page.toml", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Parts are found by name, a stranger's as well as our own."""
+"""Parts are found by name, those of other packages as well as our own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRA = re.compile(r"ragstone\[([^\]]*)\]")
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed package that brings a provider, a reranker and one whose import fails."""
     (tmp_path / "stranger.py").write_text("def build(context):\n    return 'built'\n")
     (tmp_path / "broken.py").write_text("import a_package_that_is_not_there\n")
@@ -60,12 +60,12 @@ def test_every_registered_part_can_be_imported() -> None:
             assert callable(plugins.find_part(slot, name))
 
 
-def test_a_strangers_part_is_found_by_its_name(stranger: Path) -> None:
+def test_a_part_of_another_package_is_found_by_its_name(third_party_package: Path) -> None:
     assert plugins.find_part("provider", "mine")(None) == "built"
 
 
 def test_the_installed_packages_are_read_once(
-    stranger: Path, monkeypatch: pytest.MonkeyPatch
+    third_party_package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "mine" in plugins.list_parts("provider")
     monkeypatch.delattr(plugins, "entry_points")
@@ -73,21 +73,25 @@ def test_the_installed_packages_are_read_once(
     assert "mine" in plugins.list_parts("provider")
 
 
-def test_a_package_that_is_installed_meanwhile_is_found(stranger: Path) -> None:
+def test_a_package_that_is_installed_meanwhile_is_found(third_party_package: Path) -> None:
     with pytest.raises(SettingsError, match="No provider named 'later'"):
         plugins.find_part("provider", "later")
-    info = stranger / "newcomer-1.0.dist-info"
+    info = third_party_package / "newcomer-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: newcomer\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[ragstone.provider]\nlater = stranger:build\n")
     assert plugins.find_part("provider", "later")(None) == "built"
 
 
-def test_a_strangers_part_replaces_a_built_in_of_the_same_name(stranger: Path) -> None:
+def test_a_part_of_another_package_replaces_a_built_in_of_the_same_name(
+    third_party_package: Path,
+) -> None:
     assert plugins.find_part("reranker", "noop")(None) == "built"
 
 
-def test_a_package_that_a_plug_in_lacks_is_named_with_the_plug_in(stranger: Path) -> None:
+def test_a_package_that_a_plug_in_lacks_is_named_with_the_plug_in(
+    third_party_package: Path,
+) -> None:
     with pytest.raises(SettingsError, match="a_package_that_is_not_there") as refused:
         plugins.find_part("provider", "broken")
     assert "'stranger'" in refused.value.hint

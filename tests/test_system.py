@@ -26,7 +26,8 @@ SOURCE = Path(ragstone.__file__).parent
 # What only some systems have, and `ragstone.system` alone may use.
 MODULES = {"fcntl", "resource", "msvcrt", "ctypes", "termios", "pwd", "grp", "pty", "select"}
 NAMES = re.compile(
-    r"/proc\b|os\.(nice|setpriority|sched_\w+|fork\w*|getuid|geteuid|killpg|sysconf|setsid)\b"
+    r"/proc\b|os\.(nice|setpriority|sched_\w+|getuid|geteuid|killpg|sysconf|setsid)\b"
+    r"|os\.(fork\w*|register_at_fork)\b|(get_context|set_start_method)\(\s*(method=)?[\"']fork"
     r"|DupFd|SO_REUSE\w+|add_signal_handler|signal\.SIG(?!TERM|INT)\w+|sys\.platform|os\.name\b"
 )
 SYSTEMS = ("darwin", "win32")
@@ -45,6 +46,22 @@ def test_no_other_module_knows_the_operating_system() -> None:
                 assert node.module not in MODULES, path
         found = NAMES.search(text)
         assert found is None, f"{path}: {found and found[0]}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.fork()",
+        "os.forkpty()",
+        "os.register_at_fork(after_in_child=forget)",
+        'multiprocessing.get_context("fork")',
+        "get_context(method='forkserver')",
+        'multiprocessing.set_start_method("fork")',
+    ],
+)
+def test_the_check_sees_what_forks(code: str) -> None:
+    assert NAMES.search(code)
+    assert not NAMES.search('get_context("spawn")')
 
 
 @pytest.fixture(params=SYSTEMS)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,13 +86,26 @@ def test_uploads_do_not_wait_while_a_store_deletes(catalog: SqlCatalog) -> None:
     assert removed == [ONE]
 
 
-def test_the_same_file_is_stored_only_after_its_deletion(catalog: SqlCatalog) -> None:
+def test_the_same_file_is_stored_only_after_its_deletion(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     threads: list[threading.Thread] = []
+    is_waiting = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() in threads:
+            is_waiting.set()
+        time.sleep(seconds)
+
+    # The upload has found the deletion under way as soon as it sleeps for the first time.
+    monkeypatch.setattr(
+        originals, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time=time.time)
+    )
 
     def remove(sha256: str) -> None:
         threads.append(accept(catalog, sha256, events))
-        time.sleep(0.5)
+        assert is_waiting.wait(LONG_S)
         events.append("deleted")
 
     delete_unused(catalog, remove)

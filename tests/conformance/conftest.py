@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import urllib.request
@@ -13,15 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ..cli.run import unmeasured
 from ..patience import LONG_S, wait_until
+from ..process import find_free_port
 
 QDRANT = Path(__file__).parents[2] / ".tools" / "qdrant"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -49,29 +43,41 @@ class running_qdrant:  # noqa: N801  it reads like a function
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.url = f"http://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> str:
-        port = self.url.rpartition(":")[2]
+        while True:
+            self._start()
+            wait_until(lambda: self._has_ended() or self._is_ready())
+            if not self._has_ended():
+                return self.url
+            # It cannot be told to take any port, and another program may have been quicker.
+            log = (self._folder / "log").read_text(errors="replace")
+            assert "Address already in use" in log, log[-2000:]
+
+    def _start(self) -> None:
+        port = find_free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        log = (self._folder / "log").open("wb")
         self._process = subprocess.Popen(
             [QDRANT],
             cwd=self._folder,
             env={
-                **os.environ,
+                **unmeasured(),
                 "QDRANT__SERVICE__HOST": "127.0.0.1",
-                "QDRANT__SERVICE__HTTP_PORT": port,
-                "QDRANT__SERVICE__GRPC_PORT": str(free_port()),
+                "QDRANT__SERVICE__HTTP_PORT": str(port),
+                "QDRANT__SERVICE__GRPC_PORT": str(find_free_port()),
                 "QDRANT__STORAGE__STORAGE_PATH": str(self._folder / "storage"),
                 "QDRANT__TELEMETRY_DISABLED": "true",
             },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
-        wait_until(self._is_ready)
-        return self.url
+        log.close()
+
+    def _has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def _is_ready(self) -> bool:
-        assert self._process.poll() is None, "Qdrant ended"
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=LONG_S):
                 return True

@@ -29,6 +29,7 @@ from ragstone.testing.conformance import (
 )
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 from .pinecone_stand_in import Pinecone, running_pinecone
 from .test_indexes import embedded, fill, overlap
 
@@ -255,7 +256,8 @@ def test_the_stand_in_refuses_what_pinecone_refuses(pinecone: Pinecone) -> None:
         ("/query", {"vector": vector, "topK": 1, "namespace": "n", "filter": {"a": {"$not": 1}}}),
         ("/vectors/delete", {"ids": ["1"], "deleteAll": True}),
     ]  # fmt: skip
-    with httpx.Client(base_url=pinecone.url, headers=headers) as client:
+    pinecone.lag_s = LONG_S
+    with httpx.Client(base_url=pinecone.url, headers=headers, timeout=LONG_S) as client:
         assert client.post("/vectors/upsert", json=good).status_code == 200
         assert (
             client.post("/query", json={"vector": vector, "topK": 1, "namespace": "n"}).json()[

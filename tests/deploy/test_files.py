@@ -16,6 +16,8 @@ import yaml
 from ragstone.observe import metrics
 from ragstone.settings import load_settings
 
+from ..conftest import NO_SETTINGS
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -39,7 +41,7 @@ def test_the_dashboard_is_the_one_that_the_script_writes() -> None:
 
 
 def test_the_variables_of_the_compose_files_are_settings() -> None:
-    loaded = load_settings(environ={})
+    loaded = load_settings(config_file=NO_SETTINGS, environ={})
     names = {name for setting in loaded.listing for name in setting.names}
     for file in ("compose.yaml", "compose.cluster.yaml"):
         services = yaml.safe_load((DEPLOY / file).read_text())["services"]
@@ -62,7 +64,11 @@ def test_the_cluster_has_all_parts_and_each_volume_is_declared() -> None:
 
 
 def test_the_manifests_name_settings_commands_and_endpoints_that_exist() -> None:
-    names = {name for setting in load_settings(environ={}).listing for name in setting.names}
+    names = {
+        name
+        for setting in load_settings(config_file=NO_SETTINGS, environ={}).listing
+        for name in setting.names
+    }
     found = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
     (configured,) = [one["data"] for one in found if one["kind"] == "ConfigMap"]
     assert set(configured) <= names
@@ -84,7 +90,10 @@ def test_the_manifests_name_settings_commands_and_endpoints_that_exist() -> None
 
 @pytest.mark.parametrize("file", ["nginx.conf", "compose.cluster.yaml"])
 def test_the_proxys_limits_are_above_those_that_ragstone_explains(file: str) -> None:
-    server, text = load_settings(environ={}).settings.server, (DEPLOY / file).read_text()
+    server, text = (
+        load_settings(config_file=NO_SETTINGS, environ={}).settings.server,
+        (DEPLOY / file).read_text(),
+    )
     (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", text)
     assert int(megabytes) > server.max_upload_mb
     waits = re.findall(r"proxy_(?:read|send)_timeout (\d+)s;", text)
@@ -94,7 +103,11 @@ def test_the_proxys_limits_are_above_those_that_ragstone_explains(file: str) -> 
 
 def test_the_guide_to_a_cluster_names_settings_and_a_worker_is_made_of_the_servers_unit() -> None:
     guide = (ROOT / "docs" / "guides" / "cluster.md").read_text()
-    names = {name for setting in load_settings(environ={}).listing for name in setting.names}
+    names = {
+        name
+        for setting in load_settings(config_file=NO_SETTINGS, environ={}).listing
+        for name in setting.names
+    }
     shown = re.findall(r"^ *((?:RAGSTONE|AWS)_[A-Z0-9_]+)=", guide, re.MULTILINE)
     assert len(shown) > 10
     assert {*shown, *re.findall(r"\b(RAGSTONE_[A-Z0-9_]+)", guide)} <= names
@@ -105,7 +118,7 @@ def test_the_guide_to_a_cluster_names_settings_and_a_worker_is_made_of_the_serve
 
 
 def test_the_dockerfile_and_the_unit_name_variables_that_are_settings() -> None:
-    loaded = load_settings(environ={})
+    loaded = load_settings(config_file=NO_SETTINGS, environ={})
     names = {name for setting in loaded.listing for name in setting.names}
     for file in ("Dockerfile", "ragstone.service"):
         used = set(re.findall(r"\b(RAGSTONE_[A-Z_]+)", (DEPLOY / file).read_text()))

@@ -15,10 +15,13 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
+from ..cli.run import unmeasured
 from ..conftest import settings_in
 from ..patience import wait_until
 
 pytestmark = pytest.mark.slow
+
+HANGING = Path(__file__).with_name("hanging_command.py")
 
 Stored = dict[str, tuple[str, list[str], np.ndarray]]  # type: ignore[type-arg]
 
@@ -48,10 +51,13 @@ def test_an_ingest_that_was_killed_ends_like_one_that_was_not(
 ) -> None:
     folder = write_folder(tmp_path / "docs")
     command = [
-        sys.executable, "-c", "from ragstone.cli.main import app; app()", "ingest", str(folder),
+        sys.executable, str(HANGING), "100", "ingest", str(folder),
         "--data", str(tmp_path / "killed"), "--set", "ingest.batch_chunks=5",
     ]  # fmt: skip
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=unmeasured(),
+        cwd=tmp_path,
+    )  # fmt: skip
     killed = Engine(settings_in(tmp_path / "killed"), embedder=embedder)
     wait_until(lambda: len(killed.documents()) >= 5)
     os.kill(running.pid, signal.SIGKILL)

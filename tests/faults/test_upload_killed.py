@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,35 +9,26 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ..cli.run import unmeasured
+from ..cli.test_signals import stored
 from ..patience import LONG_S, wait_until
+from ..server.test_run import Served
 
 pytestmark = pytest.mark.slow
+
+HANGING = Path(__file__).with_name("hanging_command.py")
 
 FILES = 40
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def started(data: Path, port: int) -> subprocess.Popen[bytes]:
-    """A server in a process of its own, which stores document by document."""
-    command = [
-        sys.executable, "-c", "from ragstone.cli.main import app; app()", "serve",
-        "--port", str(port), "--data", str(data), "--set", "ingest.batch_chunks=1",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def answers() -> bool:
-        assert process.poll() is None, "the server ended"
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=LONG_S).is_success
-        except httpx.TransportError:
-            return False
-
-    wait_until(answers)
-    return process
+def start_server(folder: Path, *program: str | Path) -> Served:
+    """Start a server in a process of its own, which stores document by document."""
+    words = ["serve", "--port", "0", "--data", "data", "--set", "ingest.batch_chunks=1"]
+    process = subprocess.Popen(
+        [sys.executable, *program, *words], cwd=folder, env=unmeasured(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    return Served(process)
 
 
 def text_of(number: int) -> str:
@@ -48,21 +36,21 @@ def text_of(number: int) -> str:
 
 
 def test_an_upload_that_was_killed_is_read_at_the_next_start(tmp_path: Path) -> None:
-    data, port = tmp_path / "data", free_port()
-    server = started(data, port)
+    server = start_server(tmp_path, HANGING, "80")
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONG_S) as client:
+        with httpx.Client(base_url=server.address, timeout=LONG_S) as client:
             sent = [("files", (f"{at:02}.txt", text_of(at))) for at in range(FILES)]
             upload = client.post("/v1/documents", params={"wait": False}, files=sent).json()
             where = f"/v1/uploads/{upload['upload_id']}"
             wait_until(lambda: bool(client.get(where).json()["documents"]))
     finally:
-        os.kill(server.pid, signal.SIGKILL)
-        server.wait()
+        server.process.kill()
+        server.close()
+    assert stored(tmp_path / "data") < FILES, "killed in the middle"
 
-    server = started(data, port)
+    server = start_server(tmp_path, "-m", "ragstone")
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONG_S) as client:
+        with httpx.Client(base_url=server.address, timeout=LONG_S) as client:
             wait_until(lambda: client.get(where).json()["status"] != "running")
             after = client.get(where).json()
             assert after["status"] == "finished"
@@ -74,6 +62,5 @@ def test_an_upload_that_was_killed_is_read_at_the_next_start(tmp_path: Path) -> 
                 original = client.get(f"/v1/documents/{document['id']}/original")
                 assert original.text == text_of(int(document["name"][:2]))
     finally:
-        server.terminate()
-        server.wait()
-    assert not any((data / "spool").iterdir())
+        server.stop()
+    assert not any((tmp_path / "data" / "spool").iterdir())

@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from typer.testing import CliRunner
 
 from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
 from ragstone.catalog.jobs import LeaseLostError, UploadJobs
 from ragstone.catalog.originals import mark_unused
 from ragstone.catalog.schema import tables, uploads
-from ragstone.cli.main import app
 from ragstone.engine import Engine
 from ragstone.errors import InputError, NotFoundError, StoreUnavailableError
+from ragstone.ingest import jobs as job_runs
 from ragstone.ingest.jobs import JobRunner, NoWorkerError, Upload
 from ragstone.protocols import AcceptedUpload, ReceivedFile
 from ragstone.reports import IngestedFile, IngestReport
 from ragstone.testing import HashEmbedder
 
+from ..cli.run import call
 from ..conformance.conftest import postgres_url
 from ..conftest import settings_in
-from ..patience import LONG_S, wait_until
+from ..patience import LONG_S, until, wait_until
 
 __all__ = ["postgres_url"]
 
@@ -294,13 +294,18 @@ def test_a_sender_who_waits_gets_the_error(reader: Reader) -> None:
     assert reader.jobs.list_unfinished(failed=True) == [], "its files are not kept"
 
 
-def test_a_job_is_tried_again_and_then_listed_as_failed(reader: Reader) -> None:
+def test_a_job_is_tried_again_and_then_listed_as_failed(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough to be seen waiting; `make_due` ends it.
+    monkeypatch.setattr(job_runs, "_FIRST_RETRY_S", LONG_S)
     reader.error = StoreUnavailableError("It is away.")
+    before = time.time()
     future = reader.send("job", retry=True)
     wait_until(lambda: reader.jobs.list_unfinished()[0]["state"] == "waiting for a retry")
     job = reader.jobs.list_unfinished()[0]
     assert job["error"] == "It is away."
-    assert time.time() + 1 < job["not_before"] < time.time() + 6
+    assert before + LONG_S - 1 < job["not_before"] < time.time() + LONG_S + 1
     assert not future.done()
 
     def make_due(attempts: int) -> None:
@@ -404,16 +409,25 @@ def test_a_sender_does_not_wait_for_ever_for_a_worker(server: Engine) -> None:
     assert (job["id"], job["state"], job["options"]["retry"]) == ("one", "waiting", True)
 
 
-def test_a_sender_waits_while_a_worker_reads(server: Engine) -> None:
-    server.intake.no_worker_s = 0.2
-    worker = UploadJobs(server.catalog, lambda: "worker", 30.0)
+def test_a_sender_waits_while_a_worker_reads(
+    server: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.intake.no_worker_s = 0.02
+    worker = UploadJobs(server.catalog, lambda: "worker", LONG_S)
+    looks: list[str] = []
+    leave_untaken = server.intake.jobs.leave_untaken
+
+    def count_looks(upload_id: str) -> bool:
+        looks.append(upload_id)
+        return leave_untaken(upload_id)
+
+    monkeypatch.setattr(server.intake.jobs, "leave_untaken", count_looks)
 
     async def upload() -> IngestReport:
-        sent = asyncio.create_task(
-            server.ingest_uploads([receive(server, "a.txt")], upload_id="one")
-        )
-        await asyncio.to_thread(wait_until, lambda: worker.take() is not None)
-        await asyncio.sleep(0.6)
+        work = await server.accept_uploads([receive(server, "a.txt")], upload_id="one")
+        assert worker.take() is not None
+        sent = asyncio.create_task(server.intake.wait_for_upload("one", asyncio.wrap_future(work)))
+        await until(lambda: len(looks) > 2)
         assert not sent.done()
         worker.record_outcomes("one", [IngestedFile("a.txt", "added", "x", 1)], ["a.txt"])
         worker.finish("one", "finished")
@@ -455,22 +469,23 @@ def test_a_deleted_collection_ends_its_uploads(reader: Reader) -> None:
 
 
 def test_the_command_lists_retries_and_deletes(tmp_path: Path) -> None:
-    data = str(tmp_path)
+    def run(*words: str) -> str:
+        return call("jobs", *words, "--data", tmp_path, cwd=tmp_path).stdout
+
     catalog = SqlCatalog(Database.in_directory(tmp_path))
     jobs = open_jobs(catalog, "gone")
-    run = CliRunner()
-    assert "All uploads are read" in run.invoke(app, ["jobs", "--data", data]).output
+    assert "All uploads are read" in run()
     send(jobs, "waiting", retry=True)
     send(jobs, "broken", retry=True)
     assert jobs.take(skip=["waiting"]) is not None
     jobs.finish("broken", "failed", error="It is away.", keep_unread=True)
-    assert "waiting" in run.invoke(app, ["jobs", "--data", data]).output
-    listed = run.invoke(app, ["jobs", "--failed", "--json", "--data", data]).output
+    assert "waiting" in run()
+    listed = run("--failed", "--json")
     assert '"broken"' in listed
     assert "It is away." in listed
-    assert "read again" in run.invoke(app, ["jobs", "retry", "broken", "--data", data]).output
-    assert "broken" in run.invoke(app, ["jobs", "--data", data]).output
-    assert "Deleted" in run.invoke(app, ["jobs", "delete", "broken", "--data", data]).output
+    assert "read again" in run("retry", "broken")
+    assert "broken" in run()
+    assert "Deleted" in run("delete", "broken")
     assert jobs.list_unfinished(failed=True) == []
     assert [job["id"] for job in jobs.list_unfinished()] == ["waiting"]
     catalog.close()

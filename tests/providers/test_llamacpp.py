@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
     reason="SmolLM2 or xllamacpp is not there",
 )
 PROMPT = Prompt("?", (), (Message("user", "Say in one sentence what an observatory is."),), 0.0)
+LONG_PROMPT = Prompt("?", (), (Message("user", "Count from 1 to 1000, one number a line."),), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +79,18 @@ async def test_a_schema_is_kept_to(local: ChatProvider, tmp_path: Path) -> None:
 
 async def test_who_goes_away_stops_the_model(local: ChatProvider, tmp_path: Path) -> None:
     made = openai(local, tmp_path, **{"provider.max_tokens": 600})
-    stream = made.stream(PROMPT)
+    begun = time.monotonic()
+    pieces = [piece async for piece in made.stream(LONG_PROMPT)]
+    whole_s = time.monotonic() - begun
+    assert len(pieces) > 100, "too short to notice a model that goes on"
+    stream = made.stream(LONG_PROMPT)
     await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
-    # One slot: were the 600 tokens still being written, this would have to wait for them.
+    # One slot: were the long answer still being written, this would have to wait for all of it.
     begun = time.monotonic()
     short = openai(local, tmp_path, **{"provider.max_tokens": 16})
     assert [piece async for piece in short.stream(PROMPT)]
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < whole_s
     await made.aclose()
     await short.aclose()
 

@@ -135,9 +135,10 @@ async def test_thoughts_are_not_shown(
 
 @pytest.mark.slow
 async def test_thinking_is_not_silence(vendor: StandIn, tmp_path: Path) -> None:
-    vendor.thoughts, vendor.thinks_in = "one two three four five six seven", "reasoning_content"
-    vendor.behaviours = ["drip"]  # 0.3 s for each piece, more than the limit in all
-    made = build("openai", vendor, tmp_path, **{"provider.timeout_s": 1.5, "openai.model": "m"})
+    vendor.thoughts, vendor.thinks_in = "well " * 16, "reasoning_content"
+    # 0.3 s for each piece: more than the limit in all, and each far below it on a slow machine too.
+    vendor.behaviours = ["drip"]
+    made = build("openai", vendor, tmp_path, **{"provider.timeout_s": 5.0, "openai.model": "m"})
     text, _ = await drain(made)
     assert text == "The gate is green [Source 1]."
 

@@ -20,6 +20,7 @@ from ragstone.testing.conformance import ModeratorConformance
 from ragstone.types import Answer, Message
 
 from ..conftest import settings_in
+from ..patience import LONG_S
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "moderate.md"
 QUESTION = "What colour is the gate?"
@@ -51,7 +52,7 @@ class Slow:
     name = "slow"
 
     async def objection(self, kind: Moderated, text: str) -> str | None:
-        await asyncio.sleep(60)
+        await asyncio.sleep(2 * LONG_S)
         return None
 
 
@@ -166,12 +167,15 @@ async def test_an_answer_that_is_repeated_was_judged_before(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("moderator", "kind"), [(Broken(), "ConnectionError"), (Slow(), "Timeout")]
+    ("moderator", "timeout_s", "kind"),
+    [(Broken(), LONG_S, "ConnectionError"), (Slow(), 0.05, "Timeout")],
 )
 async def test_without_a_word_the_answer_goes_on_and_says_so(
-    tmp_path: Path, moderator: Moderator, kind: str
+    tmp_path: Path, moderator: Moderator, timeout_s: float, kind: str
 ) -> None:
-    async with await engine_with(tmp_path, moderator, **{"moderate.timeout_s": 0.05}) as engine:
+    async with await engine_with(
+        tmp_path, moderator, **{"moderate.timeout_s": timeout_s}
+    ) as engine:
         answer = await engine.ask(QUESTION)
         assert (answer.text, answer.degraded) == (GREEN, ("without_moderation",))
         assert any(kind in note for note in answer.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,15 +71,23 @@ def test_a_query_can_be_forgotten(house: httpx.Client) -> None:
 def test_a_query_can_be_forgotten_before_the_disk_has_it(
     house: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = JournalWriter._commit
+    commit, finish = JournalWriter._commit, JournalWriter.finish
+    is_deleting = threading.Event()
 
     def commit_late(writer: JournalWriter, entries: list[Entry]) -> None:
-        time.sleep(1)
+        is_deleting.wait(LONG_S)
         commit(writer, entries)
+
+    async def note_and_finish(writer: JournalWriter, timeout_s: float) -> bool:
+        is_deleting.set()
+        return await finish(writer, LONG_S)
 
     monkeypatch.setattr(JournalWriter, "_commit", commit_late)
     query_id = ask(house, "The notice period is?")
+    # A deletion waits for the entries that are being written; this one is written only then.
+    monkeypatch.setattr(JournalWriter, "finish", note_and_finish)
     assert house.delete(f"/v1/queries/{query_id}").status_code == 204
+    assert is_deleting.is_set()
     problem(house.get(f"/v1/queries/{query_id}"), 404)
 
 
@@ -151,7 +160,7 @@ def test_the_query_log_keeps_no_more_than_it_may(
 ) -> None:
     settings = settings_in(tmp_path / "data", **{"journal.query_log": log})
     for address in serve(Engine(settings, embedder=HashEmbedder())):
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=address, timeout=LONG_S) as client:
             client.post("/v1/query", json={"query": "Why so?"})
             listed = client.get("/v1/queries").json()
             assert [entry["query"] for entry in listed] == [text] * entries

@@ -244,9 +244,8 @@ async def test_a_folder_that_holds_the_data_directory_is_not_read(
         assert engine.documents() == []
 
 
-def test_an_empty_variable_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGSTONE_INGEST_WATCH", "")
-    assert load_settings().settings.ingest.watch is None
+def test_an_empty_variable_watches_nothing() -> None:
+    assert load_settings(environ={"RAGSTONE_INGEST_WATCH": ""}).settings.ingest.watch is None
 
 
 async def test_a_home_of_nobody_is_told_and_ends_nothing(make: Callable[..., Engine]) -> None:

@@ -22,6 +22,8 @@ from ragstone.settings import (
 from ragstone.settings import sources as layers
 from ragstone.settings.schema import Settings
 
+from ..conftest import NO_SETTINGS
+
 # The design documents' variables, what they set, and a value that is not the default.
 DESIGN_NAMES: list[tuple[str, str, str, Any]] = [
     ("RAG_ENABLED", "retrieve.enabled", "false", False),
@@ -73,7 +75,11 @@ WRONG_VALUES = [
 
 
 def load(environ: dict[str, str] | None = None, **more: Any) -> LoadedSettings:
-    return load_settings(environ=environ or {}, **more)
+    """Load settings from these sources alone, also while the tests are collected."""
+    environ = environ or {}
+    if "RAGSTONE_CONFIG" not in environ:
+        more.setdefault("config_file", NO_SETTINGS)
+    return load_settings(environ=environ, **more)
 
 
 def value_at(settings: Settings, path: str) -> Any:
@@ -304,7 +310,7 @@ def test_the_file_in_the_working_directory_is_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ragstone.toml").write_text("[refine]\ntop_k = 2\n")
-    assert load().settings.refine.top_k == 2
+    assert load_settings(environ={}).settings.refine.top_k == 2
 
 
 def test_a_secret_is_never_shown() -> None:

@@ -73,7 +73,7 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
     process.send(protocol.pack_request(request(tmp_path / "doomed.txt")))
     os.kill(process._popen.pid, signal.SIGSEGV)  # as a bug in a native parser would
     with pytest.raises(WorkCrashError, match="SIGSEGV") as caught:
-        process.receive(timeout_s=10, max_memory_bytes=10**9)
+        process.receive(timeout_s=LONG_S, max_memory_bytes=10**9)
     assert caught.value.exit_code is None
     process.stop()
 

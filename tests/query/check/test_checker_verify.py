@@ -14,6 +14,7 @@ from ragstone.query.check.review import Review, review_text
 from ragstone.query.ground.cite import Notation
 from ragstone.types import Citation, Claim, Message
 
+from ...patience import LONG_S
 from ..build import sources
 
 SOURCES = sources("The dome closes in strong wind.", "Soup is sold on weekdays.")
@@ -52,13 +53,13 @@ def verdicts(*words: str) -> str:
 async def test_what_is_clear_is_not_asked(score: float) -> None:
     judge = Judge(verdicts("no"))
     review = reviewed(score)
-    assert await verify_with_model(judge, review, SOURCES, timeout_s=1) == review
+    assert await verify_with_model(judge, review, SOURCES, timeout_s=LONG_S) == review
     assert judge.prompts == []
 
 
 async def test_one_call_decides_every_doubtful_claim() -> None:
     judge = Judge(verdicts("yes", "no", "partly"))
-    result = await verify_with_model(judge, reviewed(0.5, 0.5, 0.5), SOURCES, timeout_s=1)
+    result = await verify_with_model(judge, reviewed(0.5, 0.5, 0.5), SOURCES, timeout_s=LONG_S)
     assert [one.verdict for one in result.claims] == ["supported", "unsupported", "partial"]
     assert [one.score for one in result.claims] == [0.9, 0.2, 0.5]
     assert [one.verdict for one in result.citations] == ["supported", "unsupported", "partial"]
@@ -69,13 +70,13 @@ async def test_one_call_decides_every_doubtful_claim() -> None:
 async def test_verdicts_on_claims_that_do_not_exist_change_nothing() -> None:
     rows = [{"claim": 0, "supported": "no"}, {"claim": 9, "supported": "no"}]
     judge = Judge(json.dumps({"verdicts": rows}))
-    assert await verify_with_model(judge, reviewed(0.5), SOURCES, timeout_s=1) == reviewed(0.5)
+    assert await verify_with_model(judge, reviewed(0.5), SOURCES, timeout_s=LONG_S) == reviewed(0.5)
 
 
 @pytest.mark.parametrize("reply", ["", "I think so.", '{"verdicts": "yes"}', "[1, 2"])
 async def test_a_reply_that_cannot_be_read_is_a_failure(reply: str) -> None:
     with pytest.raises(UnusableReplyError):
-        await verify_with_model(Judge(reply), reviewed(0.5), SOURCES, timeout_s=1)
+        await verify_with_model(Judge(reply), reviewed(0.5), SOURCES, timeout_s=LONG_S)
     assert issubclass(UnusableReplyError, ProviderError)
 
 
@@ -97,7 +98,7 @@ async def test_a_model_decides_about_claims_in_another_language(said: str, word:
     review = review_text(f"{said} [Source 1]", Notation(SOURCES), None)
     assert [one.verdict for one in review.claims] == ["unchecked"]
     judge = Judge(verdicts(word))
-    result = await verify_with_model(judge, review, SOURCES, timeout_s=1)
+    result = await verify_with_model(judge, review, SOURCES, timeout_s=LONG_S)
     expected = {"yes": "supported", "partly": "partial", "no": "unsupported"}[word]
     assert [one.verdict for one in result.claims] == [expected]
     assert [one.verdict for one in result.citations] == [expected]
