@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -181,6 +182,12 @@ def lower_thread_priority(niceness: int) -> None:
     if _IS_LINUX:
         with suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+def call_in_forked_children(action: Callable[[], None]) -> None:
+    """Call `action` in every process that is forked from this one; Windows never forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=action)
 
 
 # Files

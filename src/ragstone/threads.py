@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragstone.admission import leave_place
-from ragstone.system import count_usable_cores, lower_thread_priority
+from ragstone.system import (
+    call_in_forked_children,
+    count_usable_cores,
+    lower_thread_priority,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,8 +123,7 @@ def _forget_threads() -> None:
     _make_background_loop.cache_clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
+call_in_forked_children(_forget_threads)
 
 
 class PerLoop(Generic[T]):
