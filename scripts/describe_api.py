@@ -21,21 +21,37 @@ Body = ast.FunctionDef | ast.AsyncFunctionDef
 # Every public name once, in the order in which a reader needs it.
 SECTIONS = {
     "The engine": ("Engine",),
-    "Options of a call": ("QueryOptions", "IngestOptions", "Message"),
-    "Events of a stream": ("Event", "SourcesFound", "Token", "ClaimsChecked", "Finished"),
+    "Options of a call": ("QueryOptions", "IngestOptions", "UploadOptions", "Message"),
+    "Events of a stream": (
+        "Event", "SourcesFound", "Token", "ClaimsChecked", "Finished", "SideEvent",
+    ),
     "Results": (
         "Answer", "Citation", "Claim", "Source", "Hit", "Scores", "Chunk", "Document",
-        "Comparison", "Grounding", "Feedback", "IngestReport", "IngestedFile",
+        "Comparison", "Grounding", "Feedback", "IngestReport", "IngestedFile", "BatchItem",
+        "QuestionContext", "Explanation", "QueryRun", "CollectionInfo",
     ),
     "Settings": ("load_settings", "LoadedSettings", "Settings"),
     "Errors": (
         "RagstoneError", "SettingsError", "InputError", "RefusedError", "UnauthorizedError",
         "ForbiddenError", "LimitError", "TooManyRequestsError", "OverloadedError",
         "DeadlineError", "IngestError", "StoreError", "StoreBusyError",
-        "StoreUnavailableError", "ProviderError",
+        "StoreUnavailableError", "OriginalMissingError", "ProviderError",
         "UnusableReplyError", "NotFoundError",
     ),
 }  # fmt: skip
+
+
+# Names of types that no section describes, written out.
+ALIASES = {
+    "Hits": "tuple[Hit, ...]",
+    "Paths": "str | PathLike | Sequence[str | PathLike]",
+    "Vote": "'up' | 'down'",
+}
+
+
+def write_out(text: str) -> str:
+    """Replace each alias in a signature or type by what it stands for."""
+    return re.sub(rf"\b(?:{'|'.join(ALIASES)})\b", lambda found: ALIASES[found[0]], text)
 
 
 def render_api_page() -> str:
@@ -120,7 +136,7 @@ def fields_of(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
             text = ""
             if isinstance(follows, ast.Expr) and isinstance(follows.value, ast.Constant):
                 text = " ".join(str(follows.value.value).split())
-            kind = ast.unparse(one.annotation).replace("|", "\\|")
+            kind = write_out(ast.unparse(one.annotation)).replace("|", "\\|")
             yield one.target.id, kind, text.replace("|", "\\|")
 
 
@@ -138,9 +154,9 @@ def is_property(method: Body) -> bool:
 
 def signature(node: Body, name: str) -> str:
     """Format a call, with one argument per line if it is long."""
-    arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
+    arguments = re.sub(r"^self(, )?", "", write_out(ast.unparse(node.args)))
     arguments = re.sub(r"(: [^,=]+)=", r"\1 = ", arguments)
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    returns = f" -> {write_out(ast.unparse(node.returns))}" if node.returns else ""
     kind = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
     if node.name == "__init__":
         returns = ""

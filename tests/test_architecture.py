@@ -199,14 +199,15 @@ def test_only_the_settings_read_the_environment() -> None:
 
 def test_the_public_names_are_pinned() -> None:
     assert sorted(ragstone.__all__) == [
-        "Answer", "Chunk", "Citation", "Claim", "ClaimsChecked", "Comparison", "DeadlineError",
-        "Document", "Engine", "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit",
-        "IngestError", "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError",
-        "LoadedSettings", "Message", "NotFoundError", "OverloadedError", "ProviderError",
-        "QueryOptions", "RagstoneError",
-        "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
-        "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
-        "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",
+        "Answer", "BatchItem", "Chunk", "Citation", "Claim", "ClaimsChecked", "CollectionInfo",
+        "Comparison", "DeadlineError", "Document", "Engine", "Event", "Explanation", "Feedback",
+        "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError", "IngestOptions",
+        "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
+        "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError", "QueryOptions",
+        "QueryRun", "QuestionContext", "RagstoneError", "RefusedError", "Scores", "Settings",
+        "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError", "StoreError",
+        "StoreUnavailableError", "Token", "TooManyRequestsError", "UnauthorizedError",
+        "UnusableReplyError", "UploadOptions", "__version__", "load_settings",
     ]  # fmt: skip
     for name in ragstone.__all__:
         assert getattr(ragstone, name) is not None

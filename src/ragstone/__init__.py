@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ragstone.catalog.collections import CollectionInfo
     from ragstone.catalog.feedback import Feedback
     from ragstone.engine import Engine
     from ragstone.errors import (
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         InputError,
         LimitError,
         NotFoundError,
+        OriginalMissingError,
         OverloadedError,
         ProviderError,
         RagstoneError,
@@ -27,11 +29,22 @@ if TYPE_CHECKING:
         UnauthorizedError,
         UnusableReplyError,
     )
-    from ragstone.events import ClaimsChecked, Comparison, Event, Finished, SourcesFound, Token
-    from ragstone.ingest.intake import IngestOptions
+    from ragstone.events import (
+        ClaimsChecked,
+        Comparison,
+        Event,
+        Finished,
+        SideEvent,
+        SourcesFound,
+        Token,
+    )
+    from ragstone.ingest.intake import IngestOptions, UploadOptions
+    from ragstone.query.batch import BatchItem, QuestionContext
+    from ragstone.query.explain import Explanation
     from ragstone.query.request import QueryOptions
     from ragstone.reports import IngestedFile, IngestReport
     from ragstone.settings import LoadedSettings, Settings, load_settings
+    from ragstone.trace import QueryRun
     from ragstone.types import (
         Answer,
         Chunk,
@@ -48,21 +61,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "ragstone.catalog.collections": ("CollectionInfo",),
     "ragstone.catalog.feedback": ("Feedback",),
     "ragstone.engine": ("Engine",),
     "ragstone.errors": (
         "DeadlineError", "ForbiddenError", "IngestError", "InputError", "LimitError",
-        "NotFoundError", "OverloadedError", "ProviderError", "RagstoneError", "RefusedError",
-        "SettingsError", "StoreBusyError", "StoreError", "StoreUnavailableError",
-        "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
+        "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError",
+        "RagstoneError", "RefusedError", "SettingsError", "StoreBusyError", "StoreError",
+        "StoreUnavailableError", "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
     ),
     "ragstone.events": (
-        "ClaimsChecked", "Comparison", "Event", "Finished", "SourcesFound", "Token",
+        "ClaimsChecked", "Comparison", "Event", "Finished", "SideEvent", "SourcesFound", "Token",
     ),
-    "ragstone.ingest.intake": ("IngestOptions",),
+    "ragstone.ingest.intake": ("IngestOptions", "UploadOptions"),
+    "ragstone.query.batch": ("BatchItem", "QuestionContext"),
+    "ragstone.query.explain": ("Explanation",),
     "ragstone.query.request": ("QueryOptions",),
     "ragstone.settings": ("LoadedSettings", "Settings", "load_settings"),
     "ragstone.reports": ("IngestReport", "IngestedFile"),
+    "ragstone.trace": ("QueryRun",),
     "ragstone.types": (
         "Answer", "Chunk", "Citation", "Claim", "Document", "Grounding",
         "Hit", "Message", "Scores", "Source",
@@ -71,14 +88,15 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Answer", "Chunk", "Citation", "Claim", "ClaimsChecked", "Comparison", "DeadlineError",
-    "Document", "Engine", "Event", "Feedback", "Finished", "ForbiddenError", "Grounding", "Hit",
-    "IngestError", "IngestOptions", "IngestReport", "IngestedFile", "InputError", "LimitError",
-    "LoadedSettings", "Message", "NotFoundError", "OverloadedError", "ProviderError",
-    "QueryOptions", "RagstoneError",
-    "RefusedError", "Scores", "Settings", "SettingsError", "Source", "SourcesFound",
-    "StoreBusyError", "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError",
-    "UnauthorizedError", "UnusableReplyError", "__version__", "load_settings",
+    "Answer", "BatchItem", "Chunk", "Citation", "Claim", "ClaimsChecked", "CollectionInfo",
+    "Comparison", "DeadlineError", "Document", "Engine", "Event", "Explanation", "Feedback",
+    "Finished", "ForbiddenError", "Grounding", "Hit", "IngestError", "IngestOptions",
+    "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
+    "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError", "QueryOptions",
+    "QueryRun", "QuestionContext", "RagstoneError", "RefusedError", "Scores", "Settings",
+    "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError", "StoreError",
+    "StoreUnavailableError", "Token", "TooManyRequestsError", "UnauthorizedError",
+    "UnusableReplyError", "UploadOptions", "__version__", "load_settings",
 ]  # fmt: skip
 
 
