@@ -21,6 +21,12 @@ POOL = "The pool is closed from October to April."
         ("Is the pool closed in November?", POOL, False),
         ("Is the pool closed in April?", POOL, True),
         ("Is smoking allowed?", "Smoking is not permitted anywhere in the building.", True),
+        ("Does the sourdough contain egg?", "The brioche contains butter and egg.", False),
+        ("Does the brioche contain milk?", "The brioche contains butter and egg.", False),
+        ("Does the green room have a piano?", "The red room has a piano.", False),
+        ("Are dogs allowed in the blue room?", "Dogs are allowed in the garden.", False),
+        ("Is the first mirror bigger than the second?", "First mirror 1,200, second 380.", False),
+        ("Are secrets encrypted?", "Secrets are stored unencrypted.", True),
     ],
 )
 def test_evidence_about_something_else_decides_nothing(
@@ -31,10 +37,16 @@ def test_evidence_about_something_else_decides_nothing(
 
 @pytest.mark.parametrize(
     ("question", "said"),
-    [("Is the gate green?", "Yes"), ("Is the gate red?", "No"), ("Is the gate locked?", "")],
+    [
+        ("Is the gate green?", "Yes"),
+        ("Is the gate open at night?", "No"),
+        ("Is the gate red?", ""),
+        ("Is the gate locked?", ""),
+    ],
 )
 def test_one_sentence_decides(question: str, said: str) -> None:
-    judgement = judge_yes_no(question, "The gate is green.", load_reading_model())
+    evidence = "The gate is green. The gate is not open at night."
+    judgement = judge_yes_no(question, evidence, load_reading_model())
     assert judgement is not None
     assert judgement.said == said
 

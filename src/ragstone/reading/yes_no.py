@@ -32,7 +32,13 @@ _UNDECIDED_FACTOR = 0.6
 _PLAUSIBLE = 0.12
 _SURE_PROBABILITY = 0.45
 _MAX_WAYS = 3
-_LEAST_SHARED = 0.4  # of the question's terms
+# Words of a question that say no more than its verb: "Are dogs allowed?", "Dogs may come in."
+_LIGHT = frozenset(
+    extract_terms(
+        "allowed permitted possible required needed necessary mandatory able ok okay there"
+    )
+)
+_OPPOSITE = ("un", "non", "in", "im", "ir", "dis")
 _TIME = re.compile(
     r"\b(?:\d[\d.,:]*|(?:jan|febr)uary|march|april|may(?=\s+\d|\?|$)|june|july|august"
     r"|(?:septem|octo|novem|decem)ber|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
@@ -73,16 +79,24 @@ def _write_sentence(words: list[str], end: str) -> str:
 
 
 def is_about(question: str, evidence: str) -> bool:
-    """Return True when the evidence speaks of what is asked, and of the same time and numbers.
+    """Return True when the evidence names everything that the question asks about.
 
-    "Closed from October to April" decides about November only for a reader who can count.
+    The verifier takes a sentence about the brioche for one about the sourdough: both are bread.
+    Nor does it count months: "closed from October to April" does not decide about November.
     """
-    wanted, held = set(extract_terms(question)), set(extract_terms(evidence))
-    if len(wanted & held) < _LEAST_SHARED * len(wanted):
+    held = set(extract_terms(evidence))
+    missing = set(extract_terms(question)) - held - _LIGHT
+    if any(not _has_opposite(one, held) for one in missing):
         return False
     return {one.lower() for one in _TIME.findall(question)} <= {
         one.lower() for one in _TIME.findall(evidence)
     }
+
+
+def _has_opposite(term: str, held: set[str]) -> bool:
+    """Return True for "encrypted" where the evidence says "unencrypted", and the reverse."""
+    return any(f"{start}{term}" in held or term == f"{start}{one}"
+               for start in _OPPOSITE for one in held)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,7 @@ class YesNoJudgement:
         """
         if self.certainty < _UNDECIDED:
             return probability * _UNDECIDED_FACTOR
-        if self.certainty >= SURE and probability >= _PLAUSIBLE:
+        if self.said and probability >= _PLAUSIBLE:
             return max(probability, _SURE_PROBABILITY)
         return probability
 
