@@ -235,3 +235,30 @@ def test_doctor_names_the_reading_model(tmp_path: Path) -> None:
     (line,) = [one for one in json.loads(done.stdout) if one["subject"] == "reading model"]
     assert line["state"] == "ok"
     assert re.search(r"version \d", line["detail"])
+
+
+def test_doctor_check_reports_a_damaged_index_and_leaves_it(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    vectors = tmp_path / "data" / "index" / "default" / "dense-1" / "vectors.f32"
+    vectors.write_bytes(bytes(300))
+    for words in (["--check"], ["--check", "--deep"]):
+        done = call("doctor", *words, "-d", "data", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "collection default\twrong" in done.stdout
+        assert "is damaged" in done.stdout
+        assert "Without --check the command repairs these problems" in done.stderr
+        assert vectors.read_bytes() == bytes(300)
+    done = call("doctor", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "collection default\trepaired" in done.stdout
+    assert call("doctor", "--check", "--deep", "-d", "data", cwd=tmp_path).returncode == 0
+
+
+def test_random_vectors_cause_no_warning_of_the_library(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    vectors = tmp_path / "data" / "index" / "default" / "dense-1" / "vectors.f32"
+    vectors.write_bytes(b"\xff\xff\xff\x7f\x00\x00\x80\x7f" * (vectors.stat().st_size // 8))
+    done = call("search", "gate", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "RuntimeWarning" not in done.stderr
+    assert "painted green" in done.stdout

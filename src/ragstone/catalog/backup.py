@@ -32,7 +32,7 @@ from ragstone.catalog.originals import Originals
 from ragstone.catalog.wal import DAMAGED_SUFFIX
 from ragstone.errors import RagstoneError, StoreError
 from ragstone.files import hash_file, hold_writer_lock, sync_file
-from ragstone.protocols import Catalog, Embedder, Index
+from ragstone.protocols import Catalog, Embedder, Index, IndexCounts
 from ragstone.system import sync_directory
 
 _CATALOG, _LABEL = "catalog.db", "backup.json"
@@ -243,17 +243,46 @@ def _check_embedder(embedder: Embedder) -> Finding:
 
 
 def _check_index(catalog: Catalog, index: Index, collection: str, *, repair: bool) -> Finding:
+    """Compare the counts of an index with those of the catalog; rebuild it if it may be repaired.
+
+    An index that is only behind is sound: the next search brings it up to date.
+    """
     subject = f"collection {collection}"
-    index.refresh(collection)
     expected = catalog.counts(collection)
-    actual = index.counts(collection)
-    total = f"{expected.documents:,} documents, {expected.chunks:,} chunks"
+    total = f"{_count(expected.documents, 'document')}, {_count(expected.chunks, 'chunk')}"
+    try:
+        actual, seq = _read_counts(index, collection, repair=repair)
+    except StoreError as error:
+        if not repair:
+            return Finding(subject, "wrong", f"{total}; {error.message} Run: ragstone doctor")
+        index.rebuild(collection)
+        return Finding(subject, "repaired", f"{total}; {error.message} It was rebuilt.")
+    if seq is not None and seq < expected.last_change:
+        return Finding(subject, "ok", f"{total}; the next search updates the index")
     if (actual.dense, actual.keyword) == (expected.chunks, expected.chunks):
         if actual.recall is not None:
             total += f", dense recall@10 {actual.recall:.3f} at depth {actual.depth:,}"
         return Finding(subject, "ok", total)
-    difference = f"the index has {actual.dense:,} vectors and {actual.keyword:,} texts"
+    vectors, texts = _count(actual.dense, "vector"), _count(actual.keyword, "text")
+    difference = f"the index has {vectors} and {texts}"
     if not repair:
-        return Finding(subject, "wrong", f"{total}, but {difference}")
+        return Finding(subject, "wrong", f"{total}, but {difference}; run: ragstone doctor")
     index.rebuild(collection)
     return Finding(subject, "repaired", f"{total}; {difference} and was rebuilt")
+
+
+def _read_counts(index: Index, collection: str, *, repair: bool) -> tuple[IndexCounts, int | None]:
+    """Return the counts of an index, and its last change where it was not brought up to date.
+
+    An index of files is looked at before it is opened: opening it builds a damaged one again.
+    """
+    if (inspect := getattr(index, "inspect", None)) is not None:
+        found: tuple[IndexCounts, int] = inspect(collection)
+        if not repair:
+            return found
+    index.refresh(collection)
+    return index.counts(collection), None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -189,10 +189,18 @@ def doctor(
             ["what", "state", "details"], [(f.subject, f.state, f.detail) for f in findings]
         )
     if any(finding.state == "wrong" for finding in findings):
-        stderr().print(
-            "[dim]hint:[/] Repair the problems above by hand; see docs/guides/upkeep.md."
-        )
+        stderr().print(f"[dim]hint:[/] {_advise(findings, is_repaired=not check)}")
         raise typer.Exit(1)
+
+
+def _advise(findings: Sequence[Finding], *, is_repaired: bool) -> str:
+    """Say what to do about the problems that remain."""
+    wrong = [finding for finding in findings if finding.state == "wrong"]
+    if not is_repaired and all("ragstone doctor" in finding.detail for finding in wrong):
+        return "Nothing was changed. Without --check the command repairs these problems."
+    if all("un: ragstone" in finding.detail for finding in wrong):
+        return "Run the commands that the lines above name."
+    return "Repair the problems above by hand; see docs/guides/upkeep.md."
 
 
 def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:
