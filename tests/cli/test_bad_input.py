@@ -49,6 +49,36 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     assert_refused(done, "docs' cannot be read: Permission denied", "permissions")
 
 
+def test_a_folder_below_it_without_permission_fails_alone_and_nothing_of_it_is_pruned(
+    tmp_path: Path,
+) -> None:
+    locked = tmp_path / "docs" / "sub"
+    locked.mkdir(parents=True)
+    (tmp_path / "docs" / "a.txt").write_text("The gate is green.")
+    (locked / "b.txt").write_text("The dome is white.")
+    assert call("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
+    (tmp_path / "docs" / "a.txt").write_text("The gate is blue.")
+    locked.chmod(0)
+    try:
+        done = run("ingest", "docs", "--prune", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    finally:
+        locked.chmod(0o700)
+    assert done.returncode == 1
+    assert "failed sub: The folder" in done.stdout
+    assert "1 updated, 1 failed · 2 chunks in 'default'" in done.stdout
+
+
+def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
+    done = call("ingest", "*.xyz", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "No file matches '*.xyz'")
+
+
+def test_one_mistyped_path_among_several(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    done = call("ingest", "a.txt", "no.txt", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "no file or folder 'no.txt'", "Nothing was read.")
+
+
 def test_a_file_in_a_folder_without_permission(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir(mode=0)
     done = run("ingest", "docs/a.txt", "-d", "data", cwd=tmp_path, obey_permissions=True)
