@@ -262,3 +262,25 @@ def test_random_vectors_cause_no_warning_of_the_library(filled: Path, tmp_path: 
     assert done.returncode == 0
     assert "RuntimeWarning" not in done.stderr
     assert "painted green" in done.stdout
+
+
+def test_doctor_names_a_reranker_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    done = call("doctor", "-d", "data", cwd=tmp_path, RAGSTONE_PRESET="careful")
+    assert done.returncode == 1
+    assert "reranker\twrong" in done.stdout
+    assert "Run: ragstone models pull ms-marco-minilm-l12" in done.stdout
+    assert "Run the commands that the lines above name." in done.stderr
+
+
+def test_a_missing_key_is_said_once_and_before_any_connection(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    words = ["ask", "What colour is the gate?", "-d", "data"]
+    done = call(*words, cwd=tmp_path, LLM_PROVIDER="openai")
+    assert done.stderr.startswith(
+        "warning: OpenAI needs an API key. Set OPENAI_API_KEY or LLM_API_KEY. No model was used"
+    )
+    assert "green" in done.stdout
+    assert "API key" not in done.stdout
+    done = call(*words, "--json", cwd=tmp_path, LLM_PROVIDER="openai")
+    assert "OpenAI needs an API key" in " ".join(json.loads(done.stdout)["notes"])

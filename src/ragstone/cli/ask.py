@@ -73,14 +73,14 @@ def ask(
             asyncio.run(_ask_many(engine, _read_questions(file), collection))
             return
         answer = engine.ask_sync(text, collection=collection, is_chat=True)
-        options.warn_about_provider(engine, answer)
+        shown = options.warn_about_provider(engine, answer)
         _hint_at_empty_collection(engine, collection, answer)
     if json:
         from ragstone.server.schemas import QueryReply
 
         print_json(QueryReply.of(answer, with_trace=trace).model_dump(mode="json"))
         return
-    print_answer(answer)
+    print_answer(shown)
     if trace:
         print_trace(answer)
 

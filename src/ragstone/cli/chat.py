@@ -113,7 +113,7 @@ def _ask_once(
     except (InputError, ProviderError) as error:
         print_error(error)
         return
-    options.warn_about_provider(engine, answer)
+    answer = options.warn_about_provider(engine, answer)
     if not streamed:
         print_answer(answer)
     else:

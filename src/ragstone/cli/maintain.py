@@ -181,6 +181,7 @@ def doctor(
         if deep:
             findings.extend(_check_content(catalog.database, engine.settings))
         findings.append(_check_reading_model())
+        findings.extend(_check_reranker(engine.settings))
         findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -233,6 +234,22 @@ def _check_reading_model() -> Finding:
         return Finding("reading model", "wrong", f"{error.message} {error.hint}")
     detail = f"{model.directory.name}, version {version}, files as released"
     return Finding("reading model", "ok", detail)
+
+
+def _check_reranker(settings: Settings) -> Iterator[Finding]:
+    """Look for the model of the reranker, if it is one that must be pulled."""
+    from ragstone.catalog.backup import Finding
+    from ragstone.models.reranker import MODEL, make_missing_error
+
+    refine = settings.refine
+    is_used = refine.reranker_enabled and "rerank" in refine.steps
+    if not is_used or refine.reranker != "cross_encoder":
+        return
+    if registry.is_installed(registry.find_model(MODEL), settings.data.directory / "models"):
+        yield Finding("reranker", "ok", f"{MODEL} is installed")
+    else:
+        detail = f"{make_missing_error().message} Run: ragstone models pull {MODEL}"
+        yield Finding("reranker", "wrong", detail)
 
 
 def _check_provider(engine: Engine) -> Finding:

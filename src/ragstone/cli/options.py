@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -341,17 +342,23 @@ def probe_provider(engine: Engine) -> HealthReport:
     return asyncio.run(probe())
 
 
-def warn_about_provider(engine: Engine, answer: Answer) -> None:
-    """Say on standard error why no model wrote an answer, and what to do about it."""
+def warn_about_provider(engine: Engine, answer: Answer) -> Answer:
+    """Say on standard error why no model wrote an answer, and what to do about it.
+
+    Returns the answer without the notes that say the same.
+    """
     health = engine.provider_health
     if health.state != "failing" or not answer.degraded:
-        return
+        return answer
     stderr().print(
         f"[bold yellow]warning:[/] {escape(health.message)} {escape(health.hint)} "
         "No model was used; the answer is quoted from the sources."
     )
     if health.detail:
         stderr().print(f"[dim]It says: {escape(health.detail)}[/]")
+    return replace(
+        answer, notes=tuple(one for one in answer.notes if not one.startswith(health.message))
+    )
 
 
 def confirm_deletion(question: str, refusal: str) -> None:
