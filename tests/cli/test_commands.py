@@ -162,6 +162,22 @@ def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) ->
     assert {"name", "value", "origin", "variables", "description"} == set(json.loads(as_json)[0])
 
 
+def test_settings_calls_a_value_that_is_not_set_so(tmp_path: Path) -> None:
+    lines = call("settings", cwd=tmp_path).stdout.splitlines()
+    assert "None" not in {line.split("\t")[1] for line in lines}
+    assert "not set" in {line.split("\t")[1] for line in lines}
+
+
+def test_one_source_is_singular(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate of the observatory is painted green.")
+    call("ingest", "gate.txt", "-d", "data", cwd=tmp_path)
+    done = call("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert " · 1 source read · " in done.stdout
+    done = call("doctor", "--deep", "-d", "data", cwd=tmp_path)
+    assert "checked 1 document and 1 chunk with their vectors: all are intact" in done.stdout
+    assert "originals\tok\tnone stored" in done.stdout
+
+
 def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
     done = call("models", "-d", "data", cwd=tmp_path)
     assert "ragstone-embed-l6\tembedder\tshipped" in done.stdout

@@ -104,8 +104,9 @@ def _read_questions(file: Path) -> list[str]:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not in UTF-8"
         raise InputError(
-            f"The file '{file}' cannot be read ({type(error).__name__}).",
+            f"The file '{file}' cannot be read: {reason}.",
             hint="Use a text file in UTF-8 with one question per line.",
         ) from error
     return [line.strip() for line in lines if line.strip()]

@@ -14,6 +14,7 @@ import typer
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import SettingsError
+from ragstone.messages import format_count
 from ragstone.models import registry
 from ragstone.settings import Settings
 
@@ -56,7 +57,7 @@ def reindex(
             index = engine.for_collection(name).index
             index.rebuild(name)
             stdout().print(
-                f"{name}: {index.counts(name).dense:,} chunks indexed in "
+                f"{name}: {format_count(index.counts(name).dense, 'chunk')} indexed in "
                 f"{time.perf_counter() - begun:.1f} s"
             )
 
@@ -81,7 +82,7 @@ def _embed_again(engine: Engine, collection: str) -> None:
     with open_run(engine, generation) as run, show_progress(run):
         run.switch()
     drop_generation(engine.catalog, collection)
-    stdout().print(f"{collection}: {run.count:,} chunks embedded with {configured}")
+    stdout().print(f"{collection}: {format_count(run.count, 'chunk')} embedded with {configured}")
 
 
 def backup(
@@ -342,5 +343,13 @@ def settings(
             ]
         )
         return
-    rows = [(one.path, one.shown_value, one.origin, ", ".join(one.names)) for one in loaded.listing]
+    rows = [
+        (
+            one.path,
+            "not set" if one.shown_value is None else one.shown_value,
+            one.origin,
+            ", ".join(one.names),
+        )
+        for one in loaded.listing
+    ]
     print_table(["setting", "value", "origin", "variables"], rows)

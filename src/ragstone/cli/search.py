@@ -81,7 +81,10 @@ def search(
             return
     if json:
         print_json([_hit_as_dict(hit) for hit in hits])
-    elif explain:
+        return
+    if not hits:
+        stdout().print(options.say("No passage found."))
+    if explain:
         print_table(_COLUMNS, [_score_row(rank, hit) for rank, hit in enumerate(hits, start=1)])
         _print_stages(run)
     else:

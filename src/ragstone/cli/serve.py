@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -209,13 +210,9 @@ def create_key(
     """
     # An admin may use every collection, whichever are named: the list shows that.
     allowed = ("*",) if role == "admin" else tuple(collection or ["default"])
+    known_role, seconds = _parse_role(role), _parse_duration(expires)
     with _open_keyring(options.load_settings(data, config)) as ring:
-        secret, key = ring.create(
-            owner,
-            role=_parse_role(role),
-            collections=allowed,
-            expires_in_s=_parse_duration(expires),
-        )
+        secret, key = ring.create(owner, role=known_role, collections=allowed, expires_in_s=seconds)
     if json:
         print_json({"key": secret, **_dump_key(key)})
         return
@@ -231,7 +228,7 @@ def list_keys(
 
     Example:  ragstone keys list
     """
-    with _open_keyring(options.load_settings(data, config)) as ring:
+    with _open_keyring(options.load_settings(data, config), existing=data) as ring:
         keys = ring.list()
     if json:
         print_json([_dump_key(key) for key in keys])
@@ -264,17 +261,18 @@ def revoke_key(
 
     Example:  ragstone keys revoke 4f2a9c01
     """
-    with _open_keyring(options.load_settings(data, config)) as ring:
+    with _open_keyring(options.load_settings(data, config), existing=data) as ring:
         key = ring.revoke(key_id)
     stdout().print(f"Revoked the key {key.id} of {key.owner}.")
 
 
 @contextmanager
-def _open_keyring(loaded: LoadedSettings) -> Iterator[KeyRing]:
+def _open_keyring(loaded: LoadedSettings, *, existing: Path | None = None) -> Iterator[KeyRing]:
     from ragstone.catalog.keys import KeyRing
     from ragstone.files import create_data_directory
     from ragstone.parts import open_catalog
 
+    options.refuse_new_directory(loaded, existing)
     settings = loaded.settings
     catalog = open_catalog(settings, create_data_directory(settings.data.directory))
     try:
