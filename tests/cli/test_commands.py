@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import ragstone
 
@@ -41,6 +43,21 @@ def test_help_says_what_a_command_does_with_an_example(words: list[str], tmp_pat
     assert "Example" in done.stdout
     assert f"ragstone {words[0]}" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_names_arguments_in_capitals_and_breaks_no_line_of_a_paragraph(
+    words: list[str],
+) -> None:
+    from ragstone.cli.main import app
+
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    for argument in (one for one in command.params if one.param_type_name == "argument"):
+        assert argument.metavar == argument.metavar.upper()
+    for paragraph in command.help.split("\n\n"):
+        assert paragraph.startswith(" ") or "\n" not in paragraph
 
 
 def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:

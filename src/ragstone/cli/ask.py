@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def ask(
     question: Annotated[
-        str | None, typer.Argument(help="The question, in quotation marks.")
+        str | None, typer.Argument(metavar="QUESTION", help="The question, in quotation marks.")
     ] = None,
     file: Annotated[
         Path | None,
@@ -169,7 +169,10 @@ class FailOn(StrEnum):
 
 
 def check(
-    answer: Annotated[str, typer.Argument(help="The answer to check, or - to read it from stdin.")],
+    answer: Annotated[
+        str,
+        typer.Argument(metavar="ANSWER", help="The answer to check, or - to read it from stdin."),
+    ],
     against: Annotated[
         list[Path],
         typer.Option("--against", "-a", help="File or folder to check against; may be repeated."),

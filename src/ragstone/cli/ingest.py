@@ -38,7 +38,9 @@ _SHOWN_NAMES = 5
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(help="Files, folders or globs to read.", metavar="PATH…", readable=False),
+    typer.Argument(
+        help="One or more files, folders or globs to read.", metavar="PATH", readable=False
+    ),
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Remove documents whose file is gone.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow changes and removals until Ctrl-C.")]
@@ -279,9 +281,9 @@ def format_rates(report: IngestReport) -> str:
 
 jobs_app = typer.Typer(invoke_without_command=True)
 
-UploadId = Annotated[str, typer.Argument(help="Upload id from `ragstone jobs`.")]
+UploadId = Annotated[str, typer.Argument(metavar="ID", help="Upload id from `ragstone jobs`.")]
 Failed = Annotated[
-    bool, typer.Option("--failed", help="List the uploads that failed for good instead.")
+    bool, typer.Option("--failed", help="List the uploads that failed and are not tried again.")
 ]
 
 

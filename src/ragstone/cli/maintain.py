@@ -44,8 +44,9 @@ def reindex(
 ) -> None:
     """Rebuild the search index from the catalog. Needs no model; searches go on meanwhile.
 
-    With --embed the vectors before are searched until the last chunk is embedded, and then deleted.
-    A run that was stopped continues where it was. To compare first, use `ragstone reembed`.
+    With --embed, searches use the previous vectors until every chunk is embedded; then the previous
+    vectors are deleted. A run that was stopped continues where it stopped. To compare both first,
+    use `ragstone reembed`.
 
     Example:  ragstone reindex --collection wiki
     """
@@ -301,7 +302,7 @@ def list_models(
 
 @models_app.command("pull")
 def pull_model(
-    name: Annotated[str, typer.Argument(help="Model name from `ragstone models`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Model name from `ragstone models`.")],
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ragstone.trace import QueryRun
 
 
-Question = Annotated[str, typer.Argument(help="Question or search words, in quotation marks.")]
+Question = Annotated[
+    str, typer.Argument(metavar="QUESTION", help="Question or search words, in quotation marks.")
+]
 TopK = Annotated[int | None, typer.Option(min=1, help="Number of hits to show.")]
 Filters = Annotated[
     list[str] | None,

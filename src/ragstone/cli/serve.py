@@ -180,7 +180,8 @@ _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 @keys_app.command("create")
 def create_key(
     owner: Annotated[
-        str, typer.Argument(help="Owner of the key, and of its sessions and history.")
+        str,
+        typer.Argument(metavar="OWNER", help="Owner of the key, and of its sessions and history."),
     ],
     role: Annotated[str, typer.Option(help="reader, writer or admin.")] = "reader",
     collection: Annotated[
@@ -253,7 +254,7 @@ def list_keys(
 
 @keys_app.command("revoke")
 def revoke_key(
-    key_id: Annotated[str, typer.Argument(help="Key id from `ragstone keys list`.")],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Key id from `ragstone keys list`.")],
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
