@@ -152,6 +152,20 @@ async def test_every_preset_answers_with_what_is_installed(
     assert answer.status == "answered"
 
 
+async def test_a_reranker_that_is_not_installed_is_named_with_the_command(
+    tmp_path: Path, embedder: OnnxEmbedder
+) -> None:
+    engine = await filled(
+        tmp_path, embedder, {"refine.reranker_enabled": True, "refine.reranker": "cross_encoder"}
+    )
+    answer = await asked(engine)
+    assert answer.degraded == ("without_rerank",)
+    assert answer.notes[-1] == (
+        "The reranker failed; the order of the search was kept. The reranker ms-marco-minilm-l12 "
+        "is not installed. Install it with: ragstone models pull ms-marco-minilm-l12"
+    )
+
+
 async def test_with_everything_off_the_hits_are_plain_retrieval(
     sample_engine: Engine, embedder: OnnxEmbedder
 ) -> None:

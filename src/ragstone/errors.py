@@ -12,6 +12,7 @@
     │   └── DeadlineError          the time limit of a request
     ├── IngestError            one document could not be read
     ├── StoreError             the data directory, catalog or index cannot be used
+    │   ├── MissingModelError  a model is not installed
     │   ├── StoreBusyError     another process is writing; try again
     │   └── StoreUnavailableError  a database or index server does not answer; try again
     │       └── OriginalMissingError   a received file is not where this process looks
@@ -103,6 +104,10 @@ class IngestError(RagstoneError):
 
 class StoreError(RagstoneError):
     """Report a data directory, catalog or index that cannot be used."""
+
+
+class MissingModelError(StoreError):
+    """Report a model that is not installed; message and hint can be logged."""
 
 
 class StoreBusyError(StoreError):

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from typing import Literal, TypeAlias
 
-from ragstone.errors import ProviderError
+from ragstone.errors import MissingModelError, ProviderError
 from ragstone.trace import QueryRun, Span
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class Fallbacks:
     ) -> None:
         """Record that a part failed, or found nothing (no `error`).
 
-        The log names the kind of error, and the reason that a provider failed; never its whole
-        text, which may hold a question or a passage. The trace has both.
+        The log names the kind of error, the reason that a provider failed, and a model that is not
+        installed; never the whole text, which may hold a question or a passage. The trace has both.
         """
         if level not in run.degraded:
             self.counts[level] += 1
@@ -58,6 +58,9 @@ class Fallbacks:
         if isinstance(error, ProviderError):
             known = {"reason": error.reason, "explanation": error.summary, "hint": error.hint}
             span.note(" ".join([error.summary, error.hint, f"{_SENTENCES[level]}."]))
+        elif isinstance(error, MissingModelError):
+            known = {"reason": "not_installed", "explanation": error.message, "hint": error.hint}
+            span.note(" ".join([f"{_SENTENCES[level]}.", error.message, error.hint]))
         else:
             span.note(f"{_SENTENCES[level]} ({kind})." if error else f"{_SENTENCES[level]}.")
         log.warning(

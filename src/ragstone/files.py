@@ -28,6 +28,11 @@ class OwnConnection(sqlite3.Connection):
 def create_data_directory(directory: Path) -> Path:
     """Create the data directory and check that it can be written."""
     try:
+        if directory.is_file():
+            raise StoreError(
+                f"The data directory '{directory}' is a file, not a directory.",
+                hint="Choose another directory with --data DIR or RAGSTONE_DATA.",
+            )
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass

@@ -31,6 +31,10 @@ class IngestReport:
     """The peak memory of this process and of the parser processes, added up."""
     hint: str = ""
     """What would make these documents easier to find, e.g. an embedder of their language."""
+    stored_chunks: int = 0
+    """How many chunks the whole collection holds after the run."""
+    left_out: tuple[str, ...] = ()
+    """Names of files below a folder whose type is not read."""
 
     def of(self, outcome: str) -> tuple[IngestedFile, ...]:
         """Return the files with this outcome."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,46 @@ def test_an_index_that_disagrees_is_seen_and_built_again(
     assert states(catalog, index, repair=False)["collection c"] == "wrong"
     assert states(catalog, index, repair=True)["collection c"] == "repaired"
     assert states(catalog, index, repair=False)["collection c"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "manifest.json").write_text("{nonsense"),
+        lambda folder: next(folder.glob("dense-*/vectors.f32")).write_bytes(b"short"),
+        lambda folder: next(folder.glob("dense-*/keys.i64")).write_bytes(bytes(16)),
+        lambda folder: next(folder.glob("keyword-*/meta.json")).write_text("garbage"),
+    ],
+    ids=["manifest garbage", "vectors cut", "keys garbage", "tantivy garbage"],
+)
+def test_a_damaged_index_is_reported_and_not_written_until_it_is_repaired(
+    catalog: SqlCatalog, index: EmbeddedIndex, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    index.refresh("c")
+    damage(tmp_path / "index" / "c")
+    before = read_files(tmp_path / "index")
+    index = EmbeddedIndex(catalog, tmp_path / "index", dimension=16, lock_timeout_s=5)
+    assert states(catalog, index, repair=False)["collection c"] == "wrong"
+    assert read_files(tmp_path / "index") == before
+    assert states(catalog, index, repair=True)["collection c"] == "repaired"
+    assert states(catalog, index, repair=False)["collection c"] == "ok"
+
+
+def test_a_check_writes_no_index_that_is_behind(
+    catalog: SqlCatalog, index: EmbeddedIndex, tmp_path: Path
+) -> None:
+    assert states(catalog, index, repair=False)["collection c"] == "ok"
+    assert not (tmp_path / "index" / "c").exists()
+    index.refresh("c")
+    catalog.add([make_document("b", ["snow"])], embedder=EMBEDDER.name)
+    before = read_files(tmp_path / "index")
+    found = list(check_data(catalog, catalog.database, {"c": index}, EMBEDDER, repair=False))
+    assert found[-1].detail == "2 documents, 3 chunks; the next search updates the index"
+    assert read_files(tmp_path / "index") == before
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_collection_of_another_embedder_is_only_reported(

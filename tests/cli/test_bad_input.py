@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,36 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     finally:
         locked.chmod(0o700)
     assert_refused(done, "docs' cannot be read: Permission denied", "permissions")
+
+
+def test_a_folder_below_it_without_permission_fails_alone_and_nothing_of_it_is_pruned(
+    tmp_path: Path,
+) -> None:
+    locked = tmp_path / "docs" / "sub"
+    locked.mkdir(parents=True)
+    (tmp_path / "docs" / "a.txt").write_text("The gate is green.")
+    (locked / "b.txt").write_text("The dome is white.")
+    assert call("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
+    (tmp_path / "docs" / "a.txt").write_text("The gate is blue.")
+    locked.chmod(0)
+    try:
+        done = run("ingest", "docs", "--prune", "-d", "data", cwd=tmp_path, obey_permissions=True)
+    finally:
+        locked.chmod(0o700)
+    assert done.returncode == 1
+    assert "failed sub: The folder" in done.stdout
+    assert "1 updated, 1 failed · 2 chunks in 'default'" in done.stdout
+
+
+def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
+    done = call("ingest", "*.xyz", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "No file matches '*.xyz'")
+
+
+def test_one_mistyped_path_among_several(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The gate is green.")
+    done = call("ingest", "a.txt", "no.txt", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "no file or folder 'no.txt'", "Nothing was read.")
 
 
 def test_a_file_in_a_folder_without_permission(tmp_path: Path) -> None:
@@ -123,7 +154,8 @@ def test_an_unwritable_data_directory(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("I was here first.")
-    assert_refused(call("ask", "Is it so?", "-d", "data", cwd=tmp_path), "cannot be written")
+    done = call("ask", "Is it so?", "-d", "data", cwd=tmp_path)
+    assert_refused(done, "The data directory 'data' is a file, not a directory.", "--data")
     assert (tmp_path / "data").read_text() == "I was here first."
 
 
@@ -263,3 +295,41 @@ def test_a_file_name_that_is_no_unicode_is_read_all_the_same(tmp_path: Path) -> 
     done = run("ingest", "docs", "-d", "data", cwd=tmp_path)
     assert "Traceback" not in done.stderr
     assert (done.returncode, "1 added" in done.stdout) == (0, True)
+
+
+def test_a_file_that_is_no_backup_creates_nothing(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>No archive.</p>")
+    done = call("restore", "page.html", "-d", "new", cwd=tmp_path)
+    assert_refused(done, "The file 'page.html' is not a backup.", "nothing was changed")
+    with tarfile.open(tmp_path / "other.tar", "w") as archive:
+        archive.add(tmp_path / "page.html", "page.html")
+    done = call("restore", "other.tar", "-d", "new", cwd=tmp_path)
+    assert_refused(done, "does not match its checksums", "nothing was changed")
+    done = call("restore", "gone.tar", "-d", "new", cwd=tmp_path)
+    assert_refused(done, "The backup 'gone.tar' cannot be read: No such file or directory.")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_into_a_folder_that_is_not_there(filled: Path, tmp_path: Path) -> None:
+    target = tmp_path / "nowhere" / "x.tar"
+    done = call("backup", target, "-d", filled / "data", cwd=tmp_path)
+    assert_refused(done, f"There is no folder '{target.parent}' for the backup.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["create", "bob", "--role", "king"], ["create", "bob", "--expires", "soon"], ["list"]],
+    ids=["role", "lifetime", "list"],
+)
+def test_a_refused_key_leaves_no_catalog(tmp_path: Path, words: list[str]) -> None:
+    done = call("keys", *words, "-d", "data", cwd=tmp_path)
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_questions_that_cannot_be_read(filled: Path, tmp_path: Path) -> None:
+    ask = ["ask", "-d", filled / "data", "--file"]
+    done = call(*ask, "none.txt", cwd=tmp_path)
+    assert_refused(done, "The file 'none.txt' cannot be read: No such file or directory.")
+    (tmp_path / "latin.txt").write_bytes("Où est le café ?".encode("latin-1"))
+    assert_refused(call(*ask, "latin.txt", cwd=tmp_path), "cannot be read: it is not in UTF-8.")

@@ -163,3 +163,13 @@ def test_history_deletes_the_selected_queries(folder: Path) -> None:
     assert_refused(mistyped, "There is no collection 'defualt'.")
     assert "Did you mean 'default'?" in mistyped.stderr
     assert call(*words, "--yes", cwd=folder).stdout == "Deleted 1 query.\n"
+
+
+def test_an_unknown_command_is_answered_with_the_known_ones(folder: Path) -> None:
+    done = talk(folder, "/nope\n/help\n")
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0] == "There is no command /nope."
+    assert len(lines) == 3
+    for line in lines[1:]:
+        assert all(name in line for name in ("/new", "/typed", "/quit"))

@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import ragstone
 
@@ -41,6 +43,21 @@ def test_help_says_what_a_command_does_with_an_example(words: list[str], tmp_pat
     assert "Example" in done.stdout
     assert f"ragstone {words[0]}" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_names_arguments_in_capitals_and_breaks_no_line_of_a_paragraph(
+    words: list[str],
+) -> None:
+    from ragstone.cli.main import app
+
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    for argument in (one for one in command.params if one.param_type_name == "argument"):
+        assert argument.metavar == argument.metavar.upper()
+    for paragraph in command.help.split("\n\n"):
+        assert paragraph.startswith(" ") or "\n" not in paragraph
 
 
 def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
@@ -162,6 +179,22 @@ def test_settings_shows_values_with_origins_and_hides_secrets(tmp_path: Path) ->
     assert {"name", "value", "origin", "variables", "description"} == set(json.loads(as_json)[0])
 
 
+def test_settings_calls_a_value_that_is_not_set_so(tmp_path: Path) -> None:
+    lines = call("settings", cwd=tmp_path).stdout.splitlines()
+    assert "None" not in {line.split("\t")[1] for line in lines}
+    assert "not set" in {line.split("\t")[1] for line in lines}
+
+
+def test_one_source_is_singular(tmp_path: Path) -> None:
+    (tmp_path / "gate.txt").write_text("The gate of the observatory is painted green.")
+    call("ingest", "gate.txt", "-d", "data", cwd=tmp_path)
+    done = call("ask", "What colour is the gate?", "-d", "data", cwd=tmp_path)
+    assert " · 1 source read · " in done.stdout
+    done = call("doctor", "--deep", "-d", "data", cwd=tmp_path)
+    assert "checked 1 document and 1 chunk with their vectors: all are intact" in done.stdout
+    assert "originals\tok\tnone stored" in done.stdout
+
+
 def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
     done = call("models", "-d", "data", cwd=tmp_path)
     assert "ragstone-embed-l6\tembedder\tshipped" in done.stdout
@@ -235,3 +268,52 @@ def test_doctor_names_the_reading_model(tmp_path: Path) -> None:
     (line,) = [one for one in json.loads(done.stdout) if one["subject"] == "reading model"]
     assert line["state"] == "ok"
     assert re.search(r"version \d", line["detail"])
+
+
+def test_doctor_check_reports_a_damaged_index_and_leaves_it(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    vectors = tmp_path / "data" / "index" / "default" / "dense-1" / "vectors.f32"
+    vectors.write_bytes(bytes(300))
+    for words in (["--check"], ["--check", "--deep"]):
+        done = call("doctor", *words, "-d", "data", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "collection default\twrong" in done.stdout
+        assert "is damaged" in done.stdout
+        assert "Without --check the command repairs these problems" in done.stderr
+        assert vectors.read_bytes() == bytes(300)
+    done = call("doctor", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "collection default\trepaired" in done.stdout
+    assert call("doctor", "--check", "--deep", "-d", "data", cwd=tmp_path).returncode == 0
+
+
+def test_random_vectors_cause_no_warning_of_the_library(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    vectors = tmp_path / "data" / "index" / "default" / "dense-1" / "vectors.f32"
+    vectors.write_bytes(b"\xff\xff\xff\x7f\x00\x00\x80\x7f" * (vectors.stat().st_size // 8))
+    done = call("search", "gate", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "RuntimeWarning" not in done.stderr
+    assert "painted green" in done.stdout
+
+
+def test_doctor_names_a_reranker_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    done = call("doctor", "-d", "data", cwd=tmp_path, RAGSTONE_PRESET="careful")
+    assert done.returncode == 1
+    assert "reranker\twrong" in done.stdout
+    assert "Run: ragstone models pull ms-marco-minilm-l12" in done.stdout
+    assert "Run the commands that the lines above name." in done.stderr
+
+
+def test_a_missing_key_is_said_once_and_before_any_connection(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    words = ["ask", "What colour is the gate?", "-d", "data"]
+    done = call(*words, cwd=tmp_path, LLM_PROVIDER="openai")
+    assert done.stderr.startswith(
+        "warning: OpenAI needs an API key. Set OPENAI_API_KEY or LLM_API_KEY. No model was used"
+    )
+    assert "green" in done.stdout
+    assert "API key" not in done.stdout
+    done = call(*words, "--json", cwd=tmp_path, LLM_PROVIDER="openai")
+    assert "OpenAI needs an API key" in " ".join(json.loads(done.stdout)["notes"])

@@ -15,7 +15,7 @@ from ragstone.errors import SettingsError
 from ragstone.reports import IngestedFile, IngestReport
 
 from ..patience import LONG_S, wait_until
-from .run import environment
+from .run import call, environment
 
 
 def test_values_of_metadata_are_numbers_and_truth_values_where_they_look_so() -> None:
@@ -48,6 +48,31 @@ def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:
     report = IngestReport("c", added, embedded_chunks=20, seconds=4.0, peak_bytes=500_000_000)
     assert format_rates(report) == " · 0.5 documents/s · 5.0 chunks/s · peak 500 MB"
     assert format_rates(IngestReport("c", (IngestedFile("a", "unchanged"),), seconds=1.0)) == ""
+
+
+def test_a_run_counts_the_chunks_of_the_collection_and_names_what_it_left_out(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in ("a.txt", "blob.bin", "photo.jpg"):
+        (tmp_path / "docs" / name).write_text(f"The gate is green, says {name}.")
+    done = call("ingest", "docs/a.txt", "-d", "data", cwd=tmp_path)
+    assert done.stdout.startswith("1 file: 1 added · 1 chunk in 'default' · 1 embedded")
+    (tmp_path / "b.txt").write_text("The dome is white.")
+    done = call("ingest", "b.txt", "-d", "data", cwd=tmp_path)
+    assert done.stdout.startswith("1 file: 1 added · 2 chunks in 'default' · 1 embedded")
+    done = call("ingest", "docs", "-d", "data", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == (
+        "2 files left out, because the type is not read: blob.bin, photo.jpg"
+    )
+
+
+def test_a_few_words_do_not_tell_the_language_of_the_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Hola, com estàs avui? Tot va bé a casa nostra.")
+    assert "hint:" not in call("ingest", "a.txt", "-d", "data", cwd=tmp_path).stdout
+    (tmp_path / "b.txt").write_text("Hola, com estàs avui? Tot va bé a casa nostra. " * 8)
+    done = call("ingest", "b.txt", "-d", "data", cwd=tmp_path)
+    assert "does not read (Catalan)" in done.stdout
 
 
 def test_before_the_first_file_ends_no_time_is_guessed() -> None:

@@ -41,10 +41,20 @@ def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
     asked = json.loads(call("ask", question, "--json", "-d", data, cwd=tmp_path).stdout)
     past = ("history", asked["query_id"], "--why-not", hits[0]["chunk_id"], "-d", data)
     assert "Read for the answer, as source 1." in call(*past, cwd=tmp_path).stdout
-    assert "do not go together" in call(*past, "--delete", cwd=tmp_path).stderr
+    assert "cannot be combined" in call(*past, "--delete", cwd=tmp_path).stderr
     assert call("history", asked["query_id"], "-d", data, cwd=tmp_path).returncode == 0
     unnamed = call("history", "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
     assert "needs the id of a query" in unnamed.stderr
     wrong = call("search", question, "-f", "nonsense", "-d", data, cwd=tmp_path)
     assert wrong.returncode == 1
     assert "has no comparison" in wrong.stderr
+
+
+def test_a_search_without_hits_says_so(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for words in (["--filter", "nofield=1"], ["--method", "keyword"]):
+        done = call("search", "xylophone", *words, "-d", "data", cwd=tmp_path)
+        assert done.returncode == 0
+        assert done.stdout == "No passage found.\n"
+    done = call("search", "xylophone", "--method", "keyword", "--json", "-d", "data", cwd=tmp_path)
+    assert json.loads(done.stdout) == []

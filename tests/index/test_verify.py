@@ -197,7 +197,7 @@ def test_the_depth_is_measured_again_when_the_collection_has_doubled(
         measured.append(len(file.keys))
         return measure_depth(file, codes)
 
-    monkeypatch.setattr("ragstone.index.local.measure_depth", measure)
+    monkeypatch.setattr("ragstone.index.manifest.measure_depth", measure)
     index = open_index(catalog, tmp_path)
     assert index.counts("c").recall is None
     for at in range(8):

@@ -402,7 +402,7 @@ def test_a_password_makes_a_server_read_only_that_upload(server: Engine) -> None
 
 def test_a_sender_does_not_wait_for_ever_for_a_worker(server: Engine) -> None:
     server.intake.no_worker_s = 0.2
-    with pytest.raises(NoWorkerError, match=r"within 0.2 s; it goes on waiting") as raised:
+    with pytest.raises(NoWorkerError, match=r"within 0.2 s; it stays queued") as raised:
         asyncio.run(server.ingest_uploads([receive(server, "a.txt")], upload_id="one"))
     assert "GET /v1/uploads/one" in raised.value.hint
     (job,) = server.intake.jobs.list_unfinished()

@@ -1,13 +1,17 @@
-"""A flood of failures is sampled; what works is always logged."""
+"""A flood of failures is sampled; what works is always logged, as JSON or as text."""
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
+from typing import Literal
 
 import pytest
 import structlog
 
-from ragstone.observe.logs import FloodFilter
+from ragstone.observe.logs import FloodFilter, configure_logging
+from ragstone.settings.services import ObserveSettings
 
 
 @pytest.fixture
@@ -60,3 +64,29 @@ def test_lines_of_libraries_are_sampled_by_place(clock: list[float]) -> None:
     last = record(logging.ERROR, 1)
     assert flood.filter(last)
     assert vars(last)["left_out"] == 45
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_terminal", "is_json"),
+    [("auto", True, False), ("auto", False, True), ("json", True, True), ("text", False, False)],
+)
+def test_logs_are_text_in_a_terminal_and_json_elsewhere(
+    chosen: Literal["auto", "json", "text"],
+    is_terminal: bool,
+    is_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    before, level = structlog.get_config(), root.level
+    try:
+        configure_logging(ObserveSettings(log_format=chosen))
+        root.warning("the gate is open")
+    finally:
+        structlog.configure(**before)
+        root.setLevel(level)
+    assert stream.getvalue().startswith("{") == is_json
+    assert "the gate is open" in stream.getvalue()

@@ -156,3 +156,12 @@ def test_every_embedder_is_registered(tmp_path: Path) -> None:
         "builtin", "openai", "google", "ollama", "fastembed", "sentence-transformers",
     }  # fmt: skip
     assert isinstance(find_part("embedder", "builtin")(settings_in(tmp_path)), OnnxEmbedder)
+
+
+@pytest.mark.parametrize("name", ["openai", "google"])
+def test_a_service_that_needs_a_key_is_not_asked_without_one(name: str, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, **{"embed.name": name})
+    embedder = find_part("embedder", name)(settings)
+    with pytest.raises(ProviderError, match="needs an API key") as raised:
+        embedder.embed(["a"])
+    assert "EMBEDDING_API_KEY" in raised.value.hint

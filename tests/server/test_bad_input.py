@@ -71,6 +71,12 @@ def test_an_unknown_field_is_refused_by_its_name(client: httpx.Client, path: str
     assert "surprise" in problem(reply, 422)["detail"]
 
 
+def test_a_field_stream_is_answered_with_the_header_that_asks_for_one(client: httpx.Client) -> None:
+    said = problem(client.post("/v1/query", json={"query": "Is it so?", "stream": True}), 422)
+    assert said["detail"] == "There is no field 'stream'."
+    assert "Accept: text/event-stream" in said["hint"]
+
+
 @pytest.mark.parametrize("path", DOORS)
 def test_a_huge_body_is_a_413(client: httpx.Client, path: str) -> None:
     body = json.dumps({**BODIES[path], "padding": "x" * 1_200_000}).encode()

@@ -409,3 +409,11 @@ def test_an_empty_variable_is_none_where_none_is_allowed() -> None:
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load().settings.refine.top_k = 3  # type: ignore[misc]
+
+
+def test_a_name_in_the_wrong_section_is_answered_with_the_right_one(tmp_path: Path) -> None:
+    file = tmp_path / "ragstone.toml"
+    file.write_text('[provider]\nopenai_api_key = "x"\n')
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ={}, config_file=file)
+    assert refused.value.hint == "Did you mean openai.api_key?"

@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -32,7 +32,8 @@ from ragstone.catalog.originals import Originals
 from ragstone.catalog.wal import DAMAGED_SUFFIX
 from ragstone.errors import RagstoneError, StoreError
 from ragstone.files import hash_file, hold_writer_lock, sync_file
-from ragstone.protocols import Catalog, Embedder, Index
+from ragstone.messages import format_count
+from ragstone.protocols import Catalog, Embedder, Index, IndexCounts
 from ragstone.system import sync_directory
 
 _CATALOG, _LABEL = "catalog.db", "backup.json"
@@ -40,6 +41,7 @@ _ORIGINAL = re.compile(r"originals/[0-9a-f]{2}/[0-9a-f]{64}")
 _LOCK_TIMEOUT_S = 10.0
 _COPY_BYTES = 1 << 20
 _TEMPORARY = ".backup-"
+_UNREADABLE_HINT = "Use a file written by `ragstone backup`; nothing was changed."
 
 
 def write_backup(directory: Path, target: Path) -> int:
@@ -49,18 +51,25 @@ def write_backup(directory: Path, target: Path) -> int:
             f"There is no catalog in '{directory}'.",
             hint="Choose the data directory with --data. Back up PostgreSQL with pg_dump.",
         )
+    if not target.parent.is_dir():
+        raise StoreError(
+            f"There is no folder '{target.parent}' for the backup.",
+            hint="Create it, or choose another file; the data directory is unchanged.",
+        )
     try:
         _write_archive(directory, target)
         return target.stat().st_size
     except (OSError, sqlite3.Error) as error:
         raise StoreError(
-            f"The backup '{target}' cannot be written: {error}.",
+            f"The backup '{target}' cannot be written: {_name_reason(error)}.",
             hint="Check the disk and its permissions; the data directory is unchanged.",
         ) from error
 
 
 def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
     """Restore a backup into an empty data directory; return the backup's label."""
+    _refuse_other_file(source)
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".restore-", dir=directory))
     try:
@@ -84,11 +93,32 @@ def restore_backup(source: Path, directory: Path) -> dict[str, Any]:
         return label
     except (OSError, tarfile.TarError, ValueError, KeyError) as error:
         raise StoreError(
-            f"The backup '{source}' cannot be read: {error}.",
-            hint="Use a file written by `ragstone backup`; nothing was changed.",
+            f"The backup '{source}' cannot be read: {_name_reason(error)}.", hint=_UNREADABLE_HINT
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        if is_new and not (directory / _CATALOG).exists():
+            with suppress(OSError):  # somebody else has begun to use it
+                (directory / "writer.lock").unlink(missing_ok=True)
+                directory.rmdir()
+
+
+def _refuse_other_file(source: Path) -> None:
+    """Refuse a file that is not an archive, before anything is created for it."""
+    try:
+        is_archive = tarfile.is_tarfile(source)
+    except OSError as error:
+        raise StoreError(
+            f"The backup '{source}' cannot be read: {_name_reason(error)}.",
+            hint="Check the path and its permissions; nothing was changed.",
+        ) from error
+    if not is_archive:
+        raise StoreError(f"The file '{source}' is not a backup.", hint=_UNREADABLE_HINT)
+
+
+def _name_reason(error: Exception) -> str:
+    """Name the reason of an error, without the names of temporary files."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _change_identity(catalog: Path) -> None:
@@ -243,17 +273,44 @@ def _check_embedder(embedder: Embedder) -> Finding:
 
 
 def _check_index(catalog: Catalog, index: Index, collection: str, *, repair: bool) -> Finding:
+    """Compare the counts of an index with those of the catalog; rebuild it if it may be repaired.
+
+    An index that is only behind is sound: the next search brings it up to date.
+    """
     subject = f"collection {collection}"
-    index.refresh(collection)
     expected = catalog.counts(collection)
-    actual = index.counts(collection)
-    total = f"{expected.documents:,} documents, {expected.chunks:,} chunks"
+    total = (
+        f"{format_count(expected.documents, 'document')}, {format_count(expected.chunks, 'chunk')}"
+    )
+    try:
+        actual, seq = _read_counts(index, collection, repair=repair)
+    except StoreError as error:
+        if not repair:
+            return Finding(subject, "wrong", f"{total}; {error.message} Run: ragstone doctor")
+        index.rebuild(collection)
+        return Finding(subject, "repaired", f"{total}; {error.message} It was rebuilt.")
+    if seq is not None and seq < expected.last_change:
+        return Finding(subject, "ok", f"{total}; the next search updates the index")
     if (actual.dense, actual.keyword) == (expected.chunks, expected.chunks):
         if actual.recall is not None:
             total += f", dense recall@10 {actual.recall:.3f} at depth {actual.depth:,}"
         return Finding(subject, "ok", total)
-    difference = f"the index has {actual.dense:,} vectors and {actual.keyword:,} texts"
+    vectors, texts = format_count(actual.dense, "vector"), format_count(actual.keyword, "text")
+    difference = f"the index has {vectors} and {texts}"
     if not repair:
-        return Finding(subject, "wrong", f"{total}, but {difference}")
+        return Finding(subject, "wrong", f"{total}, but {difference}; run: ragstone doctor")
     index.rebuild(collection)
     return Finding(subject, "repaired", f"{total}; {difference} and was rebuilt")
+
+
+def _read_counts(index: Index, collection: str, *, repair: bool) -> tuple[IndexCounts, int | None]:
+    """Return the counts of an index, and its last change where it was not brought up to date.
+
+    An index of files is looked at before it is opened: opening it builds a damaged one again.
+    """
+    if (inspect := getattr(index, "inspect", None)) is not None:
+        found: tuple[IndexCounts, int] = inspect(collection)
+        if not repair:
+            return found
+    index.refresh(collection)
+    return index.counts(collection), None

@@ -34,6 +34,7 @@ from ragstone.catalog.uploads import MEMBER_SEPARATOR, split_source
 from ragstone.catalog.vectors import has_sound_vector, select_vectors
 from ragstone.errors import StoreError
 from ragstone.files import hash_file
+from ragstone.messages import format_count
 
 _MAX_SHOWN = 20
 
@@ -117,7 +118,8 @@ def _check_documents(database: Database, pause: Callable[[], None]) -> Iterator[
             detail = f"{count:,} damaged; run: {command}"
             yield Finding(f"vectors of {collection}", "wrong", detail)
     if not wrong_documents and not wrong_vectors.total():
-        detail = f"{len(ids):,} documents and {chunk_count:,} chunks with their vectors are intact"
+        read = f"{format_count(len(ids), 'document')} and {format_count(chunk_count, 'chunk')}"
+        detail = f"checked {read} with their vectors: all are intact"
         yield Finding("content", "ok", detail)
 
 
@@ -196,8 +198,9 @@ def _check_originals(
         more = f"{len(wrong) - _MAX_SHOWN:,} more are missing or damaged; restore a backup"
         yield Finding("originals", "wrong", more)
     if not wrong:
-        state = "match their SHA-256" if is_local else "are in the object store"
-        yield Finding("originals", "ok", f"{len(stored):,} files {state}")
+        state = "all match their SHA-256" if is_local else "all are in the object store"
+        found = f"checked {format_count(len(stored), 'file')}: {state}" if stored else "none stored"
+        yield Finding("originals", "ok", found)
 
 
 def _read_upload_names(database: Database, *, keeps_originals: bool) -> dict[str, str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def ask(
     question: Annotated[
-        str | None, typer.Argument(help="The question, in quotation marks.")
+        str | None, typer.Argument(metavar="QUESTION", help="The question, in quotation marks.")
     ] = None,
     file: Annotated[
         Path | None,
@@ -73,14 +73,14 @@ def ask(
             asyncio.run(_ask_many(engine, _read_questions(file), collection))
             return
         answer = engine.ask_sync(text, collection=collection, is_chat=True)
-        options.warn_about_provider(engine, answer)
+        shown = options.warn_about_provider(engine, answer)
         _hint_at_empty_collection(engine, collection, answer)
     if json:
         from ragstone.server.schemas import QueryReply
 
         print_json(QueryReply.of(answer, with_trace=trace).model_dump(mode="json"))
         return
-    print_answer(answer)
+    print_answer(shown)
     if trace:
         print_trace(answer)
 
@@ -104,8 +104,9 @@ def _read_questions(file: Path) -> list[str]:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not in UTF-8"
         raise InputError(
-            f"The file '{file}' cannot be read ({type(error).__name__}).",
+            f"The file '{file}' cannot be read: {reason}.",
             hint="Use a text file in UTF-8 with one question per line.",
         ) from error
     return [line.strip() for line in lines if line.strip()]
@@ -168,7 +169,10 @@ class FailOn(StrEnum):
 
 
 def check(
-    answer: Annotated[str, typer.Argument(help="The answer to check, or - to read it from stdin.")],
+    answer: Annotated[
+        str,
+        typer.Argument(metavar="ANSWER", help="The answer to check, or - to read it from stdin."),
+    ],
     against: Annotated[
         list[Path],
         typer.Option("--against", "-a", help="File or folder to check against; may be repeated."),

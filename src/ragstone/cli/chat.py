@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ragstone.engine import Engine
 
 _EXIT_COMMANDS = frozenset({"/quit", "/exit", "/q"})
+_COMMAND = re.compile(r"/\w+")
 _HELP = (
     "[dim]/new begins a new session · /typed asks the last message again as it was typed · "
     "/quit or Ctrl-D ends[/]"
@@ -75,6 +77,10 @@ def chat(
                 stderr().print(f"[dim]session {session_id}[/]")
             elif line == "/typed" and not last:
                 stderr().print("There is no message yet to ask again.")
+            elif line != "/typed" and _COMMAND.fullmatch(line):
+                if line != "/help":
+                    stderr().print(f"There is no command {line}.")
+                stderr().print(_HELP)
             elif line:
                 as_typed = line == "/typed"
                 last = last if as_typed else line
@@ -113,7 +119,7 @@ def _ask_once(
     except (InputError, ProviderError) as error:
         print_error(error)
         return
-    options.warn_about_provider(engine, answer)
+    answer = options.warn_about_provider(engine, answer)
     if not streamed:
         print_answer(answer)
     else:

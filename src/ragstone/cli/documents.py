@@ -14,7 +14,9 @@ from ragstone.types import DEFAULT_COLLECTION, Document
 
 app = typer.Typer(invoke_without_command=True)
 
-DocumentId = Annotated[str, typer.Argument(help="Document id from `ragstone documents list`.")]
+DocumentId = Annotated[
+    str, typer.Argument(metavar="ID", help="Document id from `ragstone documents list`.")
+]
 
 
 @app.callback()

@@ -26,7 +26,9 @@ KeyOwner = Annotated[
 
 
 def feedback(
-    query_id: Annotated[str | None, typer.Argument(help="Rate the answer of this query.")] = None,
+    query_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Rate the answer of this query.")
+    ] = None,
     vote: Annotated[str | None, typer.Option(metavar="up|down", help="Good or bad.")] = None,
     rating: Annotated[int | None, typer.Option(help="1 (bad) to 5 (good).")] = None,
     comment: Annotated[str, typer.Option(help="The reason.")] = "",
@@ -34,7 +36,9 @@ def feedback(
     owner: KeyOwner = LOCAL_OWNER,
     collection: Annotated[
         str | None,
-        typer.Option("--collection", "-C", metavar="NAME", help="Only answers from this one."),
+        typer.Option(
+            "--collection", "-C", metavar="NAME", help="List only answers from this collection."
+        ),
     ] = None,
     limit: Limit = 20,
     export: Annotated[
@@ -45,7 +49,7 @@ def feedback(
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """List the ratings of answers, newest first; rate one; or make an evaluation set of them.
+    """List the ratings of answers, newest first; rate one; or write them to a file for `eval`.
 
     Examples:
 
@@ -141,7 +145,7 @@ def show_consent(
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """Show what is stored of an owner, and if the owner has agreed.
+    """Show what is stored about an owner, and whether the owner has agreed.
 
     Example:  ragstone consent show --owner alice
     """

@@ -24,7 +24,9 @@ Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 
 
 def history(
-    query_id: Annotated[str | None, typer.Argument(help="Show this query in full.")] = None,
+    query_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Show this query in full.")
+    ] = None,
     why_not: Annotated[
         str | None,
         typer.Option(
@@ -148,7 +150,9 @@ Owner = Annotated[
     str,
     typer.Option("--owner", metavar="NAME", help="Owner of the sessions; 'local' without keys."),
 ]
-SessionId = Annotated[str, typer.Argument(help="Session id from `ragstone sessions list`.")]
+SessionId = Annotated[
+    str, typer.Argument(metavar="ID", help="Session id from `ragstone sessions list`.")
+]
 
 
 @sessions_app.command("list")
@@ -207,7 +211,7 @@ def show_session(
 @sessions_app.command("rename")
 def rename_session(
     session_id: SessionId,
-    title: Annotated[str, typer.Argument(help="New title.")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="New title.")],
     owner: Owner = LOCAL_OWNER,
     data: options.DataDir = None,
     config: options.ConfigFile = None,
@@ -250,7 +254,7 @@ def export_session(
 @sessions_app.command("delete")
 def delete_session(
     session_id: Annotated[
-        str | None, typer.Argument(help="Session id from `ragstone sessions list`.")
+        str | None, typer.Argument(metavar="ID", help="Session id from `ragstone sessions list`.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Delete all sessions and queries of the owner.")

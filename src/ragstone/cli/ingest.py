@@ -11,6 +11,7 @@ import dataclasses
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
 
 # Looking at 10,000 files takes a few hundredths of a second.
 _WATCH_EVERY_S = 2.0
+# How many of the files that are left out are named.
+_SHOWN_NAMES = 5
 
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(help="Files, folders or globs to read.", metavar="PATH…", readable=False),
+    typer.Argument(
+        help="One or more files, folders or globs to read.", metavar="PATH", readable=False
+    ),
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Remove documents whose file is gone.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow changes and removals until Ctrl-C.")]
@@ -72,7 +77,8 @@ def ingest(
 ) -> None:
     """Read documents into a collection. Unchanged files are skipped.
 
-    Exits with code 1 if a file could not be read; the others are stored all the same.
+    Exits with code 1 if a file or a folder below a given one could not be read; the others are
+    stored all the same. If a given path does not exist, nothing is read.
 
     Examples:
 
@@ -234,11 +240,13 @@ def print_report(report: IngestReport) -> None:
         for outcome in ("added", "updated", "unchanged", "removed", "skipped", "failed")
         if report.of(outcome)
     )
-    chunks = say("{} chunks in '{}'", report.chunk_count, report.collection)
-    count = len(report.files)
-    files = say("{} file", count) if count == 1 else say("{} files", count)
+    if report.left_out:
+        stdout().print(f"[yellow]{escape(_describe_left_out(report.left_out))}[/]")
+    total = report.stored_chunks
+    in_collection = "{} chunk in '{}'" if total == 1 else "{} chunks in '{}'"
+    chunks = say(in_collection, total, report.collection)
     stdout().print(
-        f"[green]{files}[/]: {counts or say('none')} · "
+        f"[green]{_count_files(len(report.files))}[/]{counts and ': '}{counts} · "
         f"{escape(chunks)} · "
         f"{say('{} embedded', report.embedded_chunks)} · {report.seconds:.1f} s"
         f"{format_rates(report)}"
@@ -247,6 +255,16 @@ def print_report(report: IngestReport) -> None:
         stdout().print(
             f"[yellow]{say('hint:')}[/] {escape(translate(report.hint, get_language()))}"
         )
+
+
+def _count_files(count: int) -> str:
+    return say("{} file", count) if count == 1 else say("{} files", count)
+
+
+def _describe_left_out(names: Sequence[str]) -> str:
+    """Name the first files of a folder whose type is not read."""
+    shown = ", ".join(names[:_SHOWN_NAMES]) + (" …" if len(names) > _SHOWN_NAMES else "")
+    return say("{} left out, because the type is not read: {}", _count_files(len(names)), shown)
 
 
 def format_rates(report: IngestReport) -> str:
@@ -263,9 +281,9 @@ def format_rates(report: IngestReport) -> str:
 
 jobs_app = typer.Typer(invoke_without_command=True)
 
-UploadId = Annotated[str, typer.Argument(help="Upload id from `ragstone jobs`.")]
+UploadId = Annotated[str, typer.Argument(metavar="ID", help="Upload id from `ragstone jobs`.")]
 Failed = Annotated[
-    bool, typer.Option("--failed", help="List the uploads that failed for good instead.")
+    bool, typer.Option("--failed", help="List the uploads that failed and are not tried again.")
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Iterator
@@ -87,6 +88,26 @@ def _hide_type_of_flags() -> None:
 _hide_type_of_flags()
 
 
+def _join_help_lines(group: typer.Typer) -> None:
+    """Make each paragraph of the help one line: Typer keeps the line breaks of the source."""
+    for command in group.registered_commands:
+        command.help = join_lines(command.help or getattr(command.callback, "__doc__", None) or "")
+    info = group.registered_callback
+    if info is not None and not isinstance(info.help, str):
+        info.help = join_lines(getattr(info.callback, "__doc__", None) or "")
+    for one in group.registered_groups:
+        if one.typer_instance is not None:
+            _join_help_lines(one.typer_instance)
+
+
+def join_lines(text: str) -> str:
+    """Join the lines of each paragraph; indented ones, the examples, stay as they are."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        one if one.startswith(" ") else " ".join(one.splitlines()) for one in paragraphs
+    )
+
+
 def _print_version(requested: bool) -> None:
     if requested:
         typer.echo(f"ragstone {__version__}")
@@ -106,6 +127,9 @@ def main(
     logging.getLogger("ragstone.settings").addHandler(handler)
     # A command prints what it has to say itself; the server sets up its own log.
     logging.getLogger("ragstone").addHandler(logging.NullHandler())
+
+
+_join_help_lines(app)
 
 
 @contextmanager

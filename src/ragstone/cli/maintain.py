@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ import typer
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import SettingsError
+from ragstone.messages import format_count
 from ragstone.models import registry
 from ragstone.settings import Settings
 
@@ -43,8 +44,9 @@ def reindex(
 ) -> None:
     """Rebuild the search index from the catalog. Needs no model; searches go on meanwhile.
 
-    With --embed the vectors before are searched until the last chunk is embedded, and then deleted.
-    A run that was stopped continues where it was. To compare first, use `ragstone reembed`.
+    With --embed, searches use the previous vectors until every chunk is embedded; then the previous
+    vectors are deleted. A run that was stopped continues where it stopped. To compare both first,
+    use `ragstone reembed`.
 
     Example:  ragstone reindex --collection wiki
     """
@@ -56,7 +58,7 @@ def reindex(
             index = engine.for_collection(name).index
             index.rebuild(name)
             stdout().print(
-                f"{name}: {index.counts(name).dense:,} chunks indexed in "
+                f"{name}: {format_count(index.counts(name).dense, 'chunk')} indexed in "
                 f"{time.perf_counter() - begun:.1f} s"
             )
 
@@ -81,7 +83,7 @@ def _embed_again(engine: Engine, collection: str) -> None:
     with open_run(engine, generation) as run, show_progress(run):
         run.switch()
     drop_generation(engine.catalog, collection)
-    stdout().print(f"{collection}: {run.count:,} chunks embedded with {configured}")
+    stdout().print(f"{collection}: {format_count(run.count, 'chunk')} embedded with {configured}")
 
 
 def backup(
@@ -181,6 +183,7 @@ def doctor(
         if deep:
             findings.extend(_check_content(catalog.database, engine.settings))
         findings.append(_check_reading_model())
+        findings.extend(_check_reranker(engine.settings))
         findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -189,10 +192,18 @@ def doctor(
             ["what", "state", "details"], [(f.subject, f.state, f.detail) for f in findings]
         )
     if any(finding.state == "wrong" for finding in findings):
-        stderr().print(
-            "[dim]hint:[/] Repair the problems above by hand; see docs/guides/upkeep.md."
-        )
+        stderr().print(f"[dim]hint:[/] {_advise(findings, is_repaired=not check)}")
         raise typer.Exit(1)
+
+
+def _advise(findings: Sequence[Finding], *, is_repaired: bool) -> str:
+    """Say what to do about the problems that remain."""
+    wrong = [finding for finding in findings if finding.state == "wrong"]
+    if not is_repaired and all("ragstone doctor" in finding.detail for finding in wrong):
+        return "Nothing was changed. Without --check the command repairs these problems."
+    if all("un: ragstone" in finding.detail for finding in wrong):
+        return "Run the commands that the lines above name."
+    return "Repair the problems above by hand; see docs/guides/upkeep.md."
 
 
 def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:
@@ -225,6 +236,22 @@ def _check_reading_model() -> Finding:
         return Finding("reading model", "wrong", f"{error.message} {error.hint}")
     detail = f"{model.directory.name}, version {version}, files as released"
     return Finding("reading model", "ok", detail)
+
+
+def _check_reranker(settings: Settings) -> Iterator[Finding]:
+    """Look for the model of the reranker, if it is one that must be pulled."""
+    from ragstone.catalog.backup import Finding
+    from ragstone.models.reranker import MODEL, make_missing_error
+
+    refine = settings.refine
+    is_used = refine.reranker_enabled and "rerank" in refine.steps
+    if not is_used or refine.reranker != "cross_encoder":
+        return
+    if registry.is_installed(registry.find_model(MODEL), settings.data.directory / "models"):
+        yield Finding("reranker", "ok", f"{MODEL} is installed")
+    else:
+        detail = f"{make_missing_error().message} Run: ragstone models pull {MODEL}"
+        yield Finding("reranker", "wrong", detail)
 
 
 def _check_provider(engine: Engine) -> Finding:
@@ -275,7 +302,7 @@ def list_models(
 
 @models_app.command("pull")
 def pull_model(
-    name: Annotated[str, typer.Argument(help="Model name from `ragstone models`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Model name from `ragstone models`.")],
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
@@ -317,5 +344,13 @@ def settings(
             ]
         )
         return
-    rows = [(one.path, one.shown_value, one.origin, ", ".join(one.names)) for one in loaded.listing]
+    rows = [
+        (
+            one.path,
+            "not set" if one.shown_value is None else one.shown_value,
+            one.origin,
+            ", ".join(one.names),
+        )
+        for one in loaded.listing
+    ]
     print_table(["setting", "value", "origin", "variables"], rows)

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -188,7 +189,8 @@ def print_sources(answer: Answer) -> None:
 
 
 def _summarise_answer(answer: Answer) -> str:
-    figures = say("{} sources read", len(answer.sources))
+    count = len(answer.sources)
+    figures = say("{} source read" if count == 1 else "{} sources read", count)
     total = f"{answer.trace['total_ms']:.0f} ms"
     if answer.status == "conversational":
         return f"{say('small talk')} · {total}"
@@ -311,17 +313,22 @@ def create_folder(folder: Path, flag: str) -> None:
         ) from error
 
 
-@contextmanager
-def open_engine(loaded: LoadedSettings, *, existing: Path | None = None) -> Iterator[Engine]:
-    """Open an engine; refuse the data directory `existing` of a command that reads if it is new."""
-    from ragstone.engine import Engine
-
+def refuse_new_directory(loaded: LoadedSettings, existing: Path | None) -> None:
+    """Refuse a data directory of --data that does not exist: its name is probably mistyped."""
     uses_files = not loaded.settings.data.database_url.get_secret_value()
     if existing is not None and uses_files and not existing.exists():
         raise NotFoundError(
             f"There is no data directory '{existing}'.",
             hint="Check --data, or fill a new directory with: ragstone ingest PATH… --data DIR",
         )
+
+
+@contextmanager
+def open_engine(loaded: LoadedSettings, *, existing: Path | None = None) -> Iterator[Engine]:
+    """Open an engine; refuse the data directory `existing` of a command that reads if it is new."""
+    from ragstone.engine import Engine
+
+    refuse_new_directory(loaded, existing)
     engine = Engine(loaded.settings)
     try:
         yield engine
@@ -341,17 +348,23 @@ def probe_provider(engine: Engine) -> HealthReport:
     return asyncio.run(probe())
 
 
-def warn_about_provider(engine: Engine, answer: Answer) -> None:
-    """Say on standard error why no model wrote an answer, and what to do about it."""
+def warn_about_provider(engine: Engine, answer: Answer) -> Answer:
+    """Say on standard error why no model wrote an answer, and what to do about it.
+
+    Returns the answer without the notes that say the same.
+    """
     health = engine.provider_health
     if health.state != "failing" or not answer.degraded:
-        return
+        return answer
     stderr().print(
         f"[bold yellow]warning:[/] {escape(health.message)} {escape(health.hint)} "
         "No model was used; the answer is quoted from the sources."
     )
     if health.detail:
         stderr().print(f"[dim]It says: {escape(health.detail)}[/]")
+    return replace(
+        answer, notes=tuple(one for one in answer.notes if not one.startswith(health.message))
+    )
 
 
 def confirm_deletion(question: str, refusal: str) -> None:

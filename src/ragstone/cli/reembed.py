@@ -61,7 +61,7 @@ _Questions = Annotated[
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="With --compare: how many questions.")]
 _Switch = Annotated[bool, typer.Option("--switch", help="Search with the new vectors from now on.")]
 _Back = Annotated[
-    bool, typer.Option("--back", help="Search with the vectors before the switch again.")
+    bool, typer.Option("--back", help="Undo the switch: search with the previous vectors.")
 ]
 _Drop = Annotated[bool, typer.Option("--drop", help="Delete the vectors that are not searched.")]
 

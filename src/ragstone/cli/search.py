@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ragstone.trace import QueryRun
 
 
-Question = Annotated[str, typer.Argument(help="Question or search words, in quotation marks.")]
+Question = Annotated[
+    str, typer.Argument(metavar="QUESTION", help="Question or search words, in quotation marks.")
+]
 TopK = Annotated[int | None, typer.Option(min=1, help="Number of hits to show.")]
 Filters = Annotated[
     list[str] | None,
@@ -81,7 +83,10 @@ def search(
             return
     if json:
         print_json([_hit_as_dict(hit) for hit in hits])
-    elif explain:
+        return
+    if not hits:
+        stdout().print(options.say("No passage found."))
+    if explain:
         print_table(_COLUMNS, [_score_row(rank, hit) for rank, hit in enumerate(hits, start=1)])
         _print_stages(run)
     else:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -179,7 +180,8 @@ _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 @keys_app.command("create")
 def create_key(
     owner: Annotated[
-        str, typer.Argument(help="Owner of the key, and of its sessions and history.")
+        str,
+        typer.Argument(metavar="OWNER", help="Owner of the key, and of its sessions and history."),
     ],
     role: Annotated[str, typer.Option(help="reader, writer or admin.")] = "reader",
     collection: Annotated[
@@ -209,13 +211,9 @@ def create_key(
     """
     # An admin may use every collection, whichever are named: the list shows that.
     allowed = ("*",) if role == "admin" else tuple(collection or ["default"])
+    known_role, seconds = _parse_role(role), _parse_duration(expires)
     with _open_keyring(options.load_settings(data, config)) as ring:
-        secret, key = ring.create(
-            owner,
-            role=_parse_role(role),
-            collections=allowed,
-            expires_in_s=_parse_duration(expires),
-        )
+        secret, key = ring.create(owner, role=known_role, collections=allowed, expires_in_s=seconds)
     if json:
         print_json({"key": secret, **_dump_key(key)})
         return
@@ -231,7 +229,7 @@ def list_keys(
 
     Example:  ragstone keys list
     """
-    with _open_keyring(options.load_settings(data, config)) as ring:
+    with _open_keyring(options.load_settings(data, config), existing=data) as ring:
         keys = ring.list()
     if json:
         print_json([_dump_key(key) for key in keys])
@@ -256,7 +254,7 @@ def list_keys(
 
 @keys_app.command("revoke")
 def revoke_key(
-    key_id: Annotated[str, typer.Argument(help="Key id from `ragstone keys list`.")],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Key id from `ragstone keys list`.")],
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
@@ -264,17 +262,18 @@ def revoke_key(
 
     Example:  ragstone keys revoke 4f2a9c01
     """
-    with _open_keyring(options.load_settings(data, config)) as ring:
+    with _open_keyring(options.load_settings(data, config), existing=data) as ring:
         key = ring.revoke(key_id)
     stdout().print(f"Revoked the key {key.id} of {key.owner}.")
 
 
 @contextmanager
-def _open_keyring(loaded: LoadedSettings) -> Iterator[KeyRing]:
+def _open_keyring(loaded: LoadedSettings, *, existing: Path | None = None) -> Iterator[KeyRing]:
     from ragstone.catalog.keys import KeyRing
     from ragstone.files import create_data_directory
     from ragstone.parts import open_catalog
 
+    options.refuse_new_directory(loaded, existing)
     settings = loaded.settings
     catalog = open_catalog(settings, create_data_directory(settings.data.directory))
     try:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ragstone.cli import options
 from ragstone.cli.options import stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
 from ragstone.providers.choices import FoundProvider, find_providers, list_models
@@ -29,9 +28,20 @@ def setup(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model that writes the answers.")] = None,
     base_url: Annotated[str | None, typer.Option(help="URL of a server of your own.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take the first one found.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Use the first model found, without asking.")
+    ] = False,
     no_test: Annotated[bool, typer.Option("--no-test", help="Write without a test.")] = False,
-    config: options.ConfigFile = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            readable=False,
+            help="File to write (default: ragstone.toml).",
+        ),
+    ] = None,
 ) -> None:
     """Connect a language model: find one, test it with one cited question, write ragstone.toml.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ragstone.catalog.rows import join_ranges
 from ragstone.errors import StoreBusyError, StoreError
-from ragstone.files import hold_writer_lock, sync_file
+from ragstone.files import hold_writer_lock
 from ragstone.filters import SearchScope
 from ragstone.index import vectors
 from ragstone.index.analyze import ANALYZER_VERSION
@@ -22,25 +22,25 @@ from ragstone.index.keyword import KeywordIndex, read_language_codes
 from ragstone.index.manifest import (
     Manifest,
     add_checksums,
+    compact_vectors,
     delete_index,
     delete_unpublished,
     find_damage,
+    is_manifest_damaged,
     read_manifest,
     read_stamp,
     refuse_damaged,
     start_generation,
+    write_codes,
     write_manifest,
 )
 from ragstone.index.vectors import (
     EXACT_ROWS,
     KEYS_FILE,
-    VECTORS_FILE,
     Codes,
     DamagedVectorsError,
     DenseIndex,
     VectorFile,
-    mask_keys,
-    measure_depth,
 )
 from ragstone.plugins import IndexContext
 from ragstone.protocols import Catalog, Change, IndexCounts, ScoredKey, Vectors
@@ -51,10 +51,7 @@ log = logging.getLogger(__name__)
 _BATCH_CHUNKS = 20_000
 # How often a reader checks whether a writer ended before it updated the index.
 _CATCH_UP_S = 1.0
-# Codes are written again when this share of the rows is not in the file, and trained again when
-# the collection has grown by this factor; vectors are copied when this share of them is deleted.
-_MAX_UNCODED_SHARE = 0.25
-_TRAINING_GROWTH = 4
+# Vectors are copied when this share of them is deleted.
 _MAX_DEAD_SHARE = 0.25
 # tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError.
 _DAMAGE = (OSError, ValueError, RuntimeError)
@@ -73,6 +70,12 @@ class _OpenIndex:
     checked_at: float
     is_rebuilt: bool = False
     """True if it was just built because scores were impossible: building it again is useless."""
+
+    def counts(self) -> IndexCounts:
+        manifest = self.manifest
+        return IndexCounts(
+            len(self.dense), len(self.keyword), recall=manifest.recall, depth=manifest.depth
+        )
 
 
 class EmbeddedIndex:
@@ -131,11 +134,21 @@ class EmbeddedIndex:
                 ) from error
 
     def counts(self, collection: str) -> IndexCounts:
-        index = self._get_index(collection)
-        manifest = index.manifest
-        return IndexCounts(
-            len(index.dense), len(index.keyword), recall=manifest.recall, depth=manifest.depth
-        )
+        return self._get_index(collection).counts()
+
+    def inspect(self, collection: str) -> tuple[IndexCounts, int]:
+        """Return the counts of the files as they are, and the last change that is in them.
+
+        Nothing is written. Damaged files are a StoreError.
+        """
+        folder = self._folder(collection)
+        try:
+            if is_manifest_damaged(folder):
+                raise ValueError("its manifest does not match its checksum")
+            index = self._read_with_retries(collection, None)
+        except _DAMAGE as error:
+            raise StoreError(f"The index of '{collection}' is damaged: {error}.") from error
+        return index.counts(), index.manifest.seq
 
     def find_damage(self, collection: str, pause: Callable[[], None] = lambda: None) -> list[str]:
         """Return the names of the index files that do not match their checksums.
@@ -301,9 +314,9 @@ class EmbeddedIndex:
             manifest.dense_folder(folder), dimension=self._dimension, rows=manifest.rows
         )
         if manifest.dead_rows() > max(EXACT_ROWS, _MAX_DEAD_SHARE * manifest.rows):
-            manifest, file = _compact(folder, manifest, file)
+            manifest, file = compact_vectors(folder, manifest, file)
         if manifest.rows > EXACT_ROWS and manifest.dimension % 8 == 0:
-            manifest = _write_codes(folder, manifest, file)
+            manifest = write_codes(folder, manifest, file)
         manifest = add_checksums(folder, manifest)
         write_manifest(folder, manifest)
         return manifest
@@ -404,37 +417,6 @@ def _load_codes(folder: Path, now: Manifest, old: _OpenIndex | None) -> Codes | 
             return old.codes
     refuse_damaged(folder, now, now.codes_file(folder))
     return Codes.read(now.codes_file(folder))
-
-
-def _compact(folder: Path, manifest: Manifest, file: VectorFile) -> tuple[Manifest, VectorFile]:
-    """Copy the vectors that are not deleted into a new folder."""
-    refuse_damaged(folder, manifest, manifest.dense_folder(folder) / VECTORS_FILE)
-    generation = start_generation(folder, manifest).dense_generation
-    after = replace(manifest, dense_generation=generation, dead=(), code_rows=0, trained_rows=0)
-    dense_folder = after.dense_folder(folder)
-    rows = vectors.copy_rows(file, ~mask_keys(file.keys, manifest.dead_ranges()), dense_folder)
-    copy = VectorFile.open(dense_folder, dimension=manifest.dimension, rows=rows)
-    return replace(after, rows=rows), copy
-
-
-def _write_codes(folder: Path, manifest: Manifest, file: VectorFile) -> Manifest:
-    """Write the codes again if many rows have none; the others are coded when it is opened."""
-    if manifest.rows - manifest.code_rows <= _MAX_UNCODED_SHARE * manifest.rows:
-        return manifest
-    if manifest.rows >= _TRAINING_GROWTH * manifest.trained_rows:
-        codes, trained = Codes.train(file), manifest.rows
-    else:
-        refuse_damaged(folder, manifest, manifest.codes_file(folder))
-        codes, trained = Codes.read(manifest.codes_file(folder)), manifest.trained_rows
-        codes.extend(file)
-    after = replace(manifest, code_rows=manifest.rows, trained_rows=trained)
-    if trained == manifest.rows or manifest.rows >= 2 * manifest.measured_rows:
-        depth, recall = measure_depth(file, codes)
-        after = replace(after, depth=depth, recall=recall, measured_rows=manifest.rows)
-        log.info("dense recall@10 is %.3f at a depth of %d", recall, depth)
-    codes.write(after.codes_file(folder))
-    sync_file(after.codes_file(folder))
-    return after
 
 
 def build(context: IndexContext) -> EmbeddedIndex:

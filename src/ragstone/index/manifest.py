@@ -1,4 +1,4 @@
-"""Describe the files of a collection's index, with their checksums.
+"""Describe the files of a collection's index, with their checksums; compact and code its vectors.
 
 A small manifest, replaced atomically, names the current folders, the last catalog change that is
 in them, and the CRC-32 of every file. Files that it does not name are left over from an interrupted
@@ -15,14 +15,28 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ragstone.files import replace_file
-from ragstone.index.vectors import KEYS_FILE, MIN_DEPTH, VECTORS_FILE, get_file_widths
+from ragstone.files import replace_file, sync_file
+from ragstone.index.vectors import (
+    KEYS_FILE,
+    MIN_DEPTH,
+    VECTORS_FILE,
+    Codes,
+    VectorFile,
+    copy_rows,
+    get_file_widths,
+    mask_keys,
+    measure_depth,
+)
 
 log = logging.getLogger(__name__)
 
 # A higher number makes every index be rebuilt.
 FORMAT = 7
 _MANIFEST_FILE = "manifest.json"
+# Codes are written again when this share of the rows is not in the file, and trained again when
+# the collection has grown by this factor.
+_MAX_UNCODED_SHARE = 0.25
+_TRAINING_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,17 @@ def has_changed(
         return True
 
 
+def is_manifest_damaged(folder: Path) -> bool:
+    """Return whether there is a manifest that cannot be read; a missing one was never written."""
+    try:
+        _parse_manifest((folder / _MANIFEST_FILE).read_bytes())
+    except OSError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        return True
+    return False
+
+
 def find_damage(
     folder: Path, nothing: Manifest, pause: Callable[[], None] = lambda: None
 ) -> list[str]:
@@ -189,11 +214,7 @@ def find_damage(
 
     `nothing` is the manifest of an empty index, as for `read_manifest`.
     """
-    try:
-        _parse_manifest((folder / _MANIFEST_FILE).read_bytes())
-    except OSError:
-        return []  # nothing has been built yet
-    except (ValueError, KeyError, TypeError):
+    if is_manifest_damaged(folder):
         return [_MANIFEST_FILE]
     manifest = read_manifest(folder, nothing)
     return [name for name in manifest.sums if has_changed(folder, manifest, folder / name, pause)]
@@ -231,3 +252,36 @@ def start_generation(folder: Path, manifest: Manifest) -> Manifest:
     numbers = [int(path.name.rpartition("-")[2]) for path in folder.glob("*-*") if path.is_dir()]
     number = max(numbers, default=0) + 1
     return replace(manifest, keyword_generation=number, dense_generation=number)
+
+
+def compact_vectors(
+    folder: Path, manifest: Manifest, file: VectorFile
+) -> tuple[Manifest, VectorFile]:
+    """Copy the vectors that are not deleted into a new folder."""
+    refuse_damaged(folder, manifest, manifest.dense_folder(folder) / VECTORS_FILE)
+    generation = start_generation(folder, manifest).dense_generation
+    after = replace(manifest, dense_generation=generation, dead=(), code_rows=0, trained_rows=0)
+    dense_folder = after.dense_folder(folder)
+    rows = copy_rows(file, ~mask_keys(file.keys, manifest.dead_ranges()), dense_folder)
+    copy = VectorFile.open(dense_folder, dimension=manifest.dimension, rows=rows)
+    return replace(after, rows=rows), copy
+
+
+def write_codes(folder: Path, manifest: Manifest, file: VectorFile) -> Manifest:
+    """Write the codes again if many rows have none; the others are coded when it is opened."""
+    if manifest.rows - manifest.code_rows <= _MAX_UNCODED_SHARE * manifest.rows:
+        return manifest
+    if manifest.rows >= _TRAINING_GROWTH * manifest.trained_rows:
+        codes, trained = Codes.train(file), manifest.rows
+    else:
+        refuse_damaged(folder, manifest, manifest.codes_file(folder))
+        codes, trained = Codes.read(manifest.codes_file(folder)), manifest.trained_rows
+        codes.extend(file)
+    after = replace(manifest, code_rows=manifest.rows, trained_rows=trained)
+    if trained == manifest.rows or manifest.rows >= 2 * manifest.measured_rows:
+        depth, recall = measure_depth(file, codes)
+        after = replace(after, depth=depth, recall=recall, measured_rows=manifest.rows)
+        log.info("dense recall@10 is %.3f at a depth of %d", recall, depth)
+    codes.write(after.codes_file(folder))
+    sync_file(after.codes_file(folder))
+    return after

@@ -134,10 +134,11 @@ class DenseIndex:
         """Return the most similar chunks, best first, equal scores by ascending key."""
         ranges = None if scope is None else _find_rows(self._keys, scope.ranges)
         is_small = ranges is not None and sum(map(len, ranges)) <= _MAX_EXACT_SCOPE
-        if self._codes is None or is_small:
-            rows, similarities = self._search_exactly(vector, ranges)
-        else:
-            rows, similarities = self._search_codes(self._codes, vector, limit, ranges)
+        with np.errstate(all="ignore"):  # damaged vectors: `_check_scores` reports them
+            if self._codes is None or is_small:
+                rows, similarities = self._search_exactly(vector, ranges)
+            else:
+                rows, similarities = self._search_codes(self._codes, vector, limit, ranges)
         _check_scores(similarities, vector)
         keys = self._keys[rows]
         best = select_best_rows(keys, similarities, limit)

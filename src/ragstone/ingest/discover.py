@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ragstone.catalog.originals import UPLOAD_SCHEME
 from ragstone.catalog.uploads import split_source
 from ragstone.errors import IngestError, InputError
-from ragstone.ingest.formats.read import READABLE_HINT, is_wanted
+from ragstone.ingest.formats.read import READABLE_HINT, is_hidden, is_wanted
 
 _WILDCARDS = frozenset("*?[")
 _SPECIAL = "It is a pipe, a socket or a device and not a file."
@@ -29,6 +29,20 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadFolder:
+    """Name a folder below a given one that could not be listed, and the reason."""
+
+    name: str
+    source: str
+    error: str
+    hint: str = "Check its permissions."
+
+    def holds(self, source: str) -> bool:
+        """Return whether a source is in this folder: nobody knows whether it is still there."""
+        return source.startswith((f"{self.source}/", f"{self.source}\\"))
+
+
+@dataclass(frozen=True, slots=True)
 class FoundFiles:
     """List the files to read, and the folders that were searched."""
 
@@ -36,38 +50,77 @@ class FoundFiles:
     roots: tuple[str, ...]
     skipped: tuple[tuple[str, str], ...] = ()
     """Names of files and folders that are not read, each with the reason."""
+    unread: tuple[UnreadFolder, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Names of files below a folder whose type is not read."""
+
+
+@dataclass(slots=True)
+class _Listing:
+    """Collect what is found, by its source or name."""
+
+    files: dict[str, FoundFile] = field(default_factory=dict)
+    roots: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    unread: list[UnreadFolder] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, files: Iterable[FoundFile]) -> int:
+        """Add files that are not listed yet; return how many were given."""
+        given = list(files)
+        for file in given:
+            self.files.setdefault(file.source, file)
+        return len(given)
 
 
 def find_files(paths: Sequence[Path], *, may_be_empty: bool = False) -> FoundFiles:
-    """Return every file named, and every readable file below every folder, in a fixed order."""
-    found: dict[str, FoundFile] = {}
-    skipped: dict[str, str] = {}
-    roots: list[str] = []
-    for path in (match for given in paths for match in _expand_glob(given)):
-        if path.is_dir():
-            root = path.resolve()
-            roots.append(escape_path(root))
-            inside = list(_walk_folder(root, skipped))
-            if not inside and not skipped and not may_be_empty:
-                raise IngestError(
-                    f"The folder '{path}' holds no documents.",
-                    hint=READABLE_HINT,
-                )
-        elif _is_special(path):
-            skipped[escape_path(path)] = _SPECIAL
-            continue
-        elif path.exists():
-            inside = [_read_status(path.resolve(), path.name)]
-        elif may_be_empty:
-            roots.append(escape_path(path.resolve()))
-            continue
-        else:
+    """Return every file named, and every readable file below every folder, in a fixed order.
+
+    A path that does not exist, a pattern that matches no file and an empty folder are errors,
+    unless the list `may_be_empty`.
+    """
+    found = _Listing()
+    for given in paths:
+        matches = _expand_glob(given)
+        if not matches and not may_be_empty:
             raise IngestError(
-                f"There is no file or folder '{path}'.", hint="Check the spelling of the path."
+                f"No file matches '{escape_path(given)}'.",
+                hint="Nothing was read. Check the spelling of the pattern."
+                if len(paths) > 1
+                else "Check the spelling of the pattern.",
             )
-        for file in inside:
-            found.setdefault(file.source, file)
-    return FoundFiles(tuple(found.values()), tuple(roots), tuple(skipped.items()))
+        for path in matches:
+            if path.exists() or may_be_empty:
+                _add_path(path, found, may_be_empty=may_be_empty)
+                continue
+            raise IngestError(
+                f"There is no file or folder '{path}'.",
+                hint="Nothing was read. Check the spelling of the path."
+                if len(paths) > 1
+                else "Check the spelling of the path.",
+            )
+    return FoundFiles(
+        tuple(found.files.values()),
+        tuple(found.roots),
+        tuple(found.skipped.items()),
+        tuple(found.unread),
+        tuple(found.left_out),
+    )
+
+
+def _add_path(path: Path, found: _Listing, *, may_be_empty: bool) -> None:
+    if path.is_dir():
+        root = path.resolve()
+        found.roots.append(escape_path(root))
+        count = found.add(_walk_folder(root, found))
+        if not (count or found.skipped or found.unread or may_be_empty):
+            raise IngestError(f"The folder '{path}' holds no documents.", hint=READABLE_HINT)
+    elif _is_special(path):
+        found.skipped[escape_path(path)] = _SPECIAL
+    elif path.exists():
+        found.add([_read_status(path.resolve(), path.name)])
+    else:
+        found.roots.append(escape_path(path.resolve()))
 
 
 def name_source(found: FoundFiles, name: str) -> FoundFiles:
@@ -83,6 +136,7 @@ def name_source(found: FoundFiles, name: str) -> FoundFiles:
         found,
         files=tuple(replace(file, source=f"{name}:{file.source}") for file in found.files),
         roots=tuple(f"{name}:{root}" for root in found.roots),
+        unread=tuple(replace(one, source=f"{name}:{one.source}") for one in found.unread),
     )
 
 
@@ -105,21 +159,27 @@ def _expand_glob(path: Path) -> list[Path]:
         ) from error
 
 
-def _walk_folder(root: Path, skipped: dict[str, str]) -> Iterator[FoundFile]:
-    def refuse(error: OSError) -> None:
-        raise IngestError(
-            f"The folder '{error.filename}' cannot be read: {error.strerror}.",
-            hint="Check its permissions.",
-        ) from error
+def _walk_folder(root: Path, found: _Listing) -> Iterator[FoundFile]:
+    def record(error: OSError) -> None:
+        """Go on without a folder that cannot be listed, unless it is the one that was given."""
+        reason = f"The folder '{error.filename}' cannot be read: {error.strerror}."
+        folder = Path(error.filename)
+        if folder == root:
+            raise IngestError(reason, hint="Check its permissions.") from error
+        name = escape_path(folder.relative_to(root).as_posix())
+        found.unread.append(UnreadFolder(name, escape_path(folder), reason))
 
-    for folder, folders, names in os.walk(root, onerror=refuse):
+    for folder, folders, names in os.walk(root, onerror=record):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in [*links, *sorted(filter(is_wanted, names))]:
+        for name in [*links, *sorted(names)]:
             path = Path(folder, name)
             shown = path.relative_to(root).as_posix()
-            if reason := _find_reason_to_skip(root, path):
-                skipped[escape_path(shown)] = reason
+            if name not in links and not is_wanted(name):
+                if not is_hidden(name):
+                    found.left_out.append(escape_path(shown))
+            elif reason := _find_reason_to_skip(root, path):
+                found.skipped[escape_path(shown)] = reason
             elif name not in links:
                 yield _read_status(path, shown)
 
@@ -127,6 +187,8 @@ def _walk_folder(root: Path, skipped: dict[str, str]) -> Iterator[FoundFile]:
 def _find_reason_to_skip(root: Path, path: Path) -> str:
     """Say why a file below a folder is not read; empty if it is."""
     if path.is_symlink():
+        if not path.exists():
+            return "It is a link to a place that does not exist."
         target = path.resolve()
         # Whoever may write into the folder must not choose which files of the machine are read.
         if not target.is_relative_to(root):

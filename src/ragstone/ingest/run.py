@@ -56,6 +56,9 @@ _METADATA_MARK = ":metadata="
 # Chunks in memory, as a multiple of a commit.
 _BATCHES_IN_MEMORY = 4
 _FILES_PER_WORKER = 100
+# The language of a shorter text is guessed wrong too often to advise another embedder. Bytes,
+# because a Chinese character says as much as three letters.
+_MIN_LANGUAGE_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class Ingestor:
         self._total = len(found.files)
         for name, reason in found.skipped:
             self._report(IngestedFile(name, "skipped", error=reason))
+        for folder in found.unread:
+            self._report(IngestedFile(folder.name, "failed", error=folder.error, hint=folder.hint))
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
         with self._embedding:
             while changed and not self._stop.is_set():
@@ -154,6 +159,8 @@ class Ingestor:
             seconds=time.monotonic() - started,
             peak_bytes=measure_peak_bytes(),
             hint=explain_unread_languages(self._languages, self._embedder),
+            stored_chunks=self._catalog.counts(self._options.collection).chunks,
+            left_out=found.left_out,
         )
 
     def _report(self, outcome: IngestedFile | None, *, files_done: int = 0) -> None:
@@ -315,12 +322,17 @@ class Ingestor:
                 outcome = replace(outcome, hint=self._describe_copy(document.id))
             return PreparedDocument(document, outcome, is_copy=True)
         self._new_ids.add(document.id)
-        self._languages.update(filter(None, [loaded.metadata.get("language")]))
+        self._count_language(loaded)
         known = {}
         if previous is not None:
             known = self._records.vectors_by_text(previous.id, self._embedding.embedder)
         vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
+
+    def _count_language(self, loaded: LoadedDocument) -> None:
+        is_long = len(loaded.text[:_MIN_LANGUAGE_BYTES].encode()) >= _MIN_LANGUAGE_BYTES
+        if is_long and (code := loaded.metadata.get("language")):
+            self._languages[code] += 1
 
     def _describe_copy(self, document_id: str) -> str:
         with suppress(NotFoundError):  # it may be deleted at this moment

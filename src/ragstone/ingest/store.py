@@ -245,7 +245,7 @@ class BatchWriter:
         for root in found.roots:
             known |= self.records.files_below(self.collection, root)
         for path, record in known.items():
-            if path in present:
+            if path in present or any(folder.holds(path) for folder in found.unread):
                 continue
             self.catalog.remove_source(self.collection, path)
             if record.status == "failed" and record.document_id:

@@ -54,6 +54,11 @@ def translate_format(template: str, *values: object, language: str) -> str:
     return template.format(*values)
 
 
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things in English: `1 chunk`, `2,000 chunks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def choose_language(wanted: str) -> str:
     """Return the first language with a catalogue in a list such as `de-CH,en;q=0.8` or `de_DE`."""
     for one in wanted.replace("_", "-").lower().split(","):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragstone.errors import StoreError
+from ragstone.errors import MissingModelError
 from ragstone.models.embedder import open_session
 from ragstone.models.registry import find_model, is_installed, locate_model
 from ragstone.threads import opened_once
@@ -38,6 +38,13 @@ def load_pair_tokenizer(file: Path) -> Tokenizer:
     return tokenizer
 
 
+def make_missing_error() -> MissingModelError:
+    return MissingModelError(
+        f"The reranker {MODEL} is not installed.",
+        hint=f"Install it with: ragstone models pull {MODEL}",
+    )
+
+
 class CrossEncoder:
     """Run the cross-encoder, loaded at first use from the directory of pulled models."""
 
@@ -54,10 +61,7 @@ class CrossEncoder:
     @opened_once
     def _session(self) -> Any:
         if not self._is_installed:
-            raise StoreError(
-                f"The reranker's model {MODEL} is not installed.",
-                hint=f"Install it with: ragstone models pull {MODEL}",
-            )
+            raise make_missing_error()
         return open_session(str(self._directory / "model.onnx"), threads=self._threads)
 
     def score(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Write structured logs: one JSON object per line on standard error, with the id of its request.
+"""Write structured logs: a line each on standard error, JSON or text, with the id of its request.
 
 Questions, answers and documents are written only with `observe.log_text`. That includes errors:
 their type and place are logged, their message only with `log_text`, because a database or a
@@ -90,7 +90,8 @@ def configure_logging(options: ObserveSettings) -> None:
         _describe_errors(with_message=options.log_text),
     ]
     last: Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
-    if options.log_format == "text":
+    is_text = options.log_format == "auto" and sys.stderr.isatty()
+    if is_text or options.log_format == "text":
         last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[flood, *shared, last],

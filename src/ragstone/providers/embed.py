@@ -19,12 +19,13 @@ import numpy as np
 from ragstone.errors import ProviderError, SettingsError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
-from ragstone.providers.http import extract_detail, hide_secrets, parse_object
+from ragstone.providers.http import extract_detail, hide_secrets, lacks_key, parse_object
 from ragstone.providers.retry import (
     Failure,
     RetryPolicy,
     Service,
     explain_failure,
+    explain_missing_key,
     explain_status,
 )
 from ragstone.settings import Settings
@@ -149,6 +150,8 @@ class RemoteEmbedder(_OwnVectors):
 
     def _try_once(self, texts: Sequence[str]) -> tuple[list[list[float]] | None, Failure]:
         service = self._wire.service
+        if lacks_key(self._url, self._headers):
+            return None, explain_missing_key(service)
         try:
             body = self._wire.body(self._model, texts, self._wanted)
             reply = self._client.post(self._wire.path(self._model), json=body)

@@ -12,10 +12,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
-from ragstone.providers.retry import Failure, Service, StatusError, explain_status
+from ragstone.providers.retry import (
+    Failure,
+    MissingKeyError,
+    Service,
+    StatusError,
+    explain_missing_key,
+    explain_status,
+)
 from ragstone.threads import PerLoop
 
 # With 500 calls at once, httpx takes 30 CPU ms for each in one pool and 5 in pools of about 32. The
@@ -24,6 +32,10 @@ from ragstone.threads import PerLoop
 _MAX_CALLS_PER_POOL = 32
 _LAST_BYTES_S = 0.2
 _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
+# These answer nobody without a key; a compatible server at another address may need none.
+_HOSTS_WITH_KEYS = frozenset(
+    {"api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"}
+)
 # A shorter one occurs inside of words.
 _MIN_SECRET_CHARS = 4
 
@@ -47,6 +59,8 @@ class Endpoint:
 
     async def stream_lines(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
         """Yield the lines of the reply as they come; leaving early closes the connection."""
+        if lacks_key(self.base_url, self.headers):
+            raise MissingKeyError
         with self._client() as client:
             async with client.stream("POST", path, json=dict(body)) as reply:
                 if reply.status_code >= 400:
@@ -74,6 +88,8 @@ class Endpoint:
                     yield parse_object(data)
 
     def explain(self, error: Exception, model: str = "") -> Failure | None:
+        if isinstance(error, MissingKeyError):
+            return explain_missing_key(self.service)
         if not isinstance(error, StatusError):
             return None
         return explain_status(
@@ -82,7 +98,7 @@ class Endpoint:
             error.retry_after,
             error.detail,
             model=model,
-            has_key=any(name in _SECRET_HEADERS for name in self.headers),
+            has_key=_has_key(self.headers),
         )
 
     async def aclose(self) -> None:
@@ -143,6 +159,15 @@ def parse_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  the reply is wrong, not the caller
     return value
+
+
+def lacks_key(url: str, headers: Mapping[str, str]) -> bool:
+    """Return whether an address needs a key and the headers have none."""
+    return urlsplit(url).hostname in _HOSTS_WITH_KEYS and not _has_key(headers)
+
+
+def _has_key(headers: Mapping[str, str]) -> bool:
+    return any(name in _SECRET_HEADERS and value for name, value in headers.items())
 
 
 def hide_secrets(text: str, headers: Mapping[str, str]) -> str:

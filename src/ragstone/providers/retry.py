@@ -84,6 +84,10 @@ class StatusError(Exception):
         self.status, self.retry_after, self.detail = status, retry_after, detail
 
 
+class MissingKeyError(Exception):
+    """Signal that a service was not asked, because it needs a key and none is set."""
+
+
 class CutStreamError(Exception):
     """Signal that the connection ended before the answer did."""
 
@@ -170,12 +174,17 @@ def _check(service: Service, *fields: str) -> str:
 
 
 def _explain_key(service: Service, status: int, *, has_key: bool) -> Failure:
-    key = service.name_variable("API_KEY")
     if not has_key:
-        message, hint = f"{service.title} needs an API key.", f"Set {key}."
-    else:
-        also = " and its permissions" if status == 403 else ""
-        message, hint = f"{service.title} refused the API key.", f"Check {key}{also}."
+        return explain_missing_key(service)
+    also = " and its permissions" if status == 403 else ""
+    message = f"{service.title} refused the API key."
+    hint = f"Check {service.name_variable('API_KEY')}{also}."
+    return Failure(message, hint, retryable=False, reason="wrong_key")
+
+
+def explain_missing_key(service: Service) -> Failure:
+    """Describe a service that needs a key where none is set."""
+    message, hint = f"{service.title} needs an API key.", f"Set {service.name_variable('API_KEY')}."
     return Failure(message, hint, retryable=False, reason="wrong_key")
 
 

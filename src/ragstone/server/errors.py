@@ -156,6 +156,10 @@ async def _handle_invalid_request(request: Request, error: Exception) -> JSONRes
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be parsed")
         detail = f"The body is not valid JSON: {reason} (character {where})."
+    elif first["type"] == "extra_forbidden":
+        detail = f"There is no field '{where}'."
+        if where == "stream" and request.url.path == "/v1/query":
+            hint = "For a stream of events, send the header Accept: text/event-stream."
     elif not where:
         detail, hint = "The body is not a JSON object.", _SEND_JSON
     return respond_with_problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, hint)

@@ -179,7 +179,8 @@ def list_folder(watched: Path, data_directory: Path) -> FoundFiles:
 
 def _list_unread(report: IngestReport | None, found: FoundFiles) -> tuple[UnreadFile, ...]:
     if report is None:
-        return tuple(UnreadFile(name, reason) for name, reason in found.skipped)
+        folders = (UnreadFile(one.name, one.error, one.hint) for one in found.unread)
+        return (*(UnreadFile(name, reason) for name, reason in found.skipped), *folders)
     return tuple(
         UnreadFile(file.name, file.error or "", file.hint)
         for file in report.files

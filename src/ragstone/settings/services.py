@@ -221,8 +221,9 @@ class ObserveSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Minimum level of log messages."
     )
-    log_format: Literal["json", "text"] = setting(
-        "json", "Format of the log: JSON objects or plain text lines."
+    log_format: Literal["auto", "json", "text"] = setting(
+        "auto",
+        "Format of the log: JSON objects or plain text lines. auto: text in a terminal, else JSON.",
     )
     log_text: bool = setting(
         False, "Include questions, answers and error messages in logs and spans."

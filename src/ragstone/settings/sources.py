@@ -328,7 +328,10 @@ def _make_unknown_error(name: str, origin: str) -> SettingsError:
     # variables for the environment, and paths for the other origins.
     known = [*_fields(), *_paths_by_name()]
     by_core = {_core(one): one for one in (known if origin == "environment" else reversed(known))}
-    close = difflib.get_close_matches(_core(name), by_core, n=1, cutoff=0.6)
+    # A name in the wrong section: `openai_api_key` under [provider] is `openai.api_key`.
+    elsewhere = _core(name.rpartition(".")[2])
+    close = [elsewhere] if elsewhere in by_core else []
+    close = close or difflib.get_close_matches(_core(name), by_core, n=1, cutoff=0.6)
     similar = _find_similar_names(name) if name.startswith("RAGSTONE_") else []
     similar = similar or [by_core[one] for one in close]
     hint = f"Did you mean {' or '.join(similar)}?" if similar else "List them: ragstone settings"

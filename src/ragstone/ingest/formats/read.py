@@ -198,10 +198,15 @@ def get_loader(kind: str) -> Loader | Unpacker:
 
 def is_wanted(name: str) -> bool:
     """Accept names with a known suffix or none; refuse hidden files and folders."""
-    parts = name.split("/")
-    if any(part.startswith((".", "__MACOSX")) for part in parts):
+    last = name.rpartition("/")[2]
+    if is_hidden(name):
         return False
-    return "." not in parts[-1] or guess_kind_by_name(parts[-1]) not in {None, "image"}
+    return "." not in last or guess_kind_by_name(last) not in {None, "image"}
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or a folder above it is hidden, or made by a system for itself."""
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
 
 
 @dataclass(slots=True)
