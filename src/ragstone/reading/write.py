@@ -15,14 +15,13 @@ from ragstone.index.analyze import count_words, extract_terms
 from ragstone.reading.features import Candidate
 from ragstone.reading.layout import (
     Span,
-    clean_for_reading,
     find_blocks,
     find_lead_in,
     widen_sentence,
 )
 from ragstone.reading.question import Question
 from ragstone.reading.read import ShortAnswer
-from ragstone.reading.units import describe_row, escape_markers
+from ragstone.reading.units import describe_row, escape_markers, format_label
 
 _ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+")
 # A short answer is a name, a date, an amount: not a sentence.
@@ -66,10 +65,9 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
         spans[0] = (start, one.end)
     written = format_spans(text, spans)
     if written.startswith("```") or count_words(written) < _MIN_WORDS_ALONE:
-        chunk = one.source.hit.chunk
-        title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
         gap = "\n\n" if written.startswith("```") else " "
-        written = f"{escape_markers(title)}:{gap}{written}"
+        # The check knows this label: it is no part of what the source is quoted with.
+        written = f"{format_label(one.source.hit.chunk)}:{gap}{written}"
     return AnswerUnit(one.source.number, written, widened.is_complete)
 
 
