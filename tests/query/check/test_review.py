@@ -188,3 +188,22 @@ def test_the_place_of_another_document_is_a_claim() -> None:
     said = "Handbook > Night work: Bakers may not."
     review = review_text(f"{said} [Source 1]", Notation(WIKI), None)
     assert [claim.text for claim in review.claims] == [said]
+
+
+CODE = "```shell\npip install shelfmark\n```"
+
+
+@pytest.mark.parametrize(
+    ("answer", "stored", "cited"),
+    [
+        (f"Install it with: [Source 1]\n\n{CODE}", f"Install it with:\n\n{CODE}", True),
+        (f"{PLACE} [Source 1]\n\n{CODE}", CODE, True),
+        (f"Install it with: [Source 1]\n\n{CODE}", "Install it with:\n\n```\nrm -r /\n```", False),
+    ],
+)
+def test_a_quoted_listing_is_cited(answer: str, stored: str, cited: bool) -> None:
+    place = ("Onboarding wiki: Harbour Bakery Ltd.", "Remote work")
+    review = review_text(answer, Notation((label(sources(stored)[0], *place),)), None)
+    assert [one.snippet for one in review.citations] == [stored] * cited
+    assert [claim.score for claim in review.claims] == [1.0] * cited
+    assert (review.text == answer) == cited

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ragstone.reading.layout import find_blocks
+from ragstone.reading.units import find_code_spans
 from ragstone.text import find_sentence_spans
 
 _LINE = re.compile(r"[^\n]+")
@@ -13,10 +14,10 @@ _ROW = re.compile(r"[^\s:|][^:\n|]{0,80}: \S")
 
 
 def find_labels(plain: str, labels: frozenset[str]) -> list[tuple[int, int]]:
-    """Return the spans of the labels that begin a line and have text after them."""
+    """Return the spans of the labels that begin a line, or are one."""
     found: list[tuple[int, int]] = []
     for line in _LINE.finditer(plain):
-        fitting = [one for one in labels if line[0].startswith(f"{one} ")]
+        fitting = [one for one in labels if f"{line[0]} ".startswith(f"{one} ")]
         if fitting:
             found.append((line.start(), line.start() + len(max(fitting, key=len))))
     return found
@@ -33,6 +34,14 @@ def split_at_labels(plain: str, labels: Sequence[tuple[int, int]]) -> list[tuple
             found.append((start, end))
         position = end
     return found
+
+
+def find_listing(answer: str, end: int, following: int) -> str:
+    """Return the listing that a statement leads to; `following` is where the next one begins."""
+    for start, stop in find_code_spans(answer):
+        if end <= start and answer.startswith("```", start):
+            return answer[start:stop] if stop <= following else ""
+    return ""
 
 
 def find_groups(answer: str) -> list[tuple[int, int, int]]:
