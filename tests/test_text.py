@@ -10,7 +10,8 @@ from ragstone.text import TextMemo, find_sentence_spans
 
 PIECES = st.sampled_from(
     ["The dome opens.", " ", "\n", "\n\n", "# Head\n", "- item", "| a | b |\n", "Dr. Who? ", "🙂",
-     "天文台は開いている。", "它关门了！", "e.g. 3.5 m", "\t", "“Yes.”", "…", "؟", "é", "\u200d"]
+     "天文台は開いている。", "它关门了！", "e.g. 3.5 m", "\t", "2.1 The", "(a) ", "\n§ 3 (2) Der",
+     "1. ", "“Yes.”", "…", "؟", "é", "\u200d"]
 )  # fmt: skip
 
 
@@ -97,6 +98,56 @@ def test_a_dot_inside_a_german_sentence_does_not_end_it(sentence: str) -> None:
         sentence,
         "Der Vertrag gilt weiter.",
     ]
+
+
+def split(text: str) -> list[str]:
+    return [text[start:end] for start, end in find_sentence_spans(text)]
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        ["2. Price and payment", "2.1 The price is EUR 612.", "2.2 Invoices are due\n    at once."],
+        ["2.1. The price is EUR 612.", "2.2. Invoices are due at once."],
+        ["PRICE", "2.1 The price is EUR 612", "2.2 Invoices are due at once"],
+        ["It may end if:", "(a) keys are lost;", "(b) a payment is\nlate; or", "(c) all agree."],
+        ["It may end if the Client", "a) is late,", "b) refuses access."],
+        ["(i) Keys are lost.", "(ii) All agree."],
+        ["1. Keys are lost.", "2. All agree."],
+        ["§ 3 Kaution", "(1) Die Kaution beträgt drei Mieten.", "(2) Sie ist verzinst."],
+        ["§ 3 (1) Die Miete ist fällig.", "§ 3 (2) Haustiere sind erlaubt."],
+        ["2.1 The first one holds 🙂.", "2.2 “Goods” means flour."],
+    ],
+)
+def test_every_clause_begins_a_sentence(clauses: list[str]) -> None:
+    assert split("\n".join(clauses)) == clauses
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Profits rose by\n2.1 per cent in May.",
+        "Profits rose by 2.1 The Board did not expect it.",
+        "The fees in clauses\n2.1 and 2.2 are due at once.",
+        "2.1 The price is due as laid down in clause\n2.2. ",
+        "Der Umsatz stieg auf rund\n2.1 Millionen Franken.",
+        "Upgrade to version\n2.4.1 Before May this is free.",
+        "Nach\n§ 3 Absatz 2 haftet der Mieter.",
+        "§ 2 (2) Sie ist zu zahlen bis zum\n31. März 2029.",
+        "This holds for paragraphs (a),\n(b) and (c).",
+        "As said under\n(a) above, keys are lost.",
+        "The office is open on\n31.12.2026 and closed after that.",
+    ],
+)
+def test_a_number_in_a_wrapped_sentence_begins_no_clause(sentence: str) -> None:
+    assert split(sentence) == [sentence.strip()]
+    assert split(f"2.1 It begins.\n{sentence}")[1:] == [sentence.strip()]
+
+
+def test_the_number_of_an_item_is_part_of_its_first_sentence() -> None:
+    text = "1. The oven failed. Grace asks three makers.\n2. Sales rose."
+    assert split(text) == ["1. The oven failed.", "Grace asks three makers.", "2. Sales rose."]
+    assert split("(2) Der Mieter zahlt. Er haftet.") == ["(2) Der Mieter zahlt.", "Er haftet."]
 
 
 def test_a_number_at_the_end_of_a_sentence_ends_it() -> None:

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from ragstone.catalog.address import parse_database_url, read_encryption
+from ragstone.catalog.address import parse_database_url, read_parameters
 from ragstone.errors import SettingsError
 
 
@@ -26,7 +26,7 @@ from ragstone.errors import SettingsError
 )
 def test_an_invalid_database_url_is_refused_without_its_value(url: str) -> None:
     with pytest.raises(SettingsError, match="Invalid value of RAGSTONE_DATABASE_URL") as refused:
-        read_encryption(parse_database_url(url))
+        read_parameters(parse_database_url(url))
     assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
@@ -42,9 +42,15 @@ def test_every_name_of_postgresql_means_the_same_driver(name: str) -> None:
 )
 def test_sslmode_decides_what_is_verified(mode: str, verifies: bool, compares_names: bool) -> None:
     url = parse_database_url(f"postgresql://user@host/name?sslmode={mode}")
-    context = read_encryption(url)
+    context = read_parameters(url)["ssl_context"]
     assert context is not None
     assert (context.verify_mode == ssl.CERT_REQUIRED) is verifies
     assert context.check_hostname is compares_names
     plain = parse_database_url("postgresql://user@host/name?sslmode=disable")
-    assert read_encryption(plain) is None
+    assert read_parameters(plain)["ssl_context"] is None
+
+
+@pytest.mark.parametrize("name", ["host=/run/pg", "unix_sock=/run/pg/.s.PGSQL.5432"])
+def test_a_local_socket_is_named_as_postgresql_or_the_driver_does(name: str) -> None:
+    url = parse_database_url(f"postgresql://user@/name?{name}")
+    assert read_parameters(url)["unix_sock"] == "/run/pg/.s.PGSQL.5432"

@@ -148,3 +148,40 @@ def test_front_matter_without_an_end_costs_nothing(line: str) -> None:
 def test_front_matter_is_removed() -> None:
     text = "---\ntitle: Pods\nweight: 10\ntags:\n- a\n  - b\n\n---\nA pod is a group.\n"
     assert clean_for_reading(text).text == "A pod is a group.\n"
+
+
+CONTRACT = """2. Price and payment
+2.1 The price is EUR 612 per tonne, as agreed in
+(a) above.
+2.2 Invoices are due within 21 days. Interest is owed
+    after that.
+3. End
+(a) keys are lost.
+The Client may end it if the Contractor
+a) is late, or
+b) refuses access."""
+
+
+def show(sentence: str) -> list[str]:
+    start = CONTRACT.index(sentence)
+    found = widen_sentence(CONTRACT, (start, start + len(sentence)))
+    return [CONTRACT[begin:end] for begin, end in found.spans]
+
+
+def test_a_clause_is_a_paragraph_of_its_own() -> None:
+    blocks = [CONTRACT[block.start : block.end] for block in find_blocks(CONTRACT)]
+    assert blocks[0] == "2. Price and payment"
+    assert blocks[1].endswith("(a) above.")
+    assert blocks[2].endswith("after that.")
+    due = "2.2 Invoices are due within 21 days."
+    assert show(due) == [due]
+
+
+def test_an_item_ends_before_a_line_that_begins_a_sentence() -> None:
+    assert show("(a) keys are lost.") == ["3. End", "(a) keys are lost."]
+
+
+def test_a_sentence_that_goes_on_in_a_list_is_its_lead_in() -> None:
+    lead = "The Client may end it if the Contractor"
+    assert show(lead) == [lead, "a) is late, or", "b) refuses access."]
+    assert show("b) refuses access.") == [lead, "b) refuses access."]

@@ -1,9 +1,10 @@
-"""Read RAGSTONE_DATABASE_URL: the address of PostgreSQL, and how the connection is encrypted."""
+"""Read RAGSTONE_DATABASE_URL: the address of PostgreSQL, and how it is connected to."""
 
 from __future__ import annotations
 
 import ssl
 from contextlib import suppress
+from typing import Any
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -31,20 +32,30 @@ def parse_database_url(url: str | URL) -> URL:
     )
 
 
-def read_encryption(address: URL) -> ssl.SSLContext | None:
-    """Read `sslmode` and `sslrootcert` of a URL as PostgreSQL's own programs do.
+def read_parameters(address: URL) -> dict[str, Any]:
+    """Return what the parameters of a URL mean for the driver: encryption, a local socket.
 
-    Without them, and with `prefer`, the connection is not encrypted: the driver does not try.
+    They are those of PostgreSQL's own programs, and `unix_sock` of the driver.
     """
     query = {name: str(value) for name, value in address.query.items()}
     mode, root = query.pop("sslmode", "prefer"), query.pop("sslrootcert", None)
+    found: dict[str, Any] = {"ssl_context": None}
+    if query.get("host", "").startswith("/"):
+        found["unix_sock"] = f"{query.pop('host')}/.s.PGSQL.{address.port or 5432}"
+    elif "unix_sock" in query:
+        found["unix_sock"] = query.pop("unix_sock")
     if mode not in _SSL_MODES or query:
         raise SettingsError(  # without the parameter: it may be a part of a password
             "Invalid value of RAGSTONE_DATABASE_URL: a parameter after '?' is not supported.",
-            hint=f"Allowed: sslmode ({', '.join(_SSL_MODES)}) and sslrootcert (a file).",
+            hint=f"Allowed: sslmode ({', '.join(_SSL_MODES)}), sslrootcert (a file) and host (the "
+            "directory of a local socket).",
         )
-    if mode in ("disable", "allow", "prefer"):
-        return None
+    if mode not in _SSL_MODES[:3]:  # with the others the driver does not encrypt
+        found["ssl_context"] = _make_context(mode, root)
+    return found
+
+
+def _make_context(mode: str, root: str | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=root)
     except OSError as error:

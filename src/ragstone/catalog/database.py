@@ -32,7 +32,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ragstone.catalog.address import parse_database_url, read_encryption
+from ragstone.catalog.address import parse_database_url, read_parameters
 from ragstone.catalog.upgrade import is_schema_current, upgrade_schema
 from ragstone.catalog.wal import DAMAGED_SUFFIX, refuse_damaged_log
 from ragstone.errors import (
@@ -317,7 +317,7 @@ def _create_engine(url: str | URL) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         event.listen(engine, "before_cursor_execute", _refuse_nul)
         return engine
-    encryption = read_encryption(address)
+    parameters = read_parameters(address)
     try:
         engine = create_engine(
             address.set(query={}),
@@ -326,7 +326,7 @@ def _create_engine(url: str | URL) -> Engine:
             connect_args={
                 "timeout": _CONNECT_TIMEOUT_S,
                 "startup_params": _SESSION,
-                "ssl_context": encryption,
+                **parameters,
             },
         )
     except ModuleNotFoundError as error:

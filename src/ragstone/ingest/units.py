@@ -29,7 +29,7 @@ _LEAD_IN = re.compile(
     r"[\s*_.]*$",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"[ \t]*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+\S")
+_ITEM = re.compile(r"[ \t]*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+\S")
 _QUESTION = re.compile(r"[^\n]{3,200}[?？][\s*_]*$")
 _BLANK_LINE = "\n\n"
 _RULE = re.compile(r"[|\s:+-]+$")

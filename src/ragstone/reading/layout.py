@@ -15,13 +15,16 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
-from ragstone.text import TextMemo, find_sentence_spans
+from ragstone.text import TextMemo, find_breaks, find_sentence_spans
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "item", "row", "code"]
 Span: TypeAlias = tuple[int, int]
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_ITEM = re.compile(r"([ \t]*)(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+(?=\S)")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+(?=\S)")
+# Numbers and letters, which may also stand at the start of a line in the middle of a sentence.
+_MARKED = re.compile(r"[ \t]*(?:[(§]|\d{1,3}[.)]|[a-z]{1,5}\))")
+_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]*_]*\s*$")
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _RULE_ROW = re.compile(r"[ \t]*\|?[\s|:+=-]*$")
 LEAD_IN = re.compile(
@@ -99,12 +102,29 @@ def _find_last_line(text: str, lines: Sequence[Span], at: int, kind: BlockKind) 
                 return later
         return len(lines) - 1
     last = at
+    breaks = find_breaks(text)
     for later in range(at + 1, len(lines)):
         line = text[slice(*lines[later])]
-        if not line.strip() or _tell_kind(line) != "paragraph":
+        if not line.strip():
+            break
+        if _MARKED.match(line):
+            # A clause ("2.1 The …") begins here, or a sentence goes on ("as in / (a) above").
+            begins = lines[later][0] in breaks
+        else:
+            begins = _tell_kind(line) != "paragraph" or (
+                kind == "item"
+                and _ends_item(text[slice(*lines[at])], text[slice(*lines[last])], line)
+            )
+        if begins:
             break
         last = later
     return last
+
+
+def _ends_item(first: str, before: str, line: str) -> bool:
+    """Return True for a line after an item: not indented, a new sentence after a finished one."""
+    indent, own = (len(one) - len(one.lstrip()) for one in (first, line))
+    return own <= indent and _SENTENCE_END.search(before) is not None and line[own].isupper()
 
 
 def _make_block(
@@ -157,8 +177,10 @@ def widen_sentence(text: str, sentence: Span, *, whole_list: bool = False) -> Wi
     if block.kind in ("item", "code"):
         lead = _find_lead_in(text, blocks, at)
         return Widened((*lead, *_widen_block(text, blocks, at, whole_list)))
-    leads = LEAD_IN.search(text[sentence[0] : sentence[1]]) or (
-        whole_list and at + 1 < len(blocks) and blocks[at + 1].kind == "code"
+    leads = (
+        LEAD_IN.search(text[sentence[0] : sentence[1]])
+        or (whole_list and at + 1 < len(blocks) and blocks[at + 1].kind == "code")
+        or (at + 1 < len(blocks) and _goes_on_in(text, sentence[1], blocks[at + 1]))
     )
     if not leads:
         return Widened((sentence,))
@@ -202,8 +224,21 @@ def _find_lead_in(text: str, blocks: Sequence[TextBlock], at: int) -> tuple[Span
     if not sentences:
         return ()
     start, end = (before.start + place for place in sentences[-1])
-    leads = LEAD_IN.search(text[start:end]) or blocks[at].kind == "code"
+    leads = (
+        LEAD_IN.search(text[start:end])
+        or blocks[at].kind == "code"
+        or _goes_on_in(text, end, blocks[first])
+    )
     return ((start, end),) if leads else ()
+
+
+def _goes_on_in(text: str, end: int, block: TextBlock) -> bool:
+    """Return True when a sentence goes on in the items of a list: "if the Client / a) is late"."""
+    if block.kind != "item" or text[end : block.start].strip() or "\n\n" in text[end : block.start]:
+        return False
+    mark = _ITEM.match(text, block.start)
+    begins_small = mark is not None and text[mark.end() : mark.end() + 1].islower()
+    return begins_small and _SENTENCE_END.search(text[:end]) is None
 
 
 def _take_following(blocks: Sequence[TextBlock], at: int) -> list[Span]:

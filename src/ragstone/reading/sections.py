@@ -30,7 +30,7 @@ _SAME = 0.92
 _ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
 # Two sections are compared when they are about the same.
 _MIN_ALIKE = 0.45
-_ITEM_MARK = re.compile(r"^\s*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))\s+")
+_ITEM_MARK = re.compile(r"^\s*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))\s+")
 _SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]]*$")
 # "This lease is made between …" stands alone; "This means …" does not.
 _POINTS_BACK = re.compile(

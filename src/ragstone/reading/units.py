@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ragstone.reading.layout import clean_for_reading
 from ragstone.text import TextMemo, find_sentence_spans
+from ragstone.types import Chunk
 
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
 # The head of a column that says from when a row is valid.
@@ -349,3 +351,10 @@ def escape_markers(text: str) -> str:
         return f"({inner})"
 
     return MARKER_BY_CHUNK.sub(escape, MARKER_BY_NUMBER.sub(escape, text))
+
+
+def format_label(chunk: Chunk) -> str:
+    """Return where a chunk stands, to be shown before a short quotation: its last two headings,
+    or the name of its document."""
+    title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
+    return " ".join(escape_markers(title).split())

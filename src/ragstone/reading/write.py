@@ -15,19 +15,24 @@ from ragstone.index.analyze import count_words, extract_terms
 from ragstone.reading.features import Candidate
 from ragstone.reading.layout import (
     Span,
-    clean_for_reading,
     find_blocks,
     find_lead_in,
     widen_sentence,
 )
 from ragstone.reading.question import Question
 from ragstone.reading.read import ShortAnswer
-from ragstone.reading.units import describe_row, escape_markers
+from ragstone.reading.units import describe_row, escape_markers, format_label
 
-_ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?[a-z]\))[ \t]+")
+_ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+")
 # A short answer is a name, a date, an amount: not a sentence.
 _MAX_SHORT_WORDS = 9
 _MIN_SHORT_SCORE = 0.0
+# A condition of its own makes a sentence a special case of what stands before it.
+_SPECIAL_CASE = re.compile(
+    r"(?:\(?(?:\d{1,3}(?:\.\d{1,3})*|[a-z])[.)]?\s+)?"
+    r"(?:if|where|when|unless|should|in case|falls|wenn|sofern)\b",
+    re.IGNORECASE,
+)
 _LIST_MARK = re.compile(r"^\(?\w{1,2}[.)]\s+")
 # A shorter piece, such as a date under a heading, is shown with its heading.
 _MIN_WORDS_ALONE = 4
@@ -56,7 +61,7 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
         return AnswerUnit(one.source.number, format_row(one))
     text = one.passage.clean.text
     start = one.start
-    if one.points_back and one.before:
+    if one.before and (one.points_back or follows_rule(question, one)):
         at = text.rfind(one.before, 0, one.start)
         start = at if at >= 0 else start
     whole_list = question.wants_whole_list or is_about_the_list(question, one)
@@ -66,11 +71,24 @@ def build_unit(question: Question, one: Candidate) -> AnswerUnit:
         spans[0] = (start, one.end)
     written = format_spans(text, spans)
     if written.startswith("```") or count_words(written) < _MIN_WORDS_ALONE:
-        chunk = one.source.hit.chunk
-        title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
         gap = "\n\n" if written.startswith("```") else " "
-        written = f"{escape_markers(title)}:{gap}{written}"
+        # The check knows this label: it is no part of what the source is quoted with.
+        written = f"{format_label(one.source.hit.chunk)}:{gap}{written}"
     return AnswerUnit(one.source.number, written, widened.is_complete)
+
+
+def follows_rule(question: Question, one: Candidate) -> bool:
+    """Return True for a special case ("If it is 90 days late, …") after the rule that is asked for:
+    the sentence before it names more of the question, and stands in the same paragraph."""
+    if not _SPECIAL_CASE.match(one.text) or _SPECIAL_CASE.match(one.before):
+        return False
+    text = one.passage.clean.text
+    at = text.rfind(one.before, 0, one.start)
+    between = text[at + len(one.before) : one.start]
+    if at < 0 or between.strip() or between.count("\n") > 1 or not one.before.endswith("."):
+        return False
+    asked = set(extract_terms(question.text))
+    return len(asked & set(extract_terms(one.before))) > len(asked & one.terms)
 
 
 def build_units(question: Question, sentences: Sequence[Candidate]) -> list[AnswerUnit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,23 @@ async def test_without_it_tokens_are_marked_unverified(tmp_path: Path) -> None:
     events = [event async for event in engine.stream("What colour is the gate?")]
     engine.close()
     assert not any(event.verified for event in events if isinstance(event, Token))
+
+
+@pytest.mark.parametrize(
+    ("said", "goes_out"),
+    [("Green.", "Doors: Green. [Source 1]"), ("Red.", NO_ANSWER)],
+)
+def test_the_place_of_a_source_goes_out_with_its_quotation_or_not_at_all(
+    said: str, goes_out: str
+) -> None:
+    (source,) = sources("Green.")
+    chunk = replace(source.hit.chunk, heading_path=("Doors",))
+    hold = SentenceHold(Notation((replace(source, hit=replace(source.hit, chunk=chunk)),)), None)
+
+    async def feed_all() -> None:
+        for piece in ("Doors:", " ", said, " ", "[Source 1]", "\n\n"):
+            await hold.feed(piece)
+        await hold.close()
+
+    asyncio.run(feed_all())
+    assert hold.released.strip() == goes_out

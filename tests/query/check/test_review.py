@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from ragstone.query.check.review import (
 from ragstone.query.ground.cite import MarkerStream, Notation
 from ragstone.reading.model import ReadingModel
 from ragstone.text import find_sentence_spans
-from ragstone.types import CitationStyle
+from ragstone.types import CitationStyle, Source
 
 from ..build import sources
 from .test_facts import OTHER
@@ -147,3 +148,62 @@ def test_a_damaged_model_is_a_message_of_the_worker(
     (reply,) = worker.answer({**request, "threshold": 0.6, "timeout_s": 30})
     assert b"model.json" in reply
     assert b"damaged" in reply
+
+
+def label(source: Source, *path: str) -> Source:
+    """Put a source under headings."""
+    chunk = replace(source.hit.chunk, heading_path=path)
+    return replace(source, hit=replace(source.hit, chunk=chunk))
+
+
+WIKI = (
+    label(
+        sources("Office staff may work from home two days a week. Bakers may not.")[0],
+        "Onboarding wiki: Harbour Bakery Ltd.",
+        "Remote work",
+    ),
+)
+PLACE = "Onboarding wiki: Harbour Bakery Ltd. > Remote work:"
+
+
+@pytest.mark.parametrize("quoted", ["Bakers may not.", "Office staff may work from home."])
+def test_the_place_shown_before_a_short_quotation_is_no_claim(quoted: str) -> None:
+    review = review_text(f"No.\n\n{PLACE} {quoted} [Source 1]", Notation(WIKI), None)
+    assert [claim.text for claim in review.claims] == [quoted]
+    (claim,) = review.claims
+    assert review.text[claim.start : claim.end] == quoted
+    assert (claim.score == 1.0) == (quoted == "Bakers may not.")
+    if claim.score == 1.0:
+        assert [one.snippet for one in review.citations] == [quoted]
+        assert review.text == f"No.\n\n{PLACE} {quoted} [Source 1]"
+
+
+def test_what_follows_the_place_of_a_source_is_checked() -> None:
+    review = review_text(f"{PLACE} Bakers may. [Source 1]", Notation(WIKI), None)
+    assert [claim.verdict for claim in review.claims] != ["supported"]
+    assert not review_text(f"{PLACE} What now?", Notation(WIKI), None).claims
+
+
+def test_the_place_of_another_document_is_a_claim() -> None:
+    said = "Handbook > Night work: Bakers may not."
+    review = review_text(f"{said} [Source 1]", Notation(WIKI), None)
+    assert [claim.text for claim in review.claims] == [said]
+
+
+CODE = "```shell\npip install shelfmark\n```"
+
+
+@pytest.mark.parametrize(
+    ("answer", "stored", "cited"),
+    [
+        (f"Install it with: [Source 1]\n\n{CODE}", f"Install it with:\n\n{CODE}", True),
+        (f"{PLACE} [Source 1]\n\n{CODE}", CODE, True),
+        (f"Install it with: [Source 1]\n\n{CODE}", "Install it with:\n\n```\nrm -r /\n```", False),
+    ],
+)
+def test_a_quoted_listing_is_cited(answer: str, stored: str, cited: bool) -> None:
+    place = ("Onboarding wiki: Harbour Bakery Ltd.", "Remote work")
+    review = review_text(answer, Notation((label(sources(stored)[0], *place),)), None)
+    assert [one.snippet for one in review.citations] == [stored] * cited
+    assert [claim.score for claim in review.claims] == [1.0] * cited
+    assert (review.text == answer) == cited

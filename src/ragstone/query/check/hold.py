@@ -122,9 +122,8 @@ class SentenceHold:
             return self._let_out(part, _place_claims(review, part, self.notation))
         if not (self.drops_unsupported and any(map(_is_doubtful, review.claims))):
             return self._let_out(review.text + part[len(part.rstrip()) :], review.claims)
-        statements = split_statements(part, self.notation)
-        if len(statements) > 1:  # a list: each item for itself
-            edges = [0, *(one.next_start for one in statements)]
+        edges = _find_edges(split_statements(part, self.notation))
+        if len(edges) > 2:  # a list: each item for itself
             for start, end in itertools.pairwise(edges):
                 self._check(part[start:end])
         else:
@@ -143,6 +142,16 @@ def _place_claims(review: Review, part: str, notation: Notation) -> tuple[Claim,
     )
 
 
+def _find_edges(statements: list[Statement]) -> list[int]:
+    """Return where each statement ends, after a 0; a label ends with what it stands before."""
+    following = [*statements[1:], None]
+    return [0] + [
+        one.next_start
+        for one, after in zip(statements, following, strict=True)
+        if after is None or not after.is_labelled
+    ]
+
+
 def _find_settled_end(statements: list[Statement]) -> int:
     """Return the place up to which no marker can follow any more; a list is settled as a whole."""
     if len(statements) < 2:
@@ -151,6 +160,8 @@ def _find_settled_end(statements: list[Statement]) -> int:
     first = next(
         (one for one in statements if last.group is not None and one.group == last.group), last
     )
+    if first.is_labelled:  # its label is the statement before it
+        first = statements[statements.index(first) - 1]
     return first.start
 
 
@@ -158,6 +169,8 @@ def _find_part_ends(statements: list[Statement]) -> Iterator[int]:
     """Yield the end of every sentence, but of a list only the end of its last item."""
     for place, one in enumerate(statements):
         following = statements[place + 1] if place + 1 < len(statements) else None
+        if following is not None and following.is_labelled:
+            continue
         if one.group is None or following is None or following.group != one.group:
             yield one.next_start
 

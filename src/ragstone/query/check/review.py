@@ -18,6 +18,7 @@ from ragstone.query.check.judge import (
 )
 from ragstone.query.check.support import SUPPORTED_FROM
 from ragstone.query.check.verifier import Verifier, WorkLimit, load_verifier
+from ragstone.query.check.windows import find_quotation, read_source
 from ragstone.query.ground.cite import (
     Notation,
     Statement,
@@ -26,6 +27,7 @@ from ragstone.query.ground.cite import (
     replace_markers,
     split_statements,
 )
+from ragstone.query.ground.parts import find_listing
 from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
 
 NO_VERIFIER = (
@@ -85,8 +87,10 @@ def review_text(
     judge = StatementJudge(
         notation.sources, embedder, verifier, limit=limit or WorkLimit.of_seconds(30)
     )
-    places = [place for place, one in enumerate(statements) if one.is_claim]
-    judged = judge.judge_all([statements[place] for place in places])
+    claims = {place: one for place, one in enumerate(statements) if one.is_claim}
+    claims |= _find_quoted_listings(text, statements, notation)
+    places = sorted(claims)
+    judged = judge.judge_all([claims[place] for place in places])
     judgements = dict(zip(places, judged, strict=True))
     markers = _assign_markers(statements, judgements)
     changes = {
@@ -108,6 +112,25 @@ def review_text(
         repaired=sum(one.is_repaired and bool(one.statement.numbers) for one in judged),
         notes=() if verifier or not judged else (NO_VERIFIER,),
     )
+
+
+def _find_quoted_listings(
+    text: str, statements: Sequence[Statement], notation: Notation
+) -> dict[int, Statement]:
+    """Return the lead-ins and labels with a marker that stand before a listing of their source.
+
+    "Install it with:" claims nothing alone; with its listing it is a quotation.
+    """
+    found: dict[int, Statement] = {}
+    for place, one in enumerate(statements):
+        if one.is_claim or not one.all_numbers or not one.text.endswith((":", "：")):
+            continue
+        listing = find_listing(text, one.end, one.next_start)
+        said = listing if one.text in notation.labels else f"{one.text} {listing}"
+        sources = [notation.sources[number - 1] for number in one.numbers]
+        if listing and any(find_quotation(said, read_source(source.text)) for source in sources):
+            found[place] = replace(one, text=said)
+    return found
 
 
 def _assign_markers(

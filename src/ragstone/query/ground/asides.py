@@ -62,9 +62,13 @@ _ABOUT_SOURCES = re.compile(
 )
 
 
-def says_something(text: str) -> bool:
-    """Return True for a sentence that a document could support: no question, no small talk."""
+def says_something(text: str, *, is_labelled: bool = False) -> bool:
+    """Return True for a sentence that a document could support: no question, no small talk.
+
+    After a label, "Bakers may not." is enough.
+    """
     text = text.replace(IMAGE_REMOVED, "").replace(LINK_REMOVED, "").strip()
-    enough = len(extract_terms(text)) >= _MIN_TERMS or any(c.isdigit() for c in text)
+    enough = is_labelled or len(extract_terms(text)) >= _MIN_TERMS
+    enough = enough or any(c.isdigit() for c in text)
     talk = _SMALL_TALK.match(text) or _ABOUT_SOURCES.match(text)
     return enough and not text.endswith("?") and not talk

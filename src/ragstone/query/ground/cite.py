@@ -14,16 +14,17 @@ from itertools import zip_longest
 
 from ragstone.query.ground.asides import is_aside, says_something
 from ragstone.query.ground.links import LinkFilter, remove_foreign_links
-from ragstone.reading.layout import find_blocks
+from ragstone.query.ground.parts import find_groups, find_labels, split_at_labels
 from ragstone.reading.units import (
     MARKER_BY_CHUNK,
     MARKER_BY_NUMBER,
     find_code_spans,
     find_suspicious_spans,
+    format_label,
     is_bare_index,
     update_open_code,
 )
-from ragstone.text import find_sentence_spans, split_words
+from ragstone.text import split_words
 from ragstone.types import Citation, CitationStyle, Source, Verdict
 
 _NUMBER = re.compile(r"\d+")
@@ -55,6 +56,11 @@ class Notation:
     @cached_property
     def _documents(self) -> set[str]:
         return {source.hit.chunk.document_id for source in self.sources}
+
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """Return what may stand before a short quotation: the place of each source."""
+        return frozenset(f"{format_label(source.hit.chunk)}:" for source in self.sources)
 
     def format_markers(self, numbers: Sequence[int]) -> str:
         if self.style == "chunk":
@@ -268,6 +274,8 @@ class Statement:
     """Items of one list, and rows of one table, share a group."""
     is_aside: bool = False
     """True for a heading, a lead-in, a repetition and a sentence that breaks off."""
+    is_labelled: bool = False
+    """True for a short quotation after a label, which says what it cannot say alone."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -276,7 +284,9 @@ class Statement:
     @property
     def is_claim(self) -> bool:
         """Return True when it says something that a document could support."""
-        return not self.is_aside and self.text != CONFLICT_NOTICE and says_something(self.text)
+        if self.is_aside or self.text == CONFLICT_NOTICE:
+            return False
+        return says_something(self.text, is_labelled=self.is_labelled)
 
 
 def split_statements(
@@ -285,18 +295,21 @@ def split_statements(
     """Return the sentences of an answer outside code; a marker belongs to the one before it.
 
     An item of a list or a row of a table without a marker shares the next one of its block. The
-    last words of an answer that was cut off claim nothing.
+    last words of an answer that was cut off claim nothing, nor does the label of a quotation.
     """
     markers = list(notation.find_markers(answer))
     plain, offsets = _strip_markers_and_code(answer, markers)
-    spans = find_sentence_spans(plain)
-    groups = _find_groups(answer)
+    labels = find_labels(plain, notation.labels)
+    spans = split_at_labels(plain, labels)
+    groups = find_groups(answer)
     found: list[Statement] = []
     said: set[tuple[str, ...]] = set()
+    label = ""
     for (start, end), following in zip_longest(spans, spans[1:]):
         begin, reach = offsets[start], offsets[following[0]] if following else len(answer)
         text = plain[start:end]
-        words = tuple(split_words(text))
+        # The same words under another label say something else.
+        words = tuple(split_words(f"{label} {text}"))
         found.append(
             Statement(
                 text,
@@ -307,32 +320,12 @@ def split_statements(
                 group=next((g for g, first, last in groups if first <= begin < last), None),
                 is_aside=words in said
                 or is_aside(text, words, is_last=following is None, is_cut_off=is_cut_off),
+                is_labelled=bool(label),
             )
         )
         said.add(words)
+        label = text if (start, end) in labels else ""
     return _share_markers(found)
-
-
-_ROW = re.compile(r"[^\s:|][^:\n|]{0,80}: \S")
-
-
-def _find_groups(answer: str) -> list[tuple[int, int, int]]:
-    """Return the lists and tables of an answer: number, start, end.
-
-    Lines such as `Adult: Day visit €16.` below each other are the rows of a table.
-    """
-    groups: dict[int, tuple[int, int]] = {}
-    for block in find_blocks(answer):
-        body = answer[block.start : block.end]
-        if block.kind in ("item", "row"):
-            first = groups.get(block.group, (block.start, 0))[0]
-            groups[block.group] = (first, block.end)
-        elif block.kind == "paragraph" and "\n" in body:
-            lines = body.splitlines()
-            rows = sum(bool(_ROW.match(line)) for line in lines)
-            if rows >= len(lines) - 1 and rows > 1:
-                groups[-1 - block.start] = (block.start, block.end)
-    return [(number, start, end) for number, (start, end) in groups.items()]
 
 
 def _share_markers(statements: list[Statement]) -> list[Statement]:
