@@ -3,8 +3,9 @@
     python bench/answers.py [--pack answers|office|everyday|fresh] [--half dev|report]
     python bench/answers.py --ids office-001,k8s-009 --show
 
-The questions and the rules are in `bench/packs/*.jsonl` and the README there: a right answer holds one string of every `must` group and none of `must_not`. A
-question that the documents do not answer is right when the reply abstains or marks its passage as
+The questions and the rules are in `bench/packs/*.jsonl` and the README there: a right answer holds
+one string of every `must` group and none of `must_not`. A question that the documents do not answer
+is right when the reply abstains or marks its passage as
 not an answer. The collections are ingested once into bench/cache/answers. Answers are written to
 bench/cache/answers/HALF.jsonl (of another pack to PACK-HALF.jsonl), to be read by eye.
 """

@@ -22,7 +22,10 @@ import pickle
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,7 @@ from ragstone.reading.choose import (  # noqa: E402
     compute_answer_features,
     compute_shares,
     is_readable,
+    load_weights,
     select_front,
     select_passages,
 )
@@ -482,25 +486,32 @@ def main() -> None:
 
 def read_all(asked: Sequence[Asked], name: str, *, fresh: bool) -> list[Row]:
     """Read every question with the cheap weights as they are; keep the result."""
-    from ragstone.reading.choose import load_weights
-    from ragstone.reading.model import load_reading_model
-
     kept = CACHE / f"{name}-{load_reading_model().check_files()}.pickle"
     if kept.exists() and not fresh:
         rows: list[Row] = pickle.loads(kept.read_bytes())
         return rows
-    embedder = add_vector_cache(Engine().embedder)
-    known = load_weights()
-    cheap = {"reading": known.reading.cheap, "meaning": known.meaning.cheap}
+    blocks = [asked[at : at + 250] for at in range(0, len(asked), 250)]
     rows = []
-    for at, one in enumerate(asked):
-        row = build_row(one, embedder, cheap)
-        if row is not None:
-            rows.append(row)
-        if at % 500 == 0:
-            print(f"read {at} of {len(asked)}", flush=True)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
+        for at, some in enumerate(processes.map(read_block, blocks)):
+            rows += some
+            print(f"read {250 * (at + 1)} of {len(asked)}", flush=True)
     kept.write_bytes(pickle.dumps(rows))
     return rows
+
+
+def read_block(asked: Sequence[Asked]) -> list[Row]:
+    """Read some questions in a process of its own."""
+    known = load_weights()
+    cheap = {"reading": known.reading.cheap, "meaning": known.meaning.cheap}
+    embedder = open_embedder()
+    rows = (build_row(one, embedder, cheap) for one in asked)
+    return [row for row in rows if row is not None]
+
+
+@cache
+def open_embedder() -> Any:
+    return add_vector_cache(Engine().embedder)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def test_a_work_directory_that_cannot_be_used_is_a_sentence(
     tmp_path: Path, things: Dataset
 ) -> None:
     (tmp_path / "work").write_text("a file")
-    with pytest.raises(InputError, match=r"directory of evaluations .* cannot be written"):
+    with pytest.raises(InputError, match=r"directory of evaluations .* is a file, not a directory"):
         Workbench(things, inside(tmp_path), embedder=HashEmbedder())
 
 

@@ -105,7 +105,7 @@ def _compare_form(phrase: Phrase, part: str, question: str) -> float:
         score += 0.4
     has_article = part.split(maxsplit=1)[0].casefold() in DETERMINERS
     if has_article == (phrase.words[0].casefold() in DETERMINERS):
-        score += 0.05
+        score += 0.15
     is_chain = len(find_phrases(phrase.text)) > 1
     score += 0.1 if is_chain == (len(other) > 1) else -0.1
     if re.match(r"\s+of\s", question[phrase.end :]):
