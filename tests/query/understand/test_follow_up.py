@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.messages import translate
+from ragstone.query.understand.exchange import exchange_part
 from ragstone.query.understand.follow_up import (
     STANDS_ALONE,
     Exchange,
@@ -228,3 +229,17 @@ def test_the_subject_of_a_question(question: str, subject: str) -> None:
 def test_any_text_has_a_reading(text: str, before: str) -> None:
     readings = list_readings(text, [Exchange(before, before)])
     assert readings
+
+
+@pytest.mark.parametrize(
+    ("question", "part", "expected"),
+    [
+        ("Is the sourdough vegan?", "the brioche", "Is the brioche vegan?"),
+        ("Is the gate?", "the door", "Is the door?"),
+        ("Who approves the budget?", "the holidays", "Who approves the holidays?"),
+    ],
+)
+def test_what_is_asked_of_a_thing_is_kept_when_another_takes_its_place(
+    question: str, part: str, expected: str
+) -> None:
+    assert exchange_part(question, part)[0] == expected

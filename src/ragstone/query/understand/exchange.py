@@ -105,7 +105,7 @@ def _compare_form(phrase: Phrase, part: str, question: str) -> float:
         score += 0.4
     has_article = part.split(maxsplit=1)[0].casefold() in DETERMINERS
     if has_article == (phrase.words[0].casefold() in DETERMINERS):
-        score += 0.15
+        score += 0.05
     is_chain = len(find_phrases(phrase.text)) > 1
     score += 0.1 if is_chain == (len(other) > 1) else -0.1
     if re.match(r"\s+of\s", question[phrase.end :]):
@@ -118,6 +118,9 @@ def _compare_form(phrase: Phrase, part: str, question: str) -> float:
 
 
 _ASKED_FOR = re.compile(r"^(?:which|what|how many|how much)\s+\w+\s", re.IGNORECASE)
+
+
+_IS = frozenset({"is", "are", "was", "were"})
 
 
 def exchange_phrase(question: str, phrase: Phrase, part: str) -> str:
@@ -134,4 +137,7 @@ def exchange_phrase(question: str, phrase: Phrase, part: str) -> str:
         # "the namespace kube-node-lease" → "the namespace kube-public"
         kept = [word for word in words if word[:1].islower() and "-" not in word]
         new = " ".join((*kept, new))
+    before, after = question[: phrase.start].strip(), question[phrase.end :].strip(" ?!.")
+    if before.casefold() in _IS and not after and len(words) > 2:
+        new = f"{new} {words[-1]}"  # "Is the sourdough vegan?": the last word is what is asked
     return f"{question[: phrase.start]}{new}{question[phrase.end :]}"
