@@ -149,9 +149,15 @@ def run_example() -> str:
         return subprocess.run(ask, check=True, capture_output=True, text=True).stdout
 
 
-def mask_figures(text: str) -> str:
-    """Hide times, and scores whose last digit differs between processors."""
-    return re.sub(r"\d+(?:\.\d+)? ms|(?:grounded|confidence) \d\.\d\d", "…", text)
+def split_figures(text: str) -> tuple[str, list[float]]:
+    """Return a text without its times and scores, and the scores."""
+    scores = [float(one) for one in _SCORE.findall(text)]
+    return re.sub(r"\d+(?:\.\d+)? ms", "…", _SCORE.sub("…", text)), scores
+
+
+_SCORE = re.compile(r"(?<=(?:rounded|fidence) )\d\.\d\d")
+# The last digit differs between processors.
+_TOLERANCE = 0.03
 
 
 def main() -> int:
@@ -176,7 +182,11 @@ def main() -> int:
 
 
 def is_outdated(path: Path, text: str) -> bool:
-    return not path.exists() or mask_figures(path.read_text("utf-8")) != mask_figures(text)
+    """Return True where a page differs by more than times and the last digit of a score."""
+    if not path.exists():
+        return True
+    (old, before), (new, now) = split_figures(path.read_text("utf-8")), split_figures(text)
+    return old != new or any(abs(a - b) > _TOLERANCE for a, b in zip(before, now, strict=True))
 
 
 if __name__ == "__main__":
