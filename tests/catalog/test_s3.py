@@ -181,7 +181,7 @@ def test_an_engine_keeps_its_originals_there(
     assert len(s3.files()) == 1
     document = engine.documents()[0]
     assert engine.original(document).read_text() == "The gate is green."
-    assert "1 files are in the object store" in check(engine)["originals"].detail
+    assert "1 file: all are in the object store" in check(engine)["originals"].detail
     s3.kill()
     path = engine.originals.new_path()
     path.write_text("It is away.")

@@ -154,9 +154,10 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
         ("compare", "balanced", "minimal", "questions.jsonl", "--junit", "questions.jsonl/j.xml"),
         ("tune", "questions.jsonl", "--out", "questions.jsonl"),
         ("eval", "questions.jsonl", "--report", "questions.jsonl/r.html"),
-        ("eval", "questions.jsonl", "--work", "questions.jsonl"),
     ):
         assert_refused(call(*arguments, cwd=folder, **known), "cannot be written")
+    work = call("eval", "questions.jsonl", "--work", "questions.jsonl", cwd=folder, **known)
+    assert_refused(work, "is a file, not a directory")
     write_lines(
         folder / "lost.jsonl",
         [

@@ -52,7 +52,7 @@ async def test_every_step_from_filling_to_dropping(own: Path) -> None:
 
 def test_what_cannot_be_done_is_said(filled: Path) -> None:
     done = call("reembed", "--switch", "--drop", "-d", "data", cwd=filled)
-    assert "do not go together" in done.stderr
+    assert "cannot be combined" in done.stderr
     done = call("reembed", "--compare", "-d", "data", cwd=filled)
     assert "has one generation of vectors only" in done.stderr
     done = call("reembed", "-d", "data", cwd=filled)
