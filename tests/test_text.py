@@ -167,3 +167,16 @@ def test_a_memo_computes_once_keeps_the_last_and_takes_a_result_from_elsewhere()
     memo.put("d", "elsewhere")
     assert memo["d"] == "elsewhere"
     assert (asked, list(memo)) == (["a", "b", "c"], ["c", "d"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "甲方应付款。\n(2) 乙方应交货。",
+        "这是第一句。(1) 第二句在这里。",
+        "वह गया। (2) वह आया।",
+        "The rate is fixed.[3] (a) The next one.",
+    ],
+)
+def test_a_marked_clause_begins_after_every_kind_of_full_stop(text: str) -> None:
+    assert len(find_sentence_spans(text)) == 2

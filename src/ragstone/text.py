@@ -45,8 +45,9 @@ _CLAUSE = re.compile(
     r"(?:\A|\n)(?=[ \t]*(?P<mark>(?P<exact>§§? ?\d{1,4}[a-z]?|\d{1,3}(?:\.\d{1,3}){1,4}\.?)"
     r"|\(\d{1,3}[a-z]?\)|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+(?P<word>\S+))"
 )
-_STOP = re.compile(r"(?:[.!?…:;]['\"”’»)\]*_]*|[,;] ?(?:and|or|und|oder))$")
-_COLON = re.compile(r"(?:[:;]['\"”’»)\]*_]*|[,;] ?(?:and|or|und|oder))$")
+_QUOTE_ENDS = r"(?:\[\d{1,3}\]|['\"”’»」』）)\]*_])*"
+_STOP = re.compile(rf"(?:[.!?…:;。！？；：।؟]{_QUOTE_ENDS}|[,;，；] ?(?:and|or|und|oder))$")
+_COLON = re.compile(rf"(?:[:;：；]{_QUOTE_ENDS}|[,;，；] ?(?:and|or|und|oder))$")
 # Words before a number or letter that is not the mark of a clause: "as agreed in clause / 2.1".
 _REFERRING = re.compile(
     r"\b(?:clauses?|sections?|articles?|paragraphs?|sub-?(?:clauses?|sections?|paragraphs?)|parts?|"

@@ -47,7 +47,9 @@ def test_sslmode_decides_what_is_verified(mode: str, verifies: bool, compares_na
     assert (context.verify_mode == ssl.CERT_REQUIRED) is verifies
     assert context.check_hostname is compares_names
     plain = parse_database_url("postgresql://user@host/name?sslmode=disable")
-    assert read_parameters(plain)["ssl_context"] is None
+    assert read_parameters(plain)["ssl_context"] is False
+    offered = parse_database_url("postgresql://user@host/name")
+    assert read_parameters(offered)["ssl_context"] is None
 
 
 @pytest.mark.parametrize("name", ["host=/run/pg", "unix_sock=/run/pg/.s.PGSQL.5432"])

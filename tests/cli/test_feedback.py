@@ -85,5 +85,5 @@ def test_nothing_is_stored_before_consent(folder: Path) -> None:
     count = len(before) + 1
     assert consent("withdraw") == f"Deleted 0 sessions and {count} queries of local.\n"
     assert history() == []
-    assert "Nobody is asked" in call("consent", "show", "-d", "data", cwd=folder).stdout
+    assert "Consent is not required" in call("consent", "show", "-d", "data", cwd=folder).stdout
     assert_refused(call("consent", "give", "-d", "data", cwd=folder), "does not ask")

@@ -85,8 +85,16 @@ def test_logs_are_text_in_a_terminal_and_json_elsewhere(
     try:
         configure_logging(ObserveSettings(log_format=chosen))
         root.warning("the gate is open")
+        try:
+            _ = 1 / 0
+        except ZeroDivisionError:
+            root.exception("it broke")
     finally:
         structlog.configure(**before)
         root.setLevel(level)
     assert stream.getvalue().startswith("{") == is_json
     assert "the gate is open" in stream.getvalue()
+    assert "it broke" in stream.getvalue()
+    assert "ZeroDivisionError" in stream.getvalue()
+    assert "Logging error" not in stream.getvalue()
+    assert "division by zero" not in stream.getvalue()

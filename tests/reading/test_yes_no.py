@@ -27,6 +27,7 @@ POOL = "The pool is closed from October to April."
         ("Are dogs allowed in the blue room?", "Dogs are allowed in the garden.", False),
         ("Is the first mirror bigger than the second?", "First mirror 1,200, second 380.", False),
         ("Are secrets encrypted?", "Secrets are stored unencrypted.", True),
+        ("Is there a discount for students?", "Students count as adults at the till.", False),
     ],
 )
 def test_evidence_about_something_else_decides_nothing(

@@ -396,6 +396,8 @@ def test_a_pattern_is_described_in_words() -> None:
 def test_a_variable_of_a_list_has_names_between_commas() -> None:
     loaded = load({"RAGSTONE_REFINE_STEPS": "filter, select"})
     assert loaded.settings.refine.steps == ("filter", "select")
+    with pytest.raises(SettingsError):  # a moderator without categories would refuse nothing
+        load({"RAGSTONE_MODERATE_CATEGORIES": ""})
     assert allowed_values("refine.steps") == "names separated by commas (in a file: a list)"
 
 

@@ -39,7 +39,8 @@ def read_parameters(address: URL) -> dict[str, Any]:
     """
     query = {name: str(value) for name, value in address.query.items()}
     mode, root = query.pop("sslmode", "prefer"), query.pop("sslrootcert", None)
-    found: dict[str, Any] = {"ssl_context": None}
+    # None: the driver encrypts where the server offers it.
+    found: dict[str, Any] = {"ssl_context": False if mode == "disable" else None}
     if query.get("host", "").startswith("/"):
         found["unix_sock"] = f"{query.pop('host')}/.s.PGSQL.{address.port or 5432}"
     elif "unix_sock" in query:
@@ -50,7 +51,7 @@ def read_parameters(address: URL) -> dict[str, Any]:
             hint=f"Allowed: sslmode ({', '.join(_SSL_MODES)}), sslrootcert (a file) and host (the "
             "directory of a local socket).",
         )
-    if mode not in _SSL_MODES[:3]:  # with the others the driver does not encrypt
+    if mode not in _SSL_MODES[:3]:
         found["ssl_context"] = _make_context(mode, root)
     return found
 
@@ -64,6 +65,6 @@ def _make_context(mode: str, root: str | None) -> ssl.SSLContext:
             hint="Give sslrootcert the path of a file in PEM format.",
         ) from error
     context.check_hostname = mode == "verify-full"
-    if mode == "require":
+    if mode == "require" and root is None:  # with a root it is verified, as by PostgreSQL's own
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -30,7 +30,12 @@ from ragstone import __version__
 from ragstone.catalog.database import Database
 from ragstone.catalog.originals import Originals
 from ragstone.catalog.wal import DAMAGED_SUFFIX
-from ragstone.errors import RagstoneError, StoreError
+from ragstone.errors import (
+    RagstoneError,
+    StoreBusyError,
+    StoreError,
+    StoreUnavailableError,
+)
 from ragstone.files import hash_file, hold_writer_lock, sync_file
 from ragstone.messages import format_count
 from ragstone.protocols import Catalog, Embedder, Index, IndexCounts
@@ -284,6 +289,8 @@ def _check_index(catalog: Catalog, index: Index, collection: str, *, repair: boo
     )
     try:
         actual, seq = _read_counts(index, collection, repair=repair)
+    except (StoreBusyError, StoreUnavailableError):
+        raise  # a writer at work, or a server that is away, is no damage
     except StoreError as error:
         if not repair:
             return Finding(subject, "wrong", f"{total}; {error.message} Run: ragstone doctor")

@@ -149,7 +149,7 @@ def show_consent(
 
     Example:  ragstone consent show --owner alice
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         consents = engine.history.consents
         found, is_required = consents.find(owner), consents.is_required
         description = describe_storage(consents.options)
@@ -164,7 +164,7 @@ def show_consent(
         stdout().print(f"{owner} has not agreed: nothing is stored.", markup=False)
         stdout().print(f"After `ragstone consent give`: {description}")
     else:
-        stdout().print(f"Nobody is asked (REQUIRE_CONSENT is off). {description}")
+        stdout().print(f"Consent is not required (REQUIRE_CONSENT is off). {description}")
 
 
 @consent_app.command("give")
@@ -192,7 +192,7 @@ def withdraw_consent(
 
     Example:  ragstone consent withdraw --owner alice
     """
-    with options.open_engine(options.load_settings(data, config)) as engine:
+    with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         sessions, queries = engine.history.withdraw_consent(owner)
         stdout().print(
             f"Deleted {sessions} sessions and {queries} queries of {owner}.", markup=False

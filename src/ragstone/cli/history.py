@@ -64,7 +64,7 @@ def history(
     selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         entries = engine.history.queries(limit=limit, wanted=selection)
-        if collection and not entries:
+        if collection and not entries and query_id is None:
             options.require_collection(engine, collection)
         if delete:
             _delete_queries(engine, query_id, selection, why_not, yes=yes)

@@ -89,12 +89,12 @@ def configure_logging(options: ObserveSettings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _describe_errors(with_message=options.log_text),
     ]
-    last: Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
+    last: list[Processor] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
     is_text = options.log_format == "auto" and sys.stderr.isatty()
     if is_text or options.log_format == "text":
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        last = [_join_stack, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     structlog.configure(
-        processors=[flood, *shared, last],
+        processors=[flood, *shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
@@ -103,7 +103,7 @@ def configure_logging(options: ObserveSettings) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
     handler.addFilter(flood)
@@ -112,6 +112,13 @@ def configure_logging(options: ObserveSettings) -> None:
     # Libraries log each HTTP call with its address, which may be private.
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("ragstone").setLevel(level)
+
+
+def _join_stack(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Write the stack as one text, which is what the renderer of text logs expects."""
+    if isinstance(event.get("stack"), list):
+        event["stack"] = "\n".join(event["stack"])
+    return event
 
 
 def _describe_errors(*, with_message: bool) -> Processor:

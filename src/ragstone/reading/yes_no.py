@@ -38,7 +38,7 @@ _LIGHT = frozenset(
         "allowed permitted possible required needed necessary mandatory able ok okay there"
     )
 )
-_OPPOSITE = ("un", "non", "in", "im", "ir", "dis")
+_OPPOSITE = ("un", "non")
 _TIME = re.compile(
     r"\b(?:\d[\d.,:]*|(?:jan|febr)uary|march|april|may(?=\s+\d|\?|$)|june|july|august"
     r"|(?:septem|octo|novem|decem)ber|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"

@@ -214,6 +214,7 @@ class ModerateSettings(Section):
         ),
         "Categories of OpenAI that the moderator openai refuses. Others pass: documents are about "
         "violence, illness and crime.",
+        min_length=1,
     )
 
 

@@ -133,9 +133,10 @@ class SentenceHold:
 
 def _place_claims(review: Review, part: str, notation: Notation) -> tuple[Claim, ...]:
     """Return the claims of a review with the offsets of the text as it was before."""
-    places = [one for one in split_statements(part, notation) if one.is_claim]
-    if len(places) != len(review.claims):  # a link to nowhere was removed with its sentence
+    statements = split_statements(part, notation)
+    if len(statements) != len(review.statements):  # a link to nowhere went with its sentence
         return ()
+    places = [statements[place] for place in review.places]
     return tuple(
         replace(claim, start=place.start, end=place.end)
         for claim, place in zip(review.claims, places, strict=True)

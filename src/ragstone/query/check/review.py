@@ -52,6 +52,8 @@ class Review:
     repaired: int = 0
     """Count of the sentences whose markers were wrong and were changed or removed."""
     notes: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    """For each claim the place of its statement."""
 
     @property
     def precision(self) -> float:
@@ -107,6 +109,7 @@ def review_text(
         citations=tuple(citation for _, citation in cited),
         claim_of_citation=tuple(at for at, _ in cited),
         statements=tuple(final),
+        places=tuple(places),
         final=frozenset(at for at, one in enumerate(judged) if one.is_final),
         attributed=sum(bool(new) and not statements[at].numbers for at, new in changes.items()),
         repaired=sum(one.is_repaired and bool(one.statement.numbers) for one in judged),

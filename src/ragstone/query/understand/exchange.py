@@ -138,6 +138,7 @@ def exchange_phrase(question: str, phrase: Phrase, part: str) -> str:
         kept = [word for word in words if word[:1].islower() and "-" not in word]
         new = " ".join((*kept, new))
     before, after = question[: phrase.start].strip(), question[phrase.end :].strip(" ?!.")
-    if before.casefold() in _IS and not after and len(words) > 2:
+    is_last_word_asked = before.casefold() in _IS and not after and len(words) > 2
+    if is_last_word_asked and words[-1].casefold() not in new.casefold().split():
         new = f"{new} {words[-1]}"  # "Is the sourdough vegan?": the last word is what is asked
     return f"{question[: phrase.start]}{new}{question[phrase.end :]}"
