@@ -44,7 +44,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("method", "path"), [door.values[:2] for door in DOORS])
-def test_no_request_breaks_a_door(method: str, path: str, api: Any) -> None:
+def test_no_request_breaks_an_endpoint(method: str, path: str, api: Any) -> None:
     @given(case=api[path][method.upper()].as_strategy())
     @settings(
         max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
