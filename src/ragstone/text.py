@@ -22,6 +22,8 @@ _APOSTROPHES = re.compile(r"['’`´]")
 _TITLE = re.compile(r"\b(?:Ms|Mx|Sra)\.$")
 # A number with the dot of an ordinal, and what goes on after it: "am 3. Oktober", "im 2. Stock".
 _ORDINAL = re.compile(r"(?:^|[\s(„\"–-])\d{1,2}\.$")
+# What stands before an item of a list: a bullet, "1.", "b)", "(iv)".
+LIST_MARK = r"(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))"
 _MONTH = r"(?:Jan|Feb|Mär|Mar|Apr|Mai|Maj|Jun|Jul|Aug|Sep|Okt|Oct|Nov|Dez|Dec)[a-zäöü]*\b"
 _AFTER_ORDINAL = re.compile(
     rf"[a-zäöüß]|{_MONTH}"

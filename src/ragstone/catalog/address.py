@@ -65,6 +65,6 @@ def _make_context(mode: str, root: str | None) -> ssl.SSLContext:
             hint="Give sslrootcert the path of a file in PEM format.",
         ) from error
     context.check_hostname = mode == "verify-full"
-    if mode == "require" and root is None:  # with a root it is verified, as by PostgreSQL's own
+    if mode == "require" and root is None:  # with a root it is verified, as libpq does
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -201,7 +201,7 @@ def _advise(findings: Sequence[Finding], *, is_repaired: bool) -> str:
     wrong = [finding for finding in findings if finding.state == "wrong"]
     if not is_repaired and all("ragstone doctor" in finding.detail for finding in wrong):
         return "Nothing was changed. Without --check the command repairs these problems."
-    if all("un: ragstone" in finding.detail for finding in wrong):
+    if all("run: ragstone" in finding.detail.lower() for finding in wrong):
         return "Run the commands that the lines above name."
     return "Repair the problems above by hand; see docs/guides/upkeep.md."
 

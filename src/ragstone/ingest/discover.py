@@ -38,7 +38,7 @@ class UnreadFolder:
     hint: str = "Check its permissions."
 
     def holds(self, source: str) -> bool:
-        """Return whether a source is in this folder: nobody knows whether it is still there."""
+        """Return whether a source is in this folder, so that it may still exist."""
         return source.startswith((f"{self.source}/", f"{self.source}\\"))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ragstone.blocks import Block, LoadedDocument
-from ragstone.text import find_sentence_spans
+from ragstone.text import LIST_MARK, find_sentence_spans
 
 # Longer paragraphs are prose, not the caption of a table.
 _CAPTION_CHARS = 150
@@ -29,7 +29,7 @@ _LEAD_IN = re.compile(
     r"[\s*_.]*$",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"[ \t]*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+\S")
+_ITEM = re.compile(rf"[ \t]*{LIST_MARK}[ \t]+\S")
 _QUESTION = re.compile(r"[^\n]{3,200}[?？][\s*_]*$")
 _BLANK_LINE = "\n\n"
 _RULE = re.compile(r"[|\s:+-]+$")

@@ -32,7 +32,7 @@ from ragstone.threads import PerLoop
 _MAX_CALLS_PER_POOL = 32
 _LAST_BYTES_S = 0.2
 _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
-# These answer nobody without a key; a compatible server at another address may need none.
+# These services need a key; a compatible server at another address may need none.
 _HOSTS_WITH_KEYS = frozenset(
     {"api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"}
 )

@@ -15,13 +15,13 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
-from ragstone.text import TextMemo, find_breaks, find_sentence_spans
+from ragstone.text import LIST_MARK, TextMemo, find_breaks, find_sentence_spans
 
 BlockKind: TypeAlias = Literal["heading", "paragraph", "item", "row", "code"]
 Span: TypeAlias = tuple[int, int]
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_ITEM = re.compile(r"([ \t]*)(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+(?=\S)")
+_ITEM = re.compile(rf"([ \t]*){LIST_MARK}[ \t]+(?=\S)")
 # Numbers and letters, which may also stand at the start of a line in the middle of a sentence.
 _MARKED = re.compile(r"[ \t]*(?:[(§]|\d{1,3}[.)]|[a-z]{1,5}\))")
 _SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]*_]*\s*$")

@@ -17,7 +17,7 @@ from ragstone.models.cache import embed_sentences
 from ragstone.protocols import Embedder, Vectors
 from ragstone.reading.layout import LEAD_IN, clean_for_reading, find_blocks
 from ragstone.reading.units import escape_markers, has_instructions, split_units
-from ragstone.text import find_sentence_spans
+from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 
 # So many sentences are embedded at most, each cut to so many characters: about 130 CPU ms.
@@ -30,7 +30,7 @@ _SAME = 0.92
 _ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
 # Two sections are compared when they are about the same.
 _MIN_ALIKE = 0.45
-_ITEM_MARK = re.compile(r"^\s*(?:[-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))\s+")
+_ITEM_MARK = re.compile(rf"^\s*{LIST_MARK}\s+")
 _SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]]*$")
 # "This lease is made between …" stands alone; "This means …" does not.
 _POINTS_BACK = re.compile(

@@ -22,8 +22,9 @@ from ragstone.reading.layout import (
 from ragstone.reading.question import Question
 from ragstone.reading.read import ShortAnswer
 from ragstone.reading.units import describe_row, escape_markers, format_label
+from ragstone.text import LIST_MARK
 
-_ITEM_MARK = re.compile(r"^([ \t]*)([-*+•▪◦–]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))[ \t]+")
+_ITEM_MARK = re.compile(rf"^([ \t]*)({LIST_MARK})[ \t]+")
 # A short answer is a name, a date, an amount: not a sentence.
 _MAX_SHORT_WORDS = 9
 _MIN_SHORT_SCORE = 0.0

@@ -9,6 +9,7 @@ import platformdirs
 from pydantic import SecretStr
 
 from ragstone.settings.services import (
+    NAMES,
     AnthropicSettings,
     AzureSettings,
     EmbedSettings,
@@ -236,6 +237,7 @@ class RefineSettings(Section):
     steps: tuple[str, ...] = setting(
         ("filter", "rerank", "deduplicate", "merge", "select", "widen"),
         "Refiners in order. One that is disabled by its own settings is skipped.",
+        allowed=NAMES,
     )
     min_similarity: float = setting(
         0.0,

@@ -18,11 +18,13 @@ Reasoning: TypeAlias = Literal["", "off", "minimal", "low", "medium", "high"]
 
 _SHARED = ("model", "fast_model", "base_url", "api_key", "max_tokens", "reasoning")
 
+NAMES = "names separated by commas (in a file: a list)"
+
 
 def setting(default: Any, description: str, *names: str, allowed: str = "", **bounds: Any) -> Any:
     """Define a described, bounded field.
 
-    `names` are further variables that set it; `allowed` says what a pattern allows.
+    `names` are further variables that set it; `allowed` says in words what is allowed.
     """
     more: dict[str, Any] = {"names": [*names], "allowed": allowed}
     return Field(default, description=description, json_schema_extra=more, **bounds)
@@ -215,6 +217,7 @@ class ModerateSettings(Section):
         "Categories of OpenAI that the moderator openai refuses. Others pass: documents are about "
         "violence, illness and crime.",
         min_length=1,
+        allowed=NAMES,
     )
 
 

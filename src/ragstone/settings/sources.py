@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -384,8 +384,8 @@ def _displayed_name(path: str, origin: str) -> str:
 
 
 def _describe_type(value: Any) -> str:
-    words = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
-    words[dict] = "a table"
+    words = {bool: "true or false", list: "a list", dict: "a table"}
+    words |= dict.fromkeys((int, float), "a number")
     return words.get(type(value), f"a {type(value).__name__}")
 
 
@@ -400,8 +400,6 @@ def allowed_values(path: str) -> str:
     info = _fields()[path]
     if isinstance(info.json_schema_extra, dict) and (words := info.json_schema_extra["allowed"]):
         return str(words)
-    if get_origin(info.annotation) is tuple:
-        return "names separated by commas (in a file: a list)"
     members = (info.annotation, *get_args(info.annotation))
     listed = [one for member in members for one in get_args(member) if isinstance(one, str)]
     if listed:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from ragstone.index.analyze import extract_terms
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.units import find_suspicious_spans, split_units
-from ragstone.text import find_sentence_spans
+from ragstone.text import LIST_MARK, find_sentence_spans
 
 WINDOW_SENTENCES = 4
 _SCATTERED_SENTENCES = 3
@@ -29,7 +29,7 @@ _MAX_WINDOW_CHARS = 1_400
 # The snippet of a citation may leave out sentences that add less than this to the coverage.
 _SNIPPET_SHARE = 0.85
 _TOKEN = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|\w+|[%‰€$£¥°<>≤≥±]")
-_LIST_MARK = re.compile(r"\s*(?:[-*+•▪◦]|\d{1,3}[.)]|\(?(?:[a-z]|[ivx]{2,5})\))\s+")
+_LIST_MARK = re.compile(rf"\s*{LIST_MARK}\s+")
 _NEGATIVE_LEAD = re.compile(
     r"\b(?:not|never|no|avoid|wrong|false|myths?|incorrect|don['’]t|untrue|forbidden|excluded?|"
     r"except)\b[^.!?]*:\s*$",
