@@ -12,7 +12,9 @@ VENV := .venv
 # What the container holds beside the core: every store, protocol and provider behind HTTP.
 IMAGE_EXTRAS := build encrypted mcp otel postgres redis
 BIN := $(VENV)/bin
-UV := $(shell command -v uv)
+# A lock is complete and is installed without a resolver, so that what pip or an index does years later
+# changes nothing; `pip check` proves that no package is missing.
+PIP := -m pip --disable-pip-version-check
 # The wheel's own metadata must be in step with pyproject.toml, so an edit installs again.
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
@@ -106,17 +108,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: Ragstone needs Python 3.11 to 3.13 with its venv module."; \
 		echo "hint: name one with: make demo PYTHON=/path/to/python3"; exit 1; }
 	@rm -rf $(VENV)
-ifeq ($(UV),)
 	$(PYTHON) -m venv $(VENV)
-else
-	uv venv --quiet --seed --python $(PYTHON) $(VENV)
-endif
-
-ifeq ($(UV),)
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
-else
-INSTALL = uv pip install --quiet --python $(BIN)/python
-endif
 
 # Make looks for these two files before it makes the environment, and would find the old ones.
 ifeq ($(shell test -x $(BIN)/python && echo yes),)
@@ -125,36 +117,27 @@ endif
 
 $(RUN): requirements.lock pyproject.toml | $(BIN)/python
 	@echo "Installing (first run only) ..."
-	@$(INSTALL) --require-hashes -r requirements.lock
-	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) install --quiet --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python $(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) check
 	@touch $@
 
 $(DEV): requirements-dev.lock pyproject.toml | $(BIN)/python
 	@echo "Installing the development tools (first run only) ..."
-	@$(INSTALL) --require-hashes -r requirements-dev.lock
-	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) install --quiet --no-deps --require-hashes -r requirements-dev.lock
+	@$(BIN)/python $(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) check
 	@touch $@ $(RUN)
 
 $(DOCS)/.installed: requirements-docs.lock
 	@echo "Installing mkdocs (first run only) ..."
-	@rm -rf $(DOCS)
-ifeq ($(UV),)
-	$(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-else
-	uv venv --quiet --python $(PYTHON) $(DOCS)
-	@uv pip install --quiet --python $(DOCS)/bin/python --require-hashes -r $<
-endif
+	$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python $(PIP) install --quiet --no-deps --require-hashes -r $<
+	@$(DOCS)/bin/python $(PIP) check
 	@touch $@
 
 $(BENCH)/.installed: bench/peers-requirements.txt pyproject.toml
 	@echo "Installing the peers (first run only; several gigabytes) ..."
-ifeq ($(UV),)
-	$(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[build,eval]' -r bench/peers-requirements.txt
-else
-	uv venv --quiet --seed --clear --python $(PYTHON) $(BENCH)
-	@uv pip install --quiet --python $(BENCH)/bin/python -e '.[build,eval]' -r bench/peers-requirements.txt
-endif
+	$(PYTHON) -m venv --clear $(BENCH)
+	@$(BENCH)/bin/python $(PIP) install --quiet -e '.[build,eval]' -r bench/peers-requirements.txt
 	@touch $@
