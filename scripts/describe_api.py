@@ -34,7 +34,7 @@ SECTIONS = {
     "Errors": (
         "RagstoneError", "SettingsError", "InputError", "RefusedError", "UnauthorizedError",
         "ForbiddenError", "LimitError", "TooManyRequestsError", "OverloadedError",
-        "DeadlineError", "IngestError", "StoreError", "StoreBusyError",
+        "DeadlineError", "IngestError", "StoreError", "StoreBusyError", "StoreDamagedError",
         "StoreUnavailableError", "OriginalMissingError", "ProviderError",
         "UnusableReplyError", "NotFoundError",
     ),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RefusedError,
         SettingsError,
         StoreBusyError,
+        StoreDamagedError,
         StoreError,
         StoreUnavailableError,
         TooManyRequestsError,
@@ -67,8 +68,9 @@ _NAMES = {
     "ragstone.errors": (
         "DeadlineError", "ForbiddenError", "IngestError", "InputError", "LimitError",
         "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError",
-        "RagstoneError", "RefusedError", "SettingsError", "StoreBusyError", "StoreError",
-        "StoreUnavailableError", "TooManyRequestsError", "UnauthorizedError", "UnusableReplyError",
+        "RagstoneError", "RefusedError", "SettingsError", "StoreBusyError", "StoreDamagedError",
+        "StoreError", "StoreUnavailableError", "TooManyRequestsError", "UnauthorizedError",
+        "UnusableReplyError",
     ),
     "ragstone.events": (
         "ClaimsChecked", "Comparison", "Event", "Finished", "SideEvent", "SourcesFound", "Token",
@@ -94,8 +96,8 @@ __all__ = [
     "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
     "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError", "QueryOptions",
     "QueryRun", "QuestionContext", "RagstoneError", "RefusedError", "Scores", "Settings",
-    "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError", "StoreError",
-    "StoreUnavailableError", "Token", "TooManyRequestsError", "UnauthorizedError",
+    "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError", "StoreDamagedError",
+    "StoreError", "StoreUnavailableError", "Token", "TooManyRequestsError", "UnauthorizedError",
     "UnusableReplyError", "UploadOptions", "__version__", "load_settings",
 ]  # fmt: skip
 

@@ -14,6 +14,7 @@
     ├── StoreError             the data directory, catalog or index cannot be used
     │   ├── MissingModelError  a model is not installed
     │   ├── StoreBusyError     another process is writing; try again
+    │   ├── StoreDamagedError  stored data was changed or lost
     │   └── StoreUnavailableError  a database or index server does not answer; try again
     │       └── OriginalMissingError   a received file is not where this process looks
     ├── ProviderError          a model or service did not answer
@@ -114,6 +115,10 @@ class StoreBusyError(StoreError):
     """Report that another process holds the writer lock."""
 
     retryable = True
+
+
+class StoreDamagedError(StoreError):
+    """Report stored data that was changed or lost, as opposed to a store that is away."""
 
 
 class StoreUnavailableError(StoreError):

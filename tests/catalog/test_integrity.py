@@ -106,10 +106,14 @@ def test_a_missing_and_a_changed_original_are_found(catalog: SqlCatalog, tmp_pat
     row |= {"sha256": sha256, "fingerprint": "", "status": "indexed", "chunk_count": 1}
     with catalog.write_transaction() as connection:
         connection.execute(files.insert().values(**row))
+    assert "is the disk mounted?" in find(catalog, tmp_path)["originals"]
+    other = FolderStore(tmp_path / "originals").path(hashlib.sha256(b"unused").hexdigest())
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"unused")
     assert "is missing; upload 'letter.txt' again" in find(catalog, tmp_path)["original"]
     assert find(catalog, tmp_path, keeps_originals=False) == {}
     path = FolderStore(tmp_path / "originals").path(sha256)
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"as it came")
     assert find(catalog, tmp_path) == {}
     path.write_bytes(b"as it went")

@@ -14,8 +14,13 @@ from typing import Any
 
 import pytest
 
+from ragstone.catalog.backup import Finding
+from ragstone.catalog.database import Database
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.catalog.integrity import check_content
+from ragstone.catalog.originals import Originals
 from ragstone.engine import Engine
+from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.protocols import Catalog, Index
 from ragstone.settings import IndexSettings
 from ragstone.testing import HashEmbedder
@@ -147,6 +152,27 @@ async def test_the_event_loop_goes_on_while_a_slow_postgres_is_asked(
             await engine.ingest([tmp_path / "gate.txt"])
             limits = {"page": {"exists": False}}
             await ask_slowly(engine, proxy, filters=limits, session_id="s")
+
+
+def test_a_database_that_goes_away_during_the_check_is_no_damage(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    proxy = SlowProxy(empty_database(postgres_url).partition("unix_sock=")[2])
+    database = Database.at_url(f"postgresql://postgres@{proxy.address}/postgres")
+    catalog = SqlCatalog(database)
+    catalog.add([make_document(name, ["wind"]) for name in "abc"], embedder=EMBEDDER)
+    # The connection ends after the first of three documents.
+    check = check_content(database, Originals(tmp_path), keeps_originals=False, pause=proxy.close)
+    found: list[Finding] = []
+    with closing(catalog), pytest.raises(StoreUnavailableError):
+        found.extend(check)
+    assert [finding for finding in found if finding.state != "ok"] == []
+
+
+def test_a_database_that_refuses_a_user_says_so(postgres_url: str) -> None:
+    with pytest.raises(StoreError, match="refuses access") as raised:
+        Database.at_url(empty_database(postgres_url).replace("postgres@", "nobody@"))
+    assert "RAGSTONE_DATABASE_URL" in raised.value.hint
 
 
 @pytest.fixture

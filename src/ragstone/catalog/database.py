@@ -39,6 +39,7 @@ from ragstone.errors import (
     InputError,
     SettingsError,
     StoreBusyError,
+    StoreDamagedError,
     StoreError,
     StoreUnavailableError,
 )
@@ -226,17 +227,8 @@ class Database:
         except UnicodeEncodeError as error:
             raise _make_unstorable_error("half of a character (a lone surrogate)") from error
         except DBAPIError as error:
-            if not self.is_sqlite and _is_away(error):
-                raise _make_unavailable(error) from error
-            raise self._explain(error) from error
-
-    def _explain(self, error: DBAPIError) -> StoreError:
-        if isinstance(error, OperationalError):
-            return _translate_operational_error(str(error.orig), self.location)
-        return StoreError(
-            f"The catalog {self.location} cannot be read: {_first_line(error.orig)}.",
-            hint="If it is damaged, restore a backup, or move it away and ingest again.",
-        )
+            explain = _explain_sqlite if self.is_sqlite else _explain_postgres
+            raise explain(error, self.location) from error
 
 
 def _refuse_nul(
@@ -356,12 +348,6 @@ def _discard_broken_connection(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _is_away(error: DBAPIError) -> bool:
-    """Return whether a failure is that of the connection and not of a statement."""
-    is_starting = "57P0" in str(error.orig)  # it starts, stops, or ended this connection
-    return error.connection_invalidated or is_starting or isinstance(error, InterfaceError)
-
-
 def _make_unavailable(error: Exception) -> StoreUnavailableError:
     log.warning("PostgreSQL does not answer: %s", _first_line(getattr(error, "orig", error)))
     return StoreUnavailableError(
@@ -369,6 +355,40 @@ def _make_unavailable(error: Exception) -> StoreUnavailableError:
         hint="Try again in a moment. If it stays so, check that it runs and "
         "RAGSTONE_DATABASE_URL; the log has the reason.",
     )
+
+
+def _explain_postgres(error: DBAPIError, location: str) -> StoreError:
+    """Explain a failure by its SQLSTATE: appendix A of PostgreSQL's manual lists them."""
+    fields = _read_server_error(error)
+    state, reason = fields.get("C", ""), _first_line(fields.get("M", error.orig))
+    if state in {"XX001", "XX002"}:
+        return StoreDamagedError(
+            f"PostgreSQL reports damage in the catalog: {reason}.",
+            hint="Restore a backup made with pg_dump.",
+        )
+    if state.startswith("28") or state in {"3D000", "42501"}:
+        return StoreError(
+            f"The database of the catalog (PostgreSQL) refuses access: {reason}.",
+            hint="Check the user, the password and the database in RAGSTONE_DATABASE_URL.",
+        )
+    # 53: no room or connections left; 57: it starts, stops or was told to stop; 58: its disk fails.
+    is_away = error.connection_invalidated or isinstance(error, InterfaceError)
+    if is_away or state.startswith(("53", "57", "58")):
+        return _make_unavailable(error)
+    return StoreError(
+        f"The catalog {location} cannot be used: {reason}.",
+        hint="The log of PostgreSQL has the details.",
+    )
+
+
+def _read_server_error(error: DBAPIError) -> dict[str, str]:
+    """Return the fields of the server's message; {} if it sent none."""
+    cause: BaseException | None = error.orig
+    while cause is not None:  # the driver hides a refused login behind its failure to say goodbye
+        if cause.args and isinstance(cause.args[0], dict):
+            return cause.args[0]
+        cause = cause.__context__
+    return {}
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -385,6 +405,19 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get("ragstone_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _explain_sqlite(error: DBAPIError, location: str) -> StoreError:
+    """Only what SQLite itself calls damage is damage."""
+    reason = str(error.orig)
+    # Text that is not UTF-8 is an OperationalError too, and its message quotes it.
+    if not isinstance(error, OperationalError) or "decode" in reason:
+        problem = _first_line(reason).partition(" with text")[0]
+        return StoreDamagedError(
+            f"The catalog {location} cannot be read: {problem}.",
+            hint="Restore a backup, or move it away and ingest again.",
+        )
+    return _translate_operational_error(reason, location)
 
 
 def _translate_operational_error(reason: str, location: str) -> StoreError:

@@ -32,7 +32,7 @@ from ragstone.catalog.schema import (
 )
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, split_source
 from ragstone.catalog.vectors import has_sound_vector, select_vectors
-from ragstone.errors import StoreError
+from ragstone.errors import StoreDamagedError
 from ragstone.files import hash_file
 from ragstone.messages import format_count
 
@@ -128,7 +128,8 @@ def _check_document(database: Database, document_id: str) -> _Report:
     try:
         with database.read_transaction(is_snapshot=True) as connection:
             _compare_rows(connection, report)
-    except (StoreError, ValueError, zlib.error) as error:  # the row cannot be decoded
+    # The row cannot be decoded. An outage is raised: it says nothing about the document.
+    except (StoreDamagedError, ValueError, zlib.error) as error:
         report.problems.append(f"it cannot be read ({str(error).partition(chr(10))[0]})")
     return report
 
@@ -181,13 +182,27 @@ def _check_originals(
     database: Database, originals: Originals, pause: Callable[[], None], *, keeps_originals: bool
 ) -> Iterator[Finding]:
     names = _read_upload_names(database, keeps_originals=keeps_originals)
-    stored = set(originals.files.list_hashes())
+    try:
+        stored = set(originals.files.list_hashes())
+    except OSError as error:
+        yield Finding("originals", "wrong", f"they cannot be read ({error}); check the disk")
+        return
+    if names and not stored:
+        detail = f"none of {format_count(len(names), 'file')} is there; is the disk mounted? "
+        yield Finding("originals", "wrong", detail + "If they are lost, restore a backup")
+        return
     wrong = [(sha256, "is missing") for sha256 in sorted(names.keys() - stored)]
     is_local = originals.files.is_local
     # An object store verifies its files itself, and charges for reading them.
+    unreadable = 0
     for sha256 in sorted(stored) if is_local else ():
-        if not _is_intact(originals, sha256):
-            wrong.append((sha256, "is damaged"))
+        try:
+            if not _is_intact(originals, sha256):
+                wrong.append((sha256, "is damaged"))
+        except OSError as error:
+            unreadable += 1
+            if unreadable <= _MAX_SHOWN:
+                yield Finding("original", "wrong", f"{sha256} cannot be read ({error.strerror})")
         pause()
     for sha256, problem in wrong[:_MAX_SHOWN]:
         name = names.get(sha256, "")
@@ -197,7 +212,7 @@ def _check_originals(
     if len(wrong) > _MAX_SHOWN:
         more = f"{len(wrong) - _MAX_SHOWN:,} more are missing or damaged; restore a backup"
         yield Finding("originals", "wrong", more)
-    if not wrong:
+    if not wrong and not unreadable:
         state = "all match their SHA-256" if is_local else "all are in the object store"
         found = f"checked {format_count(len(stored), 'file')}: {state}" if stored else "none stored"
         yield Finding("originals", "ok", found)
@@ -221,5 +236,3 @@ def _is_intact(originals: Originals, sha256: str) -> bool:
         return path is None or hash_file(path) == sha256  # None: deleted meanwhile
     except FileNotFoundError:
         return True
-    except OSError:
-        return False

@@ -97,9 +97,12 @@ class FolderStore:
 
     def list_hashes(self) -> Iterator[str]:
         """Yield the hash of every stored file, by its name."""
-        for path in sorted(self._directory.glob("??/*")):
-            if _SHA256.fullmatch(path.name):
-                yield path.name
+        if not self._directory.exists():
+            return
+        for folder in sorted(self._directory.iterdir()):  # `glob` skips what it may not read
+            for path in sorted(folder.iterdir()) if len(folder.name) == 2 else ():
+                if _SHA256.fullmatch(path.name):
+                    yield path.name
 
     def delete_old_copies(self) -> None:
         """Do nothing: files are read where they are."""

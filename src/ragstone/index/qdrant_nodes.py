@@ -92,7 +92,7 @@ class QdrantNodes:
             except httpx.TransportError as error:
                 self._leave_out(node, type(error).__name__)
                 continue
-            if reply.status_code < 500:
+            if reply.status_code < 500 and reply.status_code != 429:
                 node.down_until = 0.0
                 return _read_result(reply)
             self._leave_out(node, f"{reply.status_code} {_read_reason(reply)}")

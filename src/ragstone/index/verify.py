@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from ragstone.catalog.backup import Finding
-from ragstone.errors import StoreBusyError, StoreError
+from ragstone.errors import StoreBusyError, StoreError, StoreUnavailableError
 from ragstone.index.local import EmbeddedIndex
 from ragstone.index.remote import RemoteIndex
 from ragstone.protocols import Index
@@ -33,6 +33,8 @@ def check_index_files(
         found = index.find_damage(collection, pause)
         try:
             damaged = index.confirm_damage(collection, repair=repair) if found else []
+        except StoreUnavailableError:
+            raise
         except StoreError as error:
             state = "being written or damaged" if isinstance(error, StoreBusyError) else "damaged"
             detail = f"{state}: {', '.join(found)}; {error.message} {error.hint}"

@@ -129,10 +129,14 @@ def read_model_file(directory: Path, name: str) -> bytes:
     """Read a file of a shipped model."""
     try:
         return (directory / name).read_bytes()
-    except OSError as error:
+    except FileNotFoundError as error:
         raise StoreError(
             f"The file {name} of the model {directory.name} is missing from the installation.",
             hint="Install Ragstone again.",
+        ) from error
+    except OSError as error:
+        raise StoreError(
+            f"The file {directory / name} cannot be read: {error.strerror}."
         ) from error
 
 
@@ -141,6 +145,8 @@ def explain_damage(directory: Path, name: str) -> Iterator[None]:
     """Turn the errors of the libraries that load a model's file into ours."""
     try:
         yield
+    except (MemoryError, OSError):
+        raise
     except Exception as error:  # each library has its own errors, without a common base
         is_shipped = directory.is_relative_to(Path(__file__).parent)
         pull = f"Download it again with: ragstone models pull {directory.name}"
