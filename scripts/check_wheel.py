@@ -157,13 +157,14 @@ def main() -> None:
         expected = find_answers(printed)
         ways: dict[str, list[tuple[str | Path, ...]]] = {"without the lock": [(wheel,)]}
         if not options.no_lock:
-            locked = ("--require-hashes", "-r", ROOT / "requirements.lock")
+            locked = ("--no-deps", "--require-hashes", "-r", ROOT / "requirements.lock")
             ways["from requirements.lock"] = [locked, ("--no-deps", wheel)]
         for number, (way, installs) in enumerate(ways.items()):
             begun = time.monotonic()
             python = make_environment(folder / f"venv{number}")
             for arguments in installs:
                 run(python, *PIP, *arguments, cwd=folder)
+            run(python, "-m", "pip", "check", cwd=folder)
             print(f"installed {way}: {time.monotonic() - begun:.0f} s")
             found = run_demo(python, folder / f"demo{number}", blocker)
             if found != expected:
