@@ -129,8 +129,7 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     from ragstone.server.connections import open_listener
     from ragstone.server.run import list_keyless_hosts, run_server
 
-    if loaded.settings.provider.strict:
-        _refuse_dead_provider(loaded)
+    _check_parts(loaded)
     server = loaded.settings.server
     listener = open_listener(server.host, server.port)
     only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
@@ -142,9 +141,15 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     run_server(loaded, listener, only_hosts=only_hosts, only_mcp=mcp_only)
 
 
-def _refuse_dead_provider(loaded: LoadedSettings) -> None:
-    """Do not start, with --strict, when the provider cannot answer."""
+def _check_parts(loaded: LoadedSettings) -> None:
+    """Refuse settings that name a part which cannot be opened, before the server listens.
+
+    With --strict, also a provider that cannot answer.
+    """
     with options.open_engine(loaded) as engine:
+        engine.open()
+        if not loaded.settings.provider.strict:
+            return
         health = options.probe_provider(engine)
     if health.state == "failing":
         raise ProviderError(health.message, hint=health.hint, detail=health.detail)
