@@ -301,7 +301,7 @@ def test_an_unknown_id_or_model(tmp_path: Path) -> None:
     assert_refused(call("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")
-    assert_refused(call("models", "pull", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("models", "pull", "nobody", cwd=tmp_path), "nobody")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes only on POSIX")

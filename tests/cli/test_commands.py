@@ -299,7 +299,8 @@ def test_random_vectors_cause_no_warning_of_the_library(filled: Path, tmp_path: 
 
 def test_doctor_names_a_reranker_that_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    done = call("doctor", "-d", "data", cwd=tmp_path, RAGSTONE_PRESET="careful")
+    careful = {"RAGSTONE_PRESET": "careful", "RAGSTONE_DATA_MODELS": "models"}
+    done = call("doctor", "-d", "data", cwd=tmp_path, **careful)
     assert done.returncode == 1
     assert "reranker\twrong" in done.stdout
     assert "Run: ragstone models pull ms-marco-minilm-l12" in done.stdout
