@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
@@ -268,7 +269,7 @@ def revoke_key(
     Example:  ragstone keys revoke 4f2a9c01
     """
     with _open_keyring(options.load_settings(data, config), existing=data) as ring:
-        key = ring.revoke(key_id)
+        key = ring.revoke(options.complete_id(ring.catalog, schema.keys.c.id, key_id))
     stdout().print(f"Revoked the key {key.id} of {key.owner}.")
 
 
