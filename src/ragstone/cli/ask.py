@@ -55,11 +55,9 @@ def ask(
 
       ragstone ask "What changed in 2025?" --collection minutes --trace
 
-      ragstone ask "Who signed the lease?" --json | jq .citations
+      echo "Who signed the lease?" | ragstone ask - --json | jq .citations
 
       ragstone ask --file questions.txt > answers.jsonl
-
-      echo "Who signed the lease?" | ragstone ask -
     """
     text = _require_one_of(question, file)
     flags = {
