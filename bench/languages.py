@@ -1,9 +1,9 @@
 """Measure search in several languages, and questions in one language about documents in another.
 
     python bench/languages.py                                # the shipped embedder
-    python bench/languages.py --models DIR/models            # and the multilingual one
+    python bench/languages.py --models MODELS                # and the multilingual one
 
-DIR/models is there after `ragstone models pull multilingual --data DIR`. The sets are the languages
+MODELS is where `ragstone models pull multilingual` put it. The sets are the languages
 of xquad under `../shared/data`. bm25s with the stemmer of the language is the measure of keyword
 search.
 """
@@ -162,7 +162,7 @@ async def main() -> None:
     }
     embedders: list[Embedder] = [] if options.only == "multilingual" else [OnnxEmbedder()]
     if options.models:
-        flags = {"data.directory": options.models.parent, "preset": "multilingual"}
+        flags = {"data.models": options.models, "preset": "multilingual"}
         embedders.append(build_embedder(load_settings(flags=flags).settings))
     for embedder in embedders:
         print(

@@ -57,8 +57,12 @@ class BenchEmbedder(OnnxEmbedder):
     name = "bench"
 
 
-async def measure_preset(home: Path, preset: str, questions: list[str]) -> None:
+async def measure_preset(
+    home: Path, preset: str, questions: list[str], models: Path | None
+) -> None:
     flags: dict[str, Any] = {"data.directory": home, "preset": preset}
+    if models is not None:
+        flags["data.models"] = models
     engine = Engine(load_settings(flags=flags, environ={}).settings, embedder=BenchEmbedder())
     spent: list[float] = []
     stages: dict[str, list[float]] = defaultdict(list)
@@ -95,10 +99,7 @@ def main() -> None:
     if options.only:
         file = CACHE / f"search-{options.size}" / "questions.json"
         questions = json.loads(file.read_text("utf-8"))[: options.questions]
-        if options.only == "careful":
-            (home / "models").unlink(missing_ok=True)
-            (home / "models").symlink_to(options.careful.resolve())
-        asyncio.run(measure_preset(home, options.only, questions))
+        asyncio.run(measure_preset(home, options.only, questions, options.careful))
         return
     print(f"{options.size:,} chunks, {os.cpu_count()} cores, CPU ms of one search", flush=True)
     print("| preset | p50 | p95 | p99 | mean | median of each stage |\n|---|---|---|---|---|---|")

@@ -116,23 +116,12 @@ def _fill_catalog(engine: Engine, one: RetrievalSet) -> None:
     engine.index.refresh("default")
 
 
-def open_with_models(engine: Engine, models: Path, embedder: OnnxEmbedder) -> Engine:
-    """Open the same engine again with the pulled models in its directory."""
-    link = engine.settings.data.directory / "models"
-    link.unlink(missing_ok=True)
-    link.symlink_to(models.resolve())
-    engine.close()
-    return Engine(engine.settings, embedder=embedder)
-
-
 async def run_questions(
     one: RetrievalSet, embedder: KnownEmbedder, places: list[int], system: dict[str, Any]
 ) -> tuple[Scores, float]:
     """Return the metrics of every question, and the CPU ms of one search without embedding."""
-    flags = {name: value for name, value in system.items() if name not in ("method", "models")}
+    flags = {name: value for name, value in system.items() if name != "method"}
     engine = open_engine(one, embedder, **flags)
-    if "models" in system:
-        engine = open_with_models(engine, system["models"], embedder)
     embedder.known = dict(zip(one.queries, one.query_vectors, strict=True))
     rows = []
     begun = time.process_time()
@@ -223,7 +212,7 @@ async def main() -> None:
     embedder = KnownEmbedder()
     systems = dict(SYSTEMS)
     if options.careful:
-        systems["careful"] = {"preset": "careful", "models": options.careful}
+        systems["careful"] = {"preset": "careful", "data.models": options.careful}
     results: dict[str, dict[str, Scores]] = {}
     spent: dict[str, list[float]] = {}
     for name in options.sets or list_sets(options.data):

@@ -1,7 +1,7 @@
 """Measure questions per second before, while and after a collection is embedded again.
 
-    ragstone models pull bge-small-en-v1.5 --data DIR
-    python bench/reembed.py --models DIR/models --model bge-small-en-v1.5
+    RAGSTONE_DATA_MODELS=MODELS ragstone models pull bge-small-en-v1.5
+    python bench/reembed.py --models MODELS --model bge-small-en-v1.5
 
 Documents are paragraphs of the samples, many times over. While `ragstone reembed` runs in a process
 of its own and then switches, one client asks, and every few seconds one document is uploaded and
@@ -80,9 +80,10 @@ async def change_documents(
         await asyncio.sleep(CHANGE_S)
 
 
-def start(data: Path, *options: str) -> subprocess.Popen[bytes]:
+def start(data: Path, models: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "ragstone", "reembed", "--data", str(data), *options]
-    return subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.DEVNULL)
+    environ = os.environ | {"RAGSTONE_DATA_MODELS": str(models)}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
 
 
 def check(engine: Engine, names: set[str]) -> None:
@@ -111,11 +112,14 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     data, files = folder / "data", folder / "files"
     files.mkdir()
     write_documents(files, arguments.documents)
-    flags = {"data.directory": data, "data.answer_cache": 0, "journal.query_log": "off"}
+    flags = {
+        "data.directory": data,
+        "data.models": arguments.models,
+        "data.answer_cache": 0,
+        "journal.query_log": "off",
+    }
     engine = Engine(load_settings(flags=flags, environ={}).settings)
     await engine.ingest([files])
-    (data / "models").mkdir(exist_ok=True)
-    (data / "models" / arguments.model).symlink_to(arguments.models.resolve() / arguments.model)
     names = {one.name for one in engine.documents()}
     print("                       questions  questions/s  median ms    p95 ms    max ms")
     end = time.monotonic() + arguments.seconds
@@ -123,10 +127,10 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     stop = asyncio.Event()
     changing = asyncio.ensure_future(change_documents(engine, files, names, stop))
     rate = ["--rate", str(arguments.rate)] if arguments.rate else []
-    filling = start(data, "--model", arguments.model, *rate)
+    filling = start(data, arguments.models, "--model", arguments.model, *rate)
     print_row("while it is filled", await ask_until(engine, lambda: filling.poll() is not None))
     assert filling.returncode == 0
-    switching = start(data, "--switch")
+    switching = start(data, arguments.models, "--switch")
     print_row("while it is switched", await ask_until(engine, lambda: switching.poll() is not None))
     assert switching.returncode == 0
     stop.set()
@@ -135,7 +139,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
     end = time.monotonic() + arguments.seconds
     print_row("after", await ask_until(engine, lambda: time.monotonic() > end))
     check(engine, names)
-    assert start(data, "--drop").wait() == 0
+    assert start(data, arguments.models, "--drop").wait() == 0
     check(engine, names)
     engine.close()
 

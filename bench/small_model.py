@@ -1,6 +1,6 @@
 """Ask a real model that is far too small, and print each of its claims with the verdict shown.
 
-    ragstone models pull smollm2-135m --data .tools/llm
+    RAGSTONE_DATA_MODELS=.tools/llm/models ragstone models pull smollm2-135m
     python bench/small_model.py --model .tools/llm/models/smollm2-135m/model.gguf
 
 SmolLM2 (135 million parameters) mixes right sentences with invented ones. Whether a claim is true

@@ -6,7 +6,7 @@ filter, near-duplicates, λ of MMR, the share of an embedder that does not know 
     python bench/tune_refine.py --rerank MODELS --queries 40   # slow: 20 pairs a question
     python bench/tune_refine.py --rerank MODELS --half report --weights 0.3
 
-MODELS is DIR/models after `ragstone models pull ms-marco-minilm-l12 --data DIR`. The scores of
+MODELS is where `ragstone models pull ms-marco-minilm-l12` put it. The scores of
 pairs are kept in bench/cache, so that a second run costs nothing.
 """
 

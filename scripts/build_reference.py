@@ -62,6 +62,8 @@ def render_settings_page() -> str:
 def format_default(path: str) -> str:
     if path == "data.directory":
         return "the user's data directory"
+    if path == "data.models":
+        return "`models` in the user's data directory"
     if path == "evaluate.directory":
         return "the user's cache directory"
     from ragstone.settings.sources import _fields

@@ -44,7 +44,8 @@ SAMPLES = Path(str(resources.files("ragstone.samples") / "documents"))
 
 def settings_in(directory: Path, **flags: object) -> Settings:
     """Settings that nothing outside the test can change. Every question is answered anew."""
-    flags = {"data.directory": directory, "data.answer_cache": 0, **flags}
+    own = {"data.directory": directory, "data.models": directory / "models"}
+    flags = {**own, "data.answer_cache": 0, **flags}
     return load_settings(flags=flags, config_file=NO_SETTINGS, environ={}).settings
 
 

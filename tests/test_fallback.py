@@ -12,6 +12,7 @@ from ragstone.engine import Engine
 from ragstone.errors import StoreError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.protocols import Vectors
+from ragstone.server.schemas import ComparedData
 from ragstone.testing import ScriptedProvider
 from ragstone.types import Answer
 
@@ -158,6 +159,8 @@ async def test_a_reranker_that_is_not_installed_is_named_with_the_command(
     engine = await filled(
         tmp_path, embedder, {"refine.reranker_enabled": True, "refine.reranker": "cross_encoder"}
     )
+    compared = ComparedData.of(await engine.compare(QUESTION), engine.settings)
+    assert compared.enhanced.reranker_enabled is False
     answer = await asked(engine)
     assert answer.degraded == ("without_rerank",)
     assert answer.notes[-1] == (

@@ -138,7 +138,7 @@ class Engine(EngineParts):
 
     def open(self) -> Self:
         """Open every part, and remove what has expired. Raise an error if one cannot be opened."""
-        _ = self.moderator, self.wrapped
+        _ = self.moderator, self.wrapped, self.intake
         self.history.delete_expired()
         return self
 

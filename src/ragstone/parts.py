@@ -171,6 +171,8 @@ class EngineParts:
 
     @opened_once
     def intake(self) -> Intake:
+        if self._given.splitter is None:  # a wrong name is an error now, not at the first file
+            find_part("splitter", self.settings.ingest.splitter)
         return Intake(
             self.catalog,
             self.index,

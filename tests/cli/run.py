@@ -56,10 +56,13 @@ def run(
     )
 
 
-def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: str | Path, cwd: Path, typed: str = "", **extra: str
+) -> subprocess.CompletedProcess[str]:
     """Do the same as `run` in this process: a process takes a second to import everything.
 
-    The command sees the same arguments, folder, environment, and pipes instead of a terminal.
+    The command sees the same arguments, folder, environment, and pipes instead of a terminal;
+    `typed` is what it reads from standard input.
     """
     words = [str(word) for word in arguments]
     output, errors = io.StringIO(), io.StringIO()
@@ -67,7 +70,7 @@ def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Complete
     with (
         _clean_process(environment(**extra), cwd),
         mock.patch.object(sys, "argv", ["ragstone", *words]),
-        mock.patch.object(sys, "stdin", io.StringIO()),
+        mock.patch.object(sys, "stdin", io.StringIO(typed)),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
     ):

@@ -187,10 +187,27 @@ def test_an_unknown_option_or_command_is_a_wrong_command_line(tmp_path: Path) ->
         assert "--help" in done.stderr or "-h" in done.stderr
 
 
-def test_an_unknown_provider_is_answered_with_the_installed_ones(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    done = call("ask", "Is it so?", "-d", "data", cwd=tmp_path, LLM_PROVIDER="nobody")
-    assert_refused(done, "'nobody'", "extractive")
+@pytest.mark.parametrize(
+    "setting", ["LLM_PROVIDER", "RAG_RERANKER_TYPE", "EMBEDDING_PROVIDER", "RAGSTONE_INDEX_KIND"]
+)
+def test_a_part_that_is_not_installed_is_refused_by_every_server_as_by_ask(
+    filled: Path, setting: str
+) -> None:
+    wrong = {setting: "nobody"}
+    asked = call("ask", "Is it so?", "-d", "data", cwd=filled, **wrong)
+    assert_refused(asked, "'nobody'", "Installed: ")
+    serve = ["serve", "--port", "0"]
+    for words in (serve, [*serve, "--workers", "2"], ["mcp"]):
+        done = call(*words, "-d", "data", cwd=filled, **wrong)
+        assert (done.returncode, done.stderr) == (asked.returncode, asked.stderr)
+
+
+def test_no_server_and_no_worker_starts_with_a_splitter_that_is_not_installed(
+    filled: Path,
+) -> None:
+    for words in (["serve", "--port", "0"], ["worker"]):
+        done = call(*words, "-d", "data", cwd=filled, RAGSTONE_INGEST_SPLITTER="nobody")
+        assert_refused(done, "'nobody'", "sentences")
 
 
 def test_a_name_with_a_path_in_it_is_no_collection(tmp_path: Path) -> None:
@@ -284,7 +301,7 @@ def test_an_unknown_id_or_model(tmp_path: Path) -> None:
     assert_refused(call("documents", "show", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("documents", "delete", "nobody", "-d", "data", cwd=tmp_path), "nobody")
     assert_refused(call("history", "nobody", "-d", "data", cwd=tmp_path), "nobody")
-    assert_refused(call("models", "pull", "nobody", "-d", "data", cwd=tmp_path), "nobody")
+    assert_refused(call("models", "pull", "nobody", cwd=tmp_path), "nobody")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes only on POSIX")

@@ -18,7 +18,7 @@ import typer
 import ragstone
 
 from ..patience import LONG_S
-from .run import call, command, environment, run
+from .run import assert_refused, call, command, environment, run
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_history_lists_what_was_asked_and_shows_one_in_full(tmp_path: Path) -> N
     call("ask", "Is anything here?", "-d", "data", cwd=tmp_path)
     assert "Is anything here?" in call("history", "-d", "data", cwd=tmp_path).stdout
     entries = json.loads(call("history", "-d", "data", "--json", cwd=tmp_path).stdout)
-    one = call("history", entries[0]["query_id"], "-d", "data", cwd=tmp_path).stdout
+    one = call("history", entries[0]["query_id"], "--json", "-d", "data", cwd=tmp_path).stdout
     assert json.loads(one)["trace"]["spans"]
 
 
@@ -196,7 +196,7 @@ def test_one_source_is_singular(tmp_path: Path) -> None:
 
 
 def test_models_lists_the_shipped_embedder(tmp_path: Path) -> None:
-    done = call("models", "-d", "data", cwd=tmp_path)
+    done = call("models", cwd=tmp_path)
     assert "ragstone-embed-l6\tembedder\tshipped" in done.stdout
     assert json.loads(call("models", "--json", cwd=tmp_path).stdout)[0]["licence"]
 
@@ -299,7 +299,8 @@ def test_random_vectors_cause_no_warning_of_the_library(filled: Path, tmp_path: 
 
 def test_doctor_names_a_reranker_that_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    done = call("doctor", "-d", "data", cwd=tmp_path, RAGSTONE_PRESET="careful")
+    careful = {"RAGSTONE_PRESET": "careful", "RAGSTONE_DATA_MODELS": "models"}
+    done = call("doctor", "-d", "data", cwd=tmp_path, **careful)
     assert done.returncode == 1
     assert "reranker\twrong" in done.stdout
     assert "Run: ragstone models pull ms-marco-minilm-l12" in done.stdout
@@ -317,3 +318,45 @@ def test_a_missing_key_is_said_once_and_before_any_connection(filled: Path, tmp_
     assert "API key" not in done.stdout
     done = call(*words, "--json", cwd=tmp_path, LLM_PROVIDER="openai")
     assert "OpenAI needs an API key" in " ".join(json.loads(done.stdout)["notes"])
+
+
+def test_a_question_from_a_pipe_and_its_entry_in_the_history(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    question = "What colour is the gate?"
+    asked = call("ask", "-", "-d", "data", cwd=tmp_path, typed=f"{question}\n")
+    assert "green" in asked.stdout
+    entry = json.loads(call("history", "-d", "data", "--json", cwd=tmp_path).stdout)[0]
+    assert entry["query"] == question
+    shown = call("history", entry["query_id"][:8], "-d", "data", cwd=tmp_path).stdout
+    for part in (question, entry["answer"], "[Source 1] gate.txt", entry["query_id"]):
+        assert part in shown
+
+
+def test_an_id_may_be_cut_short_as_long_as_it_names_one_thing(filled: Path, tmp_path: Path) -> None:
+    shutil.copytree(filled / "data", tmp_path / "data")
+    listed = call("documents", "-d", "data", cwd=tmp_path).stdout
+    document_id = listed.splitlines()[1].split("\t")[0]
+    whole, cut = (
+        call("documents", "show", given, "-d", "data", cwd=tmp_path).stdout
+        for given in (document_id, f"{document_id[:6]}…")
+    )
+    assert whole
+    assert cut == whole
+    for number in (1, 2):
+        call("chat", "--session", f"plans-{number}", "-d", "data", cwd=tmp_path, typed="Is it so?")
+    several = call("sessions", "show", "plans", "-d", "data", cwd=tmp_path)
+    assert_refused(several, "'plans': plans-1, plans-2.")
+    nothing = call("documents", "delete", "", "--yes", "-d", "data", cwd=tmp_path)
+    assert_refused(nothing, "no document")
+
+
+def test_a_file_that_cannot_be_read_does_not_end_a_check(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "scan.pdf").write_text("hello")
+    check = ("check", "The gate is green.", "--against", "docs")
+    assert_refused(call(*check, cwd=tmp_path), "scan.pdf")
+    (tmp_path / "docs" / "gate.txt").write_text("The gate is green.")
+    done = call(*check, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "supported" in done.stdout
+    assert "warning: scan.pdf was left out" in done.stderr

@@ -164,8 +164,12 @@ def test_a_damaged_pulled_model_is_explained(tmp_path: Path) -> None:
 
 
 def test_the_doctor_explains_a_damaged_pulled_model(tmp_path: Path) -> None:
-    write_zeros(tmp_path / "data" / "models")
-    done = call("doctor", "-d", "data", cwd=tmp_path, EMBEDDING_MODEL="gte-small")
+    write_zeros(tmp_path / "models")
+    (tmp_path / "data").mkdir()
+    done = call(
+        "doctor", "-d", "data", cwd=tmp_path,
+        EMBEDDING_MODEL="gte-small", RAGSTONE_DATA_MODELS="models",
+    )  # fmt: skip
     assert done.returncode == 1
     assert "The file tokenizer.json of the model gte-small is damaged." in done.stdout
     assert "ragstone models pull gte-small" in done.stdout

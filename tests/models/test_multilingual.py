@@ -51,11 +51,11 @@ def test_the_estimate_of_tokens_follows_words_and_characters(tmp_path: Path) -> 
 
 
 def test_a_translation_is_near_and_another_sentence_is_not() -> None:
-    """Runs where the model was pulled into the default data directory."""
+    """Runs where the model was pulled into the default place."""
     pytest.importorskip("onnxruntime_extensions")
     from ragstone.settings import load_settings
 
-    models = load_settings().settings.data.directory / "models"
+    models = load_settings().settings.data.models
     card = find_model("multilingual")
     if not is_installed(card, models):
         pytest.skip("the model is not pulled")

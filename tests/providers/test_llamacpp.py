@@ -1,7 +1,7 @@
 """A real llama.cpp server with SmolLM2: streaming, usage, JSON, cancellation, and what the check
 makes of a model that is far too small. Skipped where the model has not been fetched:
 
-ragstone models pull smollm2-135m --data .tools/llm
+RAGSTONE_DATA_MODELS=.tools/llm/models ragstone models pull smollm2-135m
 """
 
 from __future__ import annotations

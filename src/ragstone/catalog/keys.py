@@ -56,7 +56,7 @@ class KeyRing:
     """Read and write the keys of a catalog; cache them for a second."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._known: dict[str, tuple[str, Key]] = {}
         self._read_at = float("-inf")
 
@@ -73,7 +73,7 @@ class KeyRing:
         expires_at = None if expires_in_s is None else now + expires_in_s
         key = Key(secrets.token_hex(4), owner, role, tuple(collections), now, expires_at)
         secret = f"{_PREFIX}_{key.id}_{secrets.token_urlsafe(32)}"
-        with self._catalog.write_transaction() as connection:
+        with self.catalog.write_transaction() as connection:
             values = asdict(key) | {"collections": list(collections), "digest": _hash(secret)}
             connection.execute(table.insert().values(values))
         self._read_at = float("-inf")
@@ -82,12 +82,12 @@ class KeyRing:
     def list(self) -> list[Key]:
         """List all keys, newest first, including expired and revoked ones."""
         newest = table.c.created_at.desc(), table.c.id
-        with self._catalog.read_transaction() as connection:
+        with self.catalog.read_transaction() as connection:
             return [_to_key(row) for row in connection.execute(select(table).order_by(*newest))]
 
     def revoke(self, key_id: str) -> Key:
         now = time.time()
-        with self._catalog.write_transaction() as connection:
+        with self.catalog.write_transaction() as connection:
             wanted = table.c.id == key_id
             connection.execute(
                 table.update().where(wanted, table.c.revoked_at.is_(None)).values(revoked_at=now)
@@ -119,7 +119,7 @@ class KeyRing:
     def _refresh(self, max_age_s: float = _CACHE_S) -> None:
         if time.monotonic() - self._read_at < max_age_s:
             return
-        with self._catalog.read_transaction() as connection:
+        with self.catalog.read_transaction() as connection:
             rows = connection.execute(select(table)).all()
         self._known = {row.id: (row.digest, _to_key(row)) for row in rows}
         self._read_at = time.monotonic()

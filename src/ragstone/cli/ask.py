@@ -16,8 +16,9 @@ import typer
 from rich.markup import escape
 
 from ragstone.cli import options
+from ragstone.cli.answers import print_answer, print_trace
 from ragstone.cli.ingest import ingest_with_progress, print_report
-from ragstone.cli.options import print_answer, print_json, print_table, print_trace, stderr, stdout
+from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Answer, Grounding
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 def ask(
     question: Annotated[
-        str | None, typer.Argument(metavar="QUESTION", help="The question, in quotation marks.")
+        str | None,
+        typer.Argument(metavar="QUESTION", help="The question, or - to read it from stdin."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -53,7 +55,7 @@ def ask(
 
       ragstone ask "What changed in 2025?" --collection minutes --trace
 
-      ragstone ask "Who signed the lease?" --json | jq .citations
+      echo "Who signed the lease?" | ragstone ask - --json | jq .citations
 
       ragstone ask --file questions.txt > answers.jsonl
     """
@@ -88,7 +90,7 @@ def ask(
 def _require_one_of(question: str | None, file: Path | None) -> str:
     if (question is None) == (file is None):
         raise typer.BadParameter("Give one question, or a file with questions (--file).")
-    return question or ""
+    return sys.stdin.read() if question == "-" else question or ""
 
 
 def _hint_at_empty_collection(engine: Engine, collection: str, answer: Answer) -> None:
@@ -239,10 +241,19 @@ async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, lis
         settings = load_settings(flags={"data.directory": Path(directory)}).settings
         async with Engine(settings) as engine:
             report = await engine.ingest(paths)
-            if failed := report.of("failed"):
-                raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
+            failed = report.of("failed")
             # In the order of reading: a marker [Source 2] names the second file.
-            ids = dict.fromkeys(one.document_id for one in report.files if one.document_id)
+            ids = dict.fromkeys(
+                file.document_id
+                for file in report.files
+                if file.document_id and file.outcome != "failed"
+            )
+            if failed and not ids:
+                raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
+            for file in failed:
+                stderr().print(
+                    f"[bold yellow]warning:[/] {escape(f'{file.name} was left out: {file.error}')}"
+                )
             documents = [engine.catalog.document(one) for one in ids]
             grounding = await engine.check(answer, [one.text for one in documents])
             return grounding, [one.name for one in documents]

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.live import Live
+from rich.text import Text
 
 from ragstone.cli import options
-from ragstone.cli.options import print_answer, print_error, print_sources, stderr, stdout
+from ragstone.cli.answers import SourceNumbers, print_answer, print_sources, print_text
+from ragstone.cli.options import print_error, stderr, stdout
 from ragstone.errors import InputError, NotFoundError, ProviderError
 from ragstone.events import Finished, Token
 from ragstone.types import DEFAULT_COLLECTION, LOCAL_OWNER, Answer
@@ -112,9 +115,10 @@ def _ask_once(
     engine: Engine, question: str, collection: str, session_id: str, *, as_typed: bool
 ) -> None:
     """Ask one question; print an error about it and let the conversation go on."""
+    numbers = SourceNumbers()
     try:
         answer, streamed = asyncio.run(
-            _stream_answer(engine, question, collection, session_id, as_typed=as_typed)
+            _stream_answer(engine, question, collection, session_id, numbers, as_typed=as_typed)
         )
     except (InputError, ProviderError) as error:
         print_error(error)
@@ -125,18 +129,27 @@ def _ask_once(
     else:
         if streamed.strip() != answer.text.strip():
             stdout().print("[dim]checked:[/]")
-            stdout().print(answer.text, markup=False)
-        print_sources(answer)
+            print_text(numbers.renumber(answer.text))
+        print_sources(answer, numbers)
     stdout().print()
     sys.stdout.flush()
 
 
 async def _stream_answer(
-    engine: Engine, question: str, collection: str, session_id: str, *, as_typed: bool
+    engine: Engine,
+    question: str,
+    collection: str,
+    session_id: str,
+    numbers: SourceNumbers,
+    *,
+    as_typed: bool,
 ) -> tuple[Answer, str]:
-    """Return the answer and the text that was streamed to the terminal; in a pipe none was."""
+    """Return the answer and the text that was streamed to the terminal; in a pipe none was.
+
+    What is being written stands below, as it comes; each finished paragraph is rendered.
+    """
     answer: Answer | None = None
-    streamed = ""
+    streamed = unfinished = ""
     is_terminal = stdout().is_terminal
     try:
         events = engine.stream(
@@ -146,15 +159,28 @@ async def _stream_answer(
             is_chat=True,
             as_typed=as_typed,
         )
-        async for event in events:
-            if isinstance(event, Token) and is_terminal:
-                streamed += event.text
-                stdout().print(event.text, end="", markup=False, highlight=False)
-            elif isinstance(event, Finished):
-                answer = event.answer
+        with Live(console=stdout(), transient=True, auto_refresh=False) as live:
+            async for event in events:
+                if isinstance(event, Token) and is_terminal:
+                    streamed += event.text
+                    finished, unfinished = split_paragraphs(unfinished + event.text)
+                    if finished:
+                        print_text(numbers.renumber(finished))
+                    live.update(Text(numbers.renumber(unfinished)), refresh=True)
+                elif isinstance(event, Finished):
+                    answer = event.answer
+            live.update("", refresh=is_terminal)
     finally:
         await engine.close_connections()
-    if streamed:
-        stdout().print()
+    if unfinished.strip():
+        print_text(numbers.renumber(unfinished))
     assert answer is not None, "a stream always ends with Finished"
     return answer, streamed
+
+
+def split_paragraphs(text: str) -> tuple[str, str]:
+    """Split off the paragraphs that are complete; a block of code is one, with its empty lines."""
+    end = text.rfind("\n\n")
+    while end > 0 and text[:end].count("```") % 2:
+        end = text.rfind("\n\n", 0, end)
+    return (text[:end], text[end:].lstrip("\n")) if end > 0 else ("", text)

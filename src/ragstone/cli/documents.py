@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.types import DEFAULT_COLLECTION, Document
 
+if TYPE_CHECKING:
+    from ragstone.engine import Engine
+
 app = typer.Typer(invoke_without_command=True)
 
 DocumentId = Annotated[
-    str, typer.Argument(metavar="ID", help="Document id from `ragstone documents list`.")
+    str,
+    typer.Argument(
+        metavar="ID", help="Document id from `ragstone documents list`, or how it begins."
+    ),
 ]
 
 
@@ -79,7 +86,7 @@ def show_document(
     Example:  ragstone documents show 4f2a9c… | less
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
-        document = engine.catalog.document(document_id)
+        document = _find_document(engine, document_id)
     if json:
         print_json(dataclasses.asdict(document))
     else:
@@ -102,14 +109,19 @@ def delete_document(
       ragstone documents delete 4f2a9c… --yes
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
-        document = engine.catalog.document(document_id)
+        document = _find_document(engine, document_id)
         if not yes:
             options.confirm_deletion(
                 f"Delete '{document.name}' from the collection '{document.collection}'?",
                 f"'{document.name}' was not deleted: a terminal is needed to confirm it.",
             )
-        asyncio.run(engine.delete(document_id))
-    stdout().print(f"Deleted '{document.name}' ({document_id}).", markup=False)
+        asyncio.run(engine.delete(document.id))
+    stdout().print(f"Deleted '{document.name}' ({document.id}).", markup=False)
+
+
+def _find_document(engine: Engine, document_id: str) -> Document:
+    catalog = engine.catalog
+    return catalog.document(options.complete_id(catalog, schema.documents.c.id, document_id))
 
 
 def _dump_without_text(document: Document) -> dict[str, object]:

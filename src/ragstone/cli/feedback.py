@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragstone.catalog import schema
 from ragstone.catalog.feedback import describe_storage
 from ragstone.cli import options
 from ragstone.cli.history import Limit
@@ -61,6 +62,7 @@ def feedback(
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if query_id is not None:
+            query_id = options.complete_id(engine.catalog, schema.queries.c.id, query_id)
             values = {"vote": vote, "rating": rating, "comment": comment, "owner": owner}
             _change(engine, query_id, values, delete=delete, as_json=json)
             return

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from ragstone.catalog import schema
 from ragstone.catalog.sessions import format_as_markdown
 from ragstone.cli import options
+from ragstone.cli.answers import SourceNumbers, print_citations, print_text
 from ragstone.cli.options import format_time, print_json, print_table, stdout
-from ragstone.cli.search import print_explanation
+from ragstone.cli.search import complete_chunk_id, print_explanation
 from ragstone.errors import InputError, SettingsError
 from ragstone.filters import ANY_QUERY, HistoryFilter
-from ragstone.types import LOCAL_OWNER
+from ragstone.messages import translate
+from ragstone.types import LOCAL_OWNER, Citation
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
@@ -24,9 +27,7 @@ Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 
 
 def history(
-    query_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Show this query in full.")
-    ] = None,
+    query_id: Annotated[str | None, typer.Argument(metavar="ID", help="Show this query.")] = None,
     why_not: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +50,10 @@ def history(
     data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
-    """List past queries, newest first; show one in full with its trace; or delete some.
+    """List past queries, newest first; show one; or delete some.
+
+    The first characters of an id are enough. --json prints everything that is stored of a query,
+    with its trace.
 
     Examples:
 
@@ -61,8 +65,12 @@ def history(
 
       ragstone history --owner alice --delete --yes
     """
-    selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        if session is not None:
+            session = options.complete_id(engine.catalog, schema.queries.c.session_id, session)
+        selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
+        if query_id is not None:
+            query_id = options.complete_id(engine.catalog, schema.queries.c.id, query_id)
         entries = engine.history.queries(limit=limit, wanted=selection)
         if collection and not entries and query_id is None:
             options.require_collection(engine, collection)
@@ -100,9 +108,43 @@ def _show_query(
             "'--why-not' needs the id of a query.", hint="`ragstone history` lists the ids."
         )
     if why_not is not None:
-        print_explanation(engine.explain_past(query_id, why_not), as_json=as_json)
+        print_explanation(
+            engine.explain_past(query_id, complete_chunk_id(engine, why_not)), as_json=as_json
+        )
     else:
-        print_json(engine.history.query(query_id))
+        found = engine.history.query(query_id)
+        if as_json:
+            print_json(found)
+        else:
+            _print_query(found)
+
+
+def _print_query(found: dict[str, Any]) -> None:
+    """Print question, answer, citations, notes and times; QUERY_LOG may have left out the texts."""
+    numbers = SourceNumbers()
+    console = stdout()
+    place = f"collection {found['collection']}"
+    if found["session_id"]:
+        place += f" · session {found['session_id']}"
+    console.print(f"[bold]? {escape(found['query'] or '–')}[/]\n")
+    print_text(numbers.renumber(found["answer"] or "–"))
+    print_citations((_to_citation(cited) for cited in found["citations"]), numbers)
+    for note in found["notes"]:
+        text = options.say("note: {}", translate(note, options.get_language()))
+        console.print(f"[dim]{escape(text)}[/]")
+    figures = f"{found['status']} · confidence {found['confidence'] or 0:.2f}"
+    console.print(
+        f"[dim]{figures} · {found['total_ms']:.0f} ms · {found['provider']} {found['model']}[/]"
+    )
+    when = format_time(found["created_at"])
+    console.print(f"[dim]{when} UTC · {escape(place)} · {found['query_id']}[/]")
+
+
+def _to_citation(stored: dict[str, Any]) -> Citation:
+    """Return a stored citation; with QUERY_LOG=metadata it has no snippet."""
+    names = {field.name for field in dataclasses.fields(Citation)}
+    fields = {name: value for name, value in stored.items() if name in names}
+    return Citation(**{"snippet": "", "relevance_score": 0.0, **fields})
 
 
 def _delete_queries(
@@ -155,6 +197,11 @@ SessionId = Annotated[
 ]
 
 
+def _complete_session(engine: Engine, owner: str, session_id: str) -> str:
+    table = schema.sessions
+    return options.complete_id(engine.catalog, table.c.id, session_id, table.c.owner == owner)
+
+
 @sessions_app.command("list")
 def list_sessions(
     owner: Owner = LOCAL_OWNER,
@@ -193,6 +240,7 @@ def show_session(
     Example:  ragstone sessions show holiday-plans
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        session_id = _complete_session(engine, owner, session_id)
         session = engine.history.session(owner, session_id)
     if json:
         print_json(dataclasses.asdict(session))
@@ -205,7 +253,8 @@ def show_session(
         stdout().print(f"[bold cyan]›[/] [bold]{escape(turn.question)}[/]")
         if turn.searched_as:
             stdout().print(f"[dim]Searched as: {escape(turn.searched_as)}[/]")
-        stdout().print(f"{escape(turn.answer)}\n")
+        print_text(SourceNumbers().renumber(turn.answer))
+        stdout().print()
 
 
 @sessions_app.command("rename")
@@ -226,6 +275,7 @@ def rename_session(
             hint="Write e.g. ragstone sessions rename ID 'Lease of the ridge'.",
         )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        session_id = _complete_session(engine, owner, session_id)
         engine.history.rename_session(owner, session_id, title)
     stdout().print("Renamed 1 session.")
 
@@ -243,6 +293,7 @@ def export_session(
     Example:  ragstone sessions export holiday-plans > plans.md
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        session_id = _complete_session(engine, owner, session_id)
         session = engine.history.session(owner, session_id)
         cited = engine.history.session_citations(owner, session_id)
     if json:
@@ -283,6 +334,7 @@ def delete_session(
         )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if session_id is not None:
+            session_id = _complete_session(engine, owner, session_id)
             engine.history.delete_session(owner, session_id)
             stdout().print(f"Deleted {session_id}.", markup=False)
             return

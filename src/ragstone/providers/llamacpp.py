@@ -54,7 +54,7 @@ def build(context: PartContext) -> ChatProvider:
         ) from error
     settings = context.settings
     options = settings.service("local").override(settings.provider)
-    path = find_gguf_file(options.model or DEFAULT_MODEL, settings.data.directory / "models")
+    path = find_gguf_file(options.model or DEFAULT_MODEL, settings.data.models)
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = settings.ground.max_context_tokens + 2 * options.token_limit + _OTHER_TOKENS

@@ -392,7 +392,8 @@ class ComparedData(BaseModel):
         enhanced = EnhancedSide.of(
             comparison.enhanced,
             filter_threshold=settings.refine.min_similarity,
-            reranker_enabled=settings.refine.reranker_enabled,
+            reranker_enabled=settings.refine.reranker_enabled
+            and "without_rerank" not in comparison.enhanced.degraded,
         )
         return cls(
             query_id=comparison.enhanced.query_id,

@@ -37,6 +37,11 @@ class DataSettings(Section):
         "Directory of the documents, the index and the journal.",
         "RAGSTONE_DATA",
     )
+    models: Path = setting(
+        Path(platformdirs.user_data_dir("ragstone", appauthor=False), "models"),
+        "Directory of the models that `ragstone models pull` downloads. All data directories of a "
+        "user share it.",
+    )
     database_url: SecretStr = setting(
         SecretStr(""),
         "PostgreSQL database for the catalog. Empty: SQLite in the data directory.",

@@ -193,7 +193,7 @@ def build_noop(context: PartContext) -> NoopReranker:
 def build_cross_encoder(context: PartContext) -> CrossEncoderReranker:
     from ragstone.models.reranker import CrossEncoder
 
-    scorer = CrossEncoder(context.settings.data.directory / "models")
+    scorer = CrossEncoder(context.settings.data.models)
     return _build_with("cross_encoder", scorer, context)
 
 
