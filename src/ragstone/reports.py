@@ -19,8 +19,19 @@ class IngestedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileProgress:
+    """How far a file has come that is not stored yet."""
+
+    name: str
+    stage: Literal["reading", "embedding"]
+    chunks_done: int = 0
+    """How many chunks of the document that is embedded now have their vectors."""
+    chunk_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class IngestReport:
-    """Hold the outcome of every file of an ingest run, in the order of reading."""
+    """Hold the outcome of every file of an ingest run, in the order of storing."""
 
     collection: str
     files: tuple[IngestedFile, ...]

@@ -1,9 +1,9 @@
 """Run an ingest: find → parse and split → embed → store. Files in, a report out.
 
 Parsing and splitting happen in parser processes, embedding in threads (the model computes outside
-Python's lock), storing in this thread, in the order of arrival. The chunks in memory are bounded:
-if the embedder is behind, the parsers wait. A run that is stopped or killed loses what is not
-stored; the next run skips what is stored and reads the rest.
+Python's lock), storing in this thread, in the order of arrival; only long documents are overtaken.
+The chunks in memory are bounded: if the embedder is behind, the parsers wait. A run that is stopped
+or killed loses what is not stored; the next run skips what is stored and reads the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
 from ragstone.ingest.discover import FoundFile, FoundFiles
-from ragstone.ingest.embed import EmbeddingQueue, explain_unread_languages
+from ragstone.ingest.embed import ChunkTexts, EmbeddingQueue, explain_unread_languages
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
 from ragstone.ingest.parser.protocol import Request, SplitOptions
@@ -34,11 +34,12 @@ from ragstone.ingest.store import (
     FinishedFile,
     PreparedDocument,
     Record,
+    get_file_source,
     refresh_index,
 )
 from ragstone.plugins import find_part
 from ragstone.protocols import Catalog, Embedder, FileRecord, Index, Splitter
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
 from ragstone.types import Chunk, Document
@@ -46,13 +47,20 @@ from ragstone.types import Chunk, Document
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 """Called for each document with its outcome, the number of files done, and of all files."""
 
-Stage: TypeAlias = Callable[[str, Literal["reading", "embedding"]], None]
-"""Called with the name of a file when it enters a stage."""
+Stage: TypeAlias = Callable[[FileProgress], None]
+"""Called when a file enters a stage, and while its chunks are embedded."""
 
 # Raised when a loader or the splitter returns other text or chunks for the same bytes.
-_READER_VERSION = 4
+_READER_VERSION = 5
 # Precedes the hash of the caller's metadata in a fingerprint.
 _METADATA_MARK = ":metadata="
+# Precedes the limits in the fingerprint of a file that could not be read.
+_LIMITS_MARK = ":limits="
+# Larger files are read last, the largest at the end.
+_LARGE_BYTES = 500_000
+_POLL_S = 0.1
+# Between two reports of the chunks that are embedded.
+_PROGRESS_EVERY_S = 0.3
 # Chunks in memory, as a multiple of a commit.
 _BATCHES_IN_MEMORY = 4
 _FILES_PER_WORKER = 100
@@ -102,7 +110,7 @@ class Ingestor:
         self._settings = settings
         self._options = options
         self._progress = progress
-        self._stage = stage or (lambda _name, _stage: None)
+        self._stage = stage or (lambda _progress: None)
         self._stop = stop or threading.Event()
         self._given_splitter = splitter
         self._chunking = ChunkingOptions.from_settings(settings)
@@ -117,6 +125,7 @@ class Ingestor:
             collection=options.collection,
             embedder=embedder,
             fingerprint=self._fingerprint,
+            limits=_describe_limits(settings),
             batch_chunks=settings.batch_chunks,
             refresh_s=settings.refresh_s,
             report=self._report,
@@ -127,6 +136,10 @@ class Ingestor:
         self._open_files: dict[str, FinishedFile] = {}
         self._queue: deque[PreparedDocument | FinishedFile] = deque()
         self._queued_chunks = 0
+        # Documents that others overtake, and what must be stored after them.
+        self._long: list[PreparedDocument] = []
+        self._behind_long: list[PreparedDocument | FinishedFile] = []
+        self._next_report = 0.0
         self._new_ids: set[str] = set()
         self._outcomes: list[IngestedFile] = []
         self._languages: Counter[str] = Counter()
@@ -142,6 +155,7 @@ class Ingestor:
         for folder in found.unread:
             self._report(IngestedFile(folder.name, "failed", error=folder.error, hint=folder.hint))
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
+        changed.sort(key=_measure_if_large)
         with self._embedding:
             while changed and not self._stop.is_set():
                 self._read_files(changed, known)
@@ -149,9 +163,10 @@ class Ingestor:
                 lost = self._writer.take_lost_sources()
                 changed = [file for file in changed if file.source in lost]
                 self._new_ids.clear()
-        if self._options.prune and not self._stop.is_set():
-            self._writer.prune(found)
-        refresh_index(self._writer.index, self._options.collection)
+        if not self._stop.is_set():
+            if self._options.prune:
+                self._writer.prune(found)
+            refresh_index(self._writer.index, self._options.collection)
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),
@@ -181,7 +196,10 @@ class Ingestor:
 
     def _is_valid(self, record: FileRecord) -> bool:
         """Tell whether the record of unchanged bytes still holds."""
-        options, fingerprint = self._options, record.fingerprint
+        options = self._options
+        fingerprint, mark, limits = record.fingerprint.partition(_LIMITS_MARK)
+        if mark + limits not in {"", self._writer.limits}:
+            return False
         if not options.metadata:  # metadata of an earlier run stays
             fingerprint = fingerprint.partition(_METADATA_MARK)[0]
         if options.again or fingerprint != self._fingerprint:
@@ -197,17 +215,18 @@ class Ingestor:
         with closing(pool.run(jobs)) as events:
             for event in events:
                 if self._stop.is_set():
-                    return
-                self._handle_event(event, known.get(event.job.source))
+                    break
+                if event is not None:
+                    self._handle_event(event, known.get(event.job.source))
                 self._store(max_chunks=self._settings.batch_chunks * _BATCHES_IN_MEMORY)
-        self._store(max_chunks=0)
+        self._store(max_chunks=-1)
         self._writer.commit()
 
     def _list_jobs(
         self, files: Sequence[FoundFile], known: Mapping[str, FileRecord]
     ) -> Iterator[tuple[FoundFile, Request]]:
         for file in files:
-            self._stage(file.name, "reading")
+            self._stage(FileProgress(file.name, "reading"))
             yield file, self._build_request(file, known.get(file.source))
 
     def _build_request(self, file: FoundFile, record: FileRecord | None) -> Request:
@@ -245,7 +264,7 @@ class Ingestor:
                 state.outcome = _repeat_outcome(file, record)
             self._queue.append(self._open_files.pop(file.source))
             return
-        self._stage(file.name, "embedding")
+        self._stage(FileProgress(file.name, "embedding"))
         prepared = self._prepare(file, part)
         if part.member:
             state.members[part.member] = prepared.outcome
@@ -326,7 +345,7 @@ class Ingestor:
         known = {}
         if previous is not None:
             known = self._records.vectors_by_text(previous.id, self._embedding.embedder)
-        vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
+        vectors = self._embedding.put(ChunkTexts(chunks), known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
 
     def _count_language(self, loaded: LoadedDocument) -> None:
@@ -347,16 +366,78 @@ class Ingestor:
         return self._records.is_current(document_id)
 
     def _store(self, *, max_chunks: int) -> None:
-        """Store what is embedded, oldest first; wait only if more than `max_chunks` are queued."""
+        """Store what is embedded; wait while more than `max_chunks` are queued.
+
+        The longest document does not count. A stopped run waits for nothing.
+        """
+        while True:
+            self._store_embedded()
+            self._writer.commit_if_due()
+            waiting = list(self._long)
+            if self._queue and isinstance(self._queue[0], PreparedDocument):
+                waiting.insert(0, self._queue[0])
+            self._report_chunks(waiting)
+            sizes = sorted(len(document.chunks) for document in self._long)
+            count = self._queued_chunks + sum(sizes[:-1])
+            if not waiting or count <= max_chunks or self._stop.is_set():
+                return
+            if waiting[0].vectors is not None:
+                waiting[0].vectors.wait(_POLL_S)
+
+    def _store_embedded(self) -> None:
+        """Hand over what has its vectors: the oldest first, and long documents when they do."""
         while self._queue:
             first = self._queue[0]
             if isinstance(first, PreparedDocument) and first.vectors is not None:
-                # A stopped run waits for nothing: it stores the documents that have vectors.
-                may_wait = self._queued_chunks > max_chunks and not self._stop.is_set()
-                if not first.vectors.is_done and not may_wait:
-                    return
+                if not first.vectors.is_done:
+                    if len(first.chunks) <= self._settings.batch_chunks:
+                        break
+                    self._long.append(first)
+                else:
+                    self._writer.put(first)
                 self._queued_chunks -= len(first.chunks)
-            self._writer.put(self._queue.popleft())
+            elif self._is_behind_long(first):
+                self._behind_long.append(first)
+            else:
+                self._writer.put(first)
+            self._queue.popleft()
+        for document in list(self._long):
+            if document.vectors is not None and document.vectors.is_done:
+                self._long.remove(document)
+                self._writer.put(document)
+                behind, self._behind_long = self._behind_long, []
+                for item in behind:
+                    if self._is_behind_long(item):
+                        self._behind_long.append(item)
+                    else:
+                        self._writer.put(item)
+
+    def _is_behind_long(self, item: PreparedDocument | FinishedFile) -> bool:
+        """Tell whether an item is a copy of a long document, or ends a file that is behind."""
+        if isinstance(item, PreparedDocument):
+            return any(other.document.id == item.document.id for other in self._long)
+        behind = [other for other in self._behind_long if isinstance(other, PreparedDocument)]
+        return any(get_file_source(other) == item.file.source for other in [*self._long, *behind])
+
+    def _report_chunks(self, waiting: Sequence[PreparedDocument]) -> None:
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + _PROGRESS_EVERY_S
+        for document in waiting:
+            if document.vectors is not None:
+                done, count = document.vectors.done_count, len(document.chunks)
+                name = document.outcome.name
+                self._stage(FileProgress(name, "embedding", done, count))
+
+
+def _measure_if_large(file: FoundFile) -> int:
+    """Return the size of a large file, 0 for others: they stay in their order."""
+    size = file.size
+    if size < 0:  # an upload
+        with suppress(OSError):
+            size = file.path.stat().st_size
+    return size if size > _LARGE_BYTES else 0
 
 
 def build_splitter(settings: IngestSettings, embedder: Embedder) -> Splitter:
@@ -388,6 +469,19 @@ def compute_fingerprint(
         return fingerprint
     content = json.dumps(metadata, sort_keys=True, default=str)
     return fingerprint + _METADATA_MARK + hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _describe_limits(settings: IngestSettings) -> str:
+    limits = (
+        settings.timeout_s,
+        settings.max_memory_mb,
+        settings.max_file_mb,
+        settings.max_pages,
+        settings.max_unpacked_mb,
+        settings.max_depth,
+        settings.max_members,
+    )
+    return _LIMITS_MARK + ",".join(f"{limit:g}" for limit in limits)
 
 
 def compute_document_id(collection: str, content: str) -> str:
