@@ -103,11 +103,11 @@ class BatchWriter:
     collection: str
     embedder: Embedder
     fingerprint: str
-    limits: str
-    """Added to the fingerprint of a file with failures: other limits may let it be read."""
     batch_chunks: int
     refresh_s: float
     report: Report
+    limits: str = ""
+    """Added to the fingerprint of a file with failures: other limits may let it be read."""
     record: Record | None = None
     find_parts: FindParts | None = None
     on_switch: Callable[[Embedder], None] = lambda embedder: None
