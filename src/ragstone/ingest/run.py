@@ -187,7 +187,9 @@ class Ingestor:
 
     def _skip(self, file: FoundFile, record: FileRecord | None) -> bool:
         """Report a file that has not changed since it was last read; False if it must be read."""
-        if record is None or (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
+        if record is None or file.mtime_ns < 0:  # uploads have no time of change
+            return False
+        if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
             return False
         if not self._is_valid(record):
             return False
