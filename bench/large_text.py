@@ -44,14 +44,16 @@ def list_processes(group: int) -> list[int]:
     return found
 
 
-def measure(pids: list[int], cpu: dict[int, float]) -> int:
-    """Return the resident memory of the processes, and note their CPU seconds."""
+def measure(pids: list[int], cpu: dict[int, float], peaks: dict[int, int]) -> int:
+    """Return the resident memory of the processes; note the peak and the CPU seconds of each."""
     total = 0
     for pid in pids:
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             cpu[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            peaks[pid] = max(resident, peaks.get(pid, 0))
+            total += resident
     return total
 
 
@@ -85,10 +87,11 @@ def main() -> None:
         started = time.monotonic()
         command = [sys.executable, "-m", "ragstone", "ingest", str(folder), "--data", str(data)]
         running = subprocess.Popen(command, start_new_session=True)
-        group, peak, cpu, seen, ended = running.pid, 0, dict[int, float](), dict[str, float](), 0.0
+        group, peak, ended = running.pid, 0, 0.0
+        cpu, peaks, seen = dict[int, float](), dict[int, int](), dict[str, float]()
         while pids := list_processes(group):
             now = time.monotonic() - started
-            peak = max(peak, measure(pids, cpu))
+            peak = max(peak, measure(pids, cpu, peaks))
             for name in list_stored(data):
                 seen.setdefault(name, now)
             if not ended and now > min(given.stop, given.interrupt or given.stop):
@@ -104,7 +107,9 @@ def main() -> None:
         stored = list_stored(data)
         small = sorted(at for name, at in seen.items() if name.startswith("small"))
         chunks = sum(stored.values())
-        print(f"took {took:.1f} s, exit code {running.wait()}, peak {peak / 1e6:.0f} MB")
+        each = ", ".join(f"{value / 1e6:.0f}" for value in peaks.values())
+        print(f"took {took:.1f} s, exit code {running.wait()}")
+        print(f"peak {peak / 1e6:.0f} MB in all, {each} MB in each process")
         print(f"CPU {sum(cpu.values()):.1f} s, {chunks} chunks in {len(stored)} files stored")
         print(f"small files stored after {[round(at, 1) for at in small]} s")
         if ended:

@@ -84,7 +84,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             # Ctrl-C in a terminal is meant for its owner, which ends it.
-            process_group=0 if os.name == "posix" else None,
+            process_group=system.OWN_PROCESS_GROUP,
         )
         assert self._popen.stdout is not None
         self._output = system.open_pipe_reader(self._popen.stdout)
@@ -164,6 +164,9 @@ class WorkerProcess:
 
     def measure_peak_bytes(self) -> int:
         return system.measure_peak_bytes(self._popen.pid)
+
+    def measure_resident_bytes(self) -> int:
+        return system.measure_resident_bytes(self._popen.pid)
 
     def stop(self) -> None:
         _living.discard(self)

@@ -20,12 +20,12 @@ class IngestedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileProgress:
-    """How far a file has come that is not stored yet."""
+    """The stage of a file that is not stored yet."""
 
     name: str
     stage: Literal["reading", "embedding"]
     chunks_done: int = 0
-    """How many chunks of the document that is embedded now have their vectors."""
+    """The number of chunks that have their vectors; 0 of 0 while that is not known."""
     chunk_count: int = 0
 
 

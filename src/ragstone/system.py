@@ -26,6 +26,8 @@ _PROC = Path("/proc")
 _IS_LINUX = sys.platform == "linux"
 _IS_MACOS = sys.platform == "darwin"
 _IS_WINDOWS = sys.platform == "win32"
+# For `subprocess`: Ctrl-C in a terminal does not reach a group of its own. Windows has no groups.
+OWN_PROCESS_GROUP = None if _IS_WINDOWS else 0
 _READ_BYTES = 1 << 20
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.cli.ingest import Pace, format_rates, parse_metadata
+from ragstone.cli.ingest import format_rates, parse_metadata
+from ragstone.cli.pace import Pace
 from ragstone.errors import SettingsError
 from ragstone.reports import FileProgress, IngestedFile, IngestReport
 

@@ -85,7 +85,7 @@ class PendingVectors:
 
     @property
     def done_count(self) -> int:
-        """How many of the texts have their vectors."""
+        """The number of texts that have their vectors."""
         return len(self._texts) - len(self._missing) + self._computed
 
     @property

@@ -12,7 +12,7 @@ import hashlib
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -34,9 +34,9 @@ from ragstone.ingest.store import (
     FinishedFile,
     PreparedDocument,
     Record,
-    get_file_source,
     refresh_index,
 )
+from ragstone.ingest.waiting import WaitingLine
 from ragstone.plugins import find_part
 from ragstone.protocols import Catalog, Embedder, FileRecord, Index, Splitter
 from ragstone.reports import FileProgress, IngestedFile, IngestReport
@@ -134,11 +134,7 @@ class Ingestor:
             on_switch=self._embedding.change_embedder,
         )
         self._open_files: dict[str, FinishedFile] = {}
-        self._queue: deque[PreparedDocument | FinishedFile] = deque()
-        self._queued_chunks = 0
-        # Documents that others overtake, and what must be stored after them.
-        self._long: list[PreparedDocument] = []
-        self._behind_long: list[PreparedDocument | FinishedFile] = []
+        self._line = WaitingLine(settings.batch_chunks)
         self._next_report = 0.0
         self._new_ids: set[str] = set()
         self._outcomes: list[IngestedFile] = []
@@ -264,7 +260,7 @@ class Ingestor:
             state.is_unchanged = event.is_unchanged
             if event.is_unchanged and record is not None:
                 state.outcome = _repeat_outcome(file, record)
-            self._queue.append(self._open_files.pop(file.source))
+            self._line.put(self._open_files.pop(file.source))
             return
         self._stage(FileProgress(file.name, "embedding"))
         prepared = self._prepare(file, part)
@@ -272,8 +268,7 @@ class Ingestor:
             state.members[part.member] = prepared.outcome
         else:
             state.outcome = prepared.outcome
-        self._queued_chunks += len(prepared.chunks)
-        self._queue.append(prepared)
+        self._line.put(prepared)
 
     def _prepare(self, file: FoundFile, part: ParsedPart) -> PreparedDocument:
         collection = self._options.collection
@@ -370,56 +365,18 @@ class Ingestor:
     def _store(self, *, max_chunks: int) -> None:
         """Store what is embedded; wait while more than `max_chunks` are queued.
 
-        The longest document does not count. A stopped run waits for nothing.
+        A stopped run waits for nothing.
         """
         while True:
-            self._store_embedded()
+            for item in self._line.take_embedded():
+                self._writer.put(item)
             self._writer.commit_if_due()
-            waiting = list(self._long)
-            if self._queue and isinstance(self._queue[0], PreparedDocument):
-                waiting.insert(0, self._queue[0])
+            waiting = self._line.get_waiting()
             self._report_chunks(waiting)
-            sizes = sorted(len(document.chunks) for document in self._long)
-            count = self._queued_chunks + sum(sizes[:-1])
-            if not waiting or count <= max_chunks or self._stop.is_set():
+            if not waiting or self._line.chunk_count <= max_chunks or self._stop.is_set():
                 return
             if waiting[0].vectors is not None:
                 waiting[0].vectors.wait(_POLL_S)
-
-    def _store_embedded(self) -> None:
-        """Hand over what has its vectors: the oldest first, and long documents when they do."""
-        while self._queue:
-            first = self._queue[0]
-            if isinstance(first, PreparedDocument) and first.vectors is not None:
-                if not first.vectors.is_done:
-                    if len(first.chunks) <= self._settings.batch_chunks:
-                        break
-                    self._long.append(first)
-                else:
-                    self._writer.put(first)
-                self._queued_chunks -= len(first.chunks)
-            elif self._is_behind_long(first):
-                self._behind_long.append(first)
-            else:
-                self._writer.put(first)
-            self._queue.popleft()
-        for document in list(self._long):
-            if document.vectors is not None and document.vectors.is_done:
-                self._long.remove(document)
-                self._writer.put(document)
-                behind, self._behind_long = self._behind_long, []
-                for item in behind:
-                    if self._is_behind_long(item):
-                        self._behind_long.append(item)
-                    else:
-                        self._writer.put(item)
-
-    def _is_behind_long(self, item: PreparedDocument | FinishedFile) -> bool:
-        """Tell whether an item is a copy of a long document, or ends a file that is behind."""
-        if isinstance(item, PreparedDocument):
-            return any(other.document.id == item.document.id for other in self._long)
-        behind = [other for other in self._behind_long if isinstance(other, PreparedDocument)]
-        return any(get_file_source(other) == item.file.source for other in [*self._long, *behind])
 
     def _report_chunks(self, waiting: Sequence[PreparedDocument]) -> None:
         now = time.monotonic()

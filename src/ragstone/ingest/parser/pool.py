@@ -35,6 +35,8 @@ _POLL_S = 0.1
 # Documents that wait for the embedder per process: enough to keep it busy, bounded in memory.
 _QUEUED_PER_WORKER = 8
 _QUEUED_CHARS = 16_000_000
+# A process that has read usual files has 200 MB.
+_MAX_IDLE_BYTES = 300_000_000
 # On a busy machine a process waits for its turn, and a shared disk lets it wait, too.
 _WAIT_PER_CPU_SECOND = 10
 _LIMIT_HINT = "It may be damaged or hostile. Raise {} if you trust it."
@@ -249,6 +251,9 @@ class _Supervisor:
             self._process = None
 
     def release(self) -> None:
+        """Keep the process for the next run, unless a large file has made it large."""
+        if self._process is not None and self._process.measure_resident_bytes() > _MAX_IDLE_BYTES:
+            self._stop_process()
         if self._process is not None:
             _idle.put(self._process)
             self._process = None
