@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
-from ragstone.ingest.discover import FoundFile, FoundFiles
+from ragstone.ingest.discover import FoundFile, FoundFiles, measure_if_large
 from ragstone.ingest.embed import ChunkTexts, EmbeddingQueue, explain_unread_languages
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
@@ -56,8 +56,10 @@ _READER_VERSION = 5
 _METADATA_MARK = ":metadata="
 # Precedes the limits in the fingerprint of a file that could not be read.
 _LIMITS_MARK = ":limits="
-# Larger files are read last, the largest at the end.
-_LARGE_BYTES = 500_000
+_LIMITS = (
+    "timeout_s", "max_memory_mb", "max_file_mb", "max_pages", "max_unpacked_mb", "max_depth",
+    "max_members",
+)  # fmt: skip
 _POLL_S = 0.1
 # Between two reports of the chunks that are embedded.
 _PROGRESS_EVERY_S = 0.3
@@ -151,7 +153,7 @@ class Ingestor:
         for folder in found.unread:
             self._report(IngestedFile(folder.name, "failed", error=folder.error, hint=folder.hint))
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
-        changed.sort(key=_measure_if_large)
+        changed.sort(key=measure_if_large)
         with self._embedding:
             while changed and not self._stop.is_set():
                 self._read_files(changed, known)
@@ -363,10 +365,7 @@ class Ingestor:
         return self._records.is_current(document_id)
 
     def _store(self, *, max_chunks: int) -> None:
-        """Store what is embedded; wait while more than `max_chunks` are queued.
-
-        A stopped run waits for nothing.
-        """
+        """Store what is embedded; wait while more than `max_chunks` are queued, unless stopped."""
         while True:
             for item in self._line.take_embedded():
                 self._writer.put(item)
@@ -388,15 +387,6 @@ class Ingestor:
                 done, count = document.vectors.done_count, len(document.chunks)
                 name = document.outcome.name
                 self._stage(FileProgress(name, "embedding", done, count))
-
-
-def _measure_if_large(file: FoundFile) -> int:
-    """Return the size of a large file, 0 for others: they stay in their order."""
-    size = file.size
-    if size < 0:  # an upload
-        with suppress(OSError):
-            size = file.path.stat().st_size
-    return size if size > _LARGE_BYTES else 0
 
 
 def build_splitter(settings: IngestSettings, embedder: Embedder) -> Splitter:
@@ -431,16 +421,7 @@ def compute_fingerprint(
 
 
 def _describe_limits(settings: IngestSettings) -> str:
-    limits = (
-        settings.timeout_s,
-        settings.max_memory_mb,
-        settings.max_file_mb,
-        settings.max_pages,
-        settings.max_unpacked_mb,
-        settings.max_depth,
-        settings.max_members,
-    )
-    return _LIMITS_MARK + ",".join(f"{limit:g}" for limit in limits)
+    return _LIMITS_MARK + ",".join(f"{getattr(settings, name):g}" for name in _LIMITS)
 
 
 def compute_document_id(collection: str, content: str) -> str:
