@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ragstone
-from ragstone.cli.ingest import Pace
+from ragstone.cli.pace import Pace
 from ragstone.engine import Engine
 from ragstone.ingest.embed import explain_unread_languages
 from ragstone.messages import (
@@ -152,7 +152,7 @@ def test_one_file_is_singular(tmp_path: Path) -> None:
 
 def test_a_line_of_progress_does_not_contradict_itself() -> None:
     pace = Pace()
-    pace.count(IngestedFile("a.txt", "added", chunk_count=1))
-    assert pace.format_line(0, 4).startswith("file 1 of 4 · 1 document, ")
-    pace.count(IngestedFile("b.txt", "added", chunk_count=1))
-    assert pace.format_line(4, 4).startswith("file 4 of 4 · 2 documents, ")
+    pace.count(IngestedFile("a.txt", "added", chunk_count=1), 0, 4)
+    assert pace.format_line().startswith("file 1 of 4 · 1 document, ")
+    pace.count(IngestedFile("b.txt", "added", chunk_count=1), 4, 4)
+    assert pace.format_line().startswith("file 4 of 4 · 2 documents, ")

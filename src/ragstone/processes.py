@@ -1,14 +1,16 @@
 """Run work in processes that can be killed: a request goes in, messages come out, within limits.
 
-A worker is a module that calls `answer_requests`. Its owner waits for each message no longer than a
-time limit, watches its memory, and kills it past either. Messages are JSON behind their length, and
-not pickle: a process that hostile input has taken over must not be able to run code here.
+A worker is a module that calls `answer_requests`. Its owner limits its processor time, its memory
+and how long a message may take, and kills it past any of them. Messages are JSON behind their
+length, and not pickle: a process that hostile input has taken over must not be able to run code
+here.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
 import queue
 import signal
@@ -19,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 from weakref import WeakSet
 
@@ -27,7 +30,7 @@ from ragstone import system
 LENGTH = struct.Struct("<Q")
 _POLL_S = 0.1
 # Starting takes a second; on a machine that is far too busy, many.
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S = 600.0
 # Requests of people and the rest of the machine come first.
 _NICENESS = 5
 
@@ -37,7 +40,11 @@ class WorkStoppedError(Exception):
 
 
 class WorkTimeoutError(Exception):
-    """A process took longer than it may."""
+    """No message of a process came in time."""
+
+
+class WorkCpuError(Exception):
+    """A process used more processor time than it may."""
 
 
 class WorkMemoryError(Exception):
@@ -51,6 +58,13 @@ class WorkCrashError(Exception):
         super().__init__(message)
         self.exit_code = exit_code
         """None when a signal ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    deadline: float
+    max_memory_bytes: int
+    max_cpu_s: float
 
 
 def pack_message(message: dict[str, Any]) -> bytes:
@@ -69,10 +83,13 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            # Ctrl-C in a terminal is meant for its owner, which ends it.
+            process_group=system.OWN_PROCESS_GROUP,
         )
         assert self._popen.stdout is not None
         self._output = system.open_pipe_reader(self._popen.stdout)
-        self._next_memory_check = 0.0
+        self._next_check = 0.0
+        self._cpu_before: float | None = None
         _living.add(self)
 
     def begin(self, stopping: threading.Event) -> None:
@@ -89,16 +106,28 @@ class WorkerProcess:
         assert self._popen.stdin is not None
         self._popen.stdin.write(message)
         self._popen.stdin.flush()
+        self.restart_cpu_clock()
 
-    def receive(self, *, timeout_s: float, max_memory_bytes: int) -> dict[str, Any]:
-        """Return the next message, or raise an error if the process breaks a limit."""
-        deadline = time.monotonic() + timeout_s
-        head = self._read(LENGTH.size, deadline, max_memory_bytes)
-        body = self._read(LENGTH.unpack(head)[0], deadline, max_memory_bytes)
+    def restart_cpu_clock(self) -> None:
+        """Count the processor time from now on."""
+        self._cpu_before = system.measure_cpu_seconds(self._popen.pid)
+
+    def receive(
+        self, *, timeout_s: float, max_memory_bytes: int, max_cpu_s: float = math.inf
+    ) -> dict[str, Any]:
+        """Return the next message, or raise an error if the process breaks a limit.
+
+        `timeout_s` is for this message, `max_cpu_s` for all since the clock was restarted.
+        """
+        if self._cpu_before is None:  # it cannot be measured on this system
+            timeout_s = min(timeout_s, max_cpu_s)
+        limits = _Limits(time.monotonic() + timeout_s, max_memory_bytes, max_cpu_s)
+        head = self._read(LENGTH.size, limits)
+        body = self._read(LENGTH.unpack(head)[0], limits)
         message: dict[str, Any] = json.loads(body)
         return message
 
-    def _read(self, count: int, deadline: float, max_memory_bytes: int) -> bytes:
+    def _read(self, count: int, limits: _Limits) -> bytes:
         pieces: list[bytes] = []
         while count:
             piece = self._output.read(count, _POLL_S)
@@ -110,17 +139,22 @@ class WorkerProcess:
                 continue
             if self._stopping.is_set():
                 raise WorkStoppedError
-            if time.monotonic() > deadline:
+            if time.monotonic() > limits.deadline:
                 raise WorkTimeoutError
-            if self._uses_more_than(max_memory_bytes):
-                raise WorkMemoryError
+            self._check(limits)
         return b"".join(pieces)
 
-    def _uses_more_than(self, max_memory_bytes: int) -> bool:
-        if time.monotonic() < self._next_memory_check:
-            return False
-        self._next_memory_check = time.monotonic() + system.get_memory_check_interval_s()
-        return system.measure_resident_bytes(self._popen.pid) > max_memory_bytes
+    def _check(self, limits: _Limits) -> None:
+        if time.monotonic() < self._next_check:
+            return
+        self._next_check = time.monotonic() + system.get_memory_check_interval_s()
+        if system.measure_resident_bytes(self._popen.pid) > limits.max_memory_bytes:
+            raise WorkMemoryError
+        if self._cpu_before is None or math.isinf(limits.max_cpu_s):
+            return
+        used_s = (system.measure_cpu_seconds(self._popen.pid) or 0.0) - self._cpu_before
+        if used_s > limits.max_cpu_s:
+            raise WorkCpuError
 
     def _explain_end(self) -> WorkCrashError:
         code = self._popen.wait()
@@ -130,6 +164,9 @@ class WorkerProcess:
 
     def measure_peak_bytes(self) -> int:
         return system.measure_peak_bytes(self._popen.pid)
+
+    def measure_resident_bytes(self) -> int:
+        return system.measure_resident_bytes(self._popen.pid)
 
     def stop(self) -> None:
         _living.discard(self)

@@ -19,8 +19,19 @@ class IngestedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileProgress:
+    """The stage of a file that is not stored yet."""
+
+    name: str
+    stage: Literal["reading", "embedding"]
+    chunks_done: int = 0
+    """The number of chunks that have their vectors; 0 of 0 while that is not known."""
+    chunk_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class IngestReport:
-    """Hold the outcome of every file of an ingest run, in the order of reading."""
+    """Hold the outcome of every file of an ingest run, in the order of storing."""
 
     collection: str
     files: tuple[IngestedFile, ...]

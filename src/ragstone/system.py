@@ -26,6 +26,8 @@ _PROC = Path("/proc")
 _IS_LINUX = sys.platform == "linux"
 _IS_MACOS = sys.platform == "darwin"
 _IS_WINDOWS = sys.platform == "win32"
+# For `subprocess`: Ctrl-C in a terminal does not reach a group of its own. Windows has no groups.
+OWN_PROCESS_GROUP = None if _IS_WINDOWS else 0
 _READ_BYTES = 1 << 20
 
 
@@ -74,6 +76,30 @@ def measure_peak_bytes(pid: int) -> int:
         peak = int(_resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss)
         return peak if _IS_MACOS else peak * 1024  # only macOS counts bytes
     return measure_resident_bytes(pid)
+
+
+def measure_cpu_seconds(pid: int) -> float | None:
+    """Return the processor time that a process used; None where it cannot be known (Windows)."""
+    if not _has_proc():
+        return _read_cpu_from_ps(pid)
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _read_cpu_from_ps(pid: int) -> float | None:
+    """Read the processor time from `ps`: [[days-]hours:]minutes:seconds."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        command = ["ps", "-o", "time=", "-p", str(pid)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        days, _, clock = done.stdout.strip().rpartition("-")
+        seconds = 0.0
+        for part in clock.split(":"):
+            seconds = seconds * 60 + float(part)
+        return seconds + 86_400 * int(days or 0)
+    return None
 
 
 def _read_peak_from_proc(pid: int) -> int:

@@ -111,10 +111,14 @@ def remove_unstorable(text: str) -> str:
 
 # The end of a heading that runs into its paragraph: "**Sail.** Play a card."
 _CLOSING = re.compile(r"[*_]{1,3}(?=\s|$)")
+# Longer texts are sections of documents, which are split once; passages are split again and again.
+_MAX_CACHED_CHARS = 10_000
 
 
 def find_sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
     """Return the span of every sentence in order, without the white space around it."""
+    if len(text) > _MAX_CACHED_CHARS:
+        return list(_find_sentence_spans.__wrapped__(text, language))
     return list(_find_sentence_spans(text, language))
 
 
@@ -174,7 +178,8 @@ def _list_siblings(mark: str) -> list[str]:
 def _find_sentence_spans(text: str, language: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     begin = 0
-    for end in (*find_breaks(text), len(text)):
+    find = find_breaks if len(text) <= _MAX_CACHED_CHARS else find_breaks.__wrapped__
+    for end in (*find(text), len(text)):
         for start, stop in _split_segment(text, begin, end, language):
             span = _trim_span(text, start, stop)
             if span[0] == span[1]:

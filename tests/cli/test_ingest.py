@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.cli.ingest import Pace, format_rates, parse_metadata
+from ragstone.cli.ingest import format_rates, parse_metadata
+from ragstone.cli.pace import Pace
 from ragstone.errors import SettingsError
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 
 from ..patience import LONG_S, wait_until
 from .run import call, environment
@@ -36,11 +37,13 @@ def test_metadata_without_a_name_or_value_is_refused(pair: str) -> None:
 
 def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     pace = Pace()
-    pace.count(IngestedFile("a", "added", "1", 10))
-    pace.count(IngestedFile("b", "unchanged", "2", 90))
+    pace.count(IngestedFile("a", "added", "1", 10), 1, 4)
+    pace.count(IngestedFile("b", "unchanged", "2", 90), 2, 4)
     pace._begun -= 2
-    line = pace.format_line(2, 4)
+    line = pace.format_line()
     assert line.startswith("file 3 of 4 · 1 document, 0.5/s · 5 chunks/s · about 2 s left")
+    pace.note(FileProgress("c", "embedding", 90, 140))
+    assert "50 chunks/s · c: 90 of 140 chunks, about 1 s left" in pace.format_line()
 
 
 def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:
@@ -77,8 +80,9 @@ def test_a_few_words_do_not_tell_the_language_of_the_documents(tmp_path: Path) -
 
 def test_before_the_first_file_ends_no_time_is_guessed() -> None:
     pace = Pace()
-    pace.count(IngestedFile("all.zip/a.txt", "added", "d", 3))
-    assert "left" not in pace.format_line(0, 1)
+    assert pace.format_line() == "reading "
+    pace.count(IngestedFile("all.zip/a.txt", "added", "d", 3), 0, 1)
+    assert "left" not in pace.format_line()
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""`kill -9` in the middle of an ingest: the same command again gives what one run would have."""
+"""`kill -9` or Ctrl-C in the middle of an ingest: the same command again gives what one run would
+have."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from ragstone.models.embedder import OnnxEmbedder
 
 from ..cli.run import unmeasured
 from ..conftest import settings_in
-from ..patience import wait_until
+from ..patience import LONG_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +46,39 @@ def write_folder(folder: Path) -> Path:
         )
         (folder / f"{number:02}.md").write_text(f"# Store {number}\n\n{rows}\n")
     return folder
+
+
+def list_children(pid: int) -> list[Path]:
+    """Return the folders in /proc of the processes that a process has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            if stat.read_text().rpartition(")")[2].split()[1] == str(pid):
+                found.append(stat.parent)
+    return found
+
+
+def test_ctrl_c_ends_an_ingest_whose_threads_cannot_be_stopped(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs")
+    command = [
+        sys.executable, str(HANGING), "100", "ingest", str(folder),
+        "--data", str(tmp_path / "data"), "--set", "ingest.batch_chunks=5",
+    ]  # fmt: skip
+    running = subprocess.Popen(
+        command, stderr=subprocess.PIPE, env=unmeasured(), cwd=tmp_path, text=True, process_group=0
+    )
+    engine = Engine(settings_in(tmp_path / "data"))
+    wait_until(lambda: len(engine.documents()) >= 15)
+    children = list_children(running.pid)
+    assert children, "a parser process waits for the next run"
+    os.killpg(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=LONG_S)
+    assert running.returncode == 130
+    assert errors.count("Stopped. Stored documents stay") == 1
+    assert "Traceback" not in errors
+    wait_until(lambda: not any(child.exists() for child in children))
+    assert {document.status for document in engine.documents()} == {"indexed"}
+    engine.close()
 
 
 def test_an_ingest_that_was_killed_ends_like_one_that_was_not(

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, InputError, NotFoundError
+from ragstone.ingest.jobs import Upload
 from ragstone.models.embedder import OnnxEmbedder
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.protocols import Vectors
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..patience import LONG_S, until
 
 
 def outcomes(report: IngestReport) -> dict[str, str]:
@@ -222,6 +227,117 @@ async def test_a_run_that_was_stopped_is_taken_up_again(
     assert len(report.of("unchanged")) >= stored
     assert len(engine.documents()) == 30
     engine.close()
+
+
+# The other thread goes on while one waits for the gate.
+GATED = {"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
+
+
+class GatedEmbedder(HashEmbedder):
+    """Embeds the last texts of the long document only after it was opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = threading.Event()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if any("Row 199 " in text for text in texts):
+            assert self.opened.wait(LONG_S)
+        return super().embed(texts)
+
+
+def write_long_and_short(folder: Path) -> Path:
+    write_folder(folder)
+    rows = "\n\n".join(f"Row {number} is empty. " * 20 for number in range(200))
+    with zipfile.ZipFile(folder / "-first.zip", "w") as archive:
+        archive.writestr("long.txt", rows)
+        archive.writestr("short.txt", "The gate is green.")
+    (folder / "-second.txt").write_text(rows)  # a copy of what is not stored yet
+    return folder
+
+
+async def test_short_documents_are_stored_while_a_long_one_is_embedded(tmp_path: Path) -> None:
+    embedder = GatedEmbedder()
+    seen: list[FileProgress] = []
+    settings = settings_in(
+        tmp_path / "data", **{"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
+    )
+    async with Engine(settings, embedder=embedder) as engine:
+        folder = write_long_and_short(tmp_path / "docs")
+        run = asyncio.create_task(engine.ingest([folder], stage=seen.append))
+        await until(lambda: len(engine.documents()) >= 4)
+        names = {document.name for document in engine.documents()}
+        assert names == {"-first.zip/short.txt", "0.md", "1.md", "2.md"}
+        assert not [hit for hit in await engine.search("Row 7") if "Row" in hit.chunk.text]
+        embedder.opened.set()
+        report = await run
+        found = outcomes(report)
+        assert len(found) == 6
+        assert set(found.values()) == {"added"}
+        assert len(engine.documents()) == 5, "the copy is the same document"
+        again = await engine.ingest([folder])
+        assert set(outcomes(again).values()) == {"unchanged"}
+    assert FileProgress("0.md", "reading") in seen
+    counted = [one for one in seen if one.name.endswith("long.txt") and one.chunk_count]
+    assert {one.chunk_count for one in counted} == {report.of("added")[-1].chunk_count}
+
+
+async def test_a_stopped_run_stores_what_is_ready_and_waits_for_nothing(tmp_path: Path) -> None:
+    embedder = GatedEmbedder()
+    settings = settings_in(
+        tmp_path / "data", **{"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
+    )
+    async with Engine(settings, embedder=embedder) as engine:
+        folder = write_long_and_short(tmp_path / "docs")
+        long = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def stage(progress: FileProgress) -> None:
+            if progress.chunk_count:
+                loop.call_soon_threadsafe(long.set)
+
+        run = asyncio.create_task(engine.ingest([folder], stage=stage))
+        await long.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert not [one for one in engine.documents() if "long" in one.name]
+        embedder.opened.set()
+        report = await engine.ingest([folder])
+        assert len(report.of("unchanged")) + len(report.of("added")) == len(report.files)
+        assert len(engine.documents()) == 5
+
+
+async def test_a_failure_is_tried_again_with_another_limit(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("The gate is green. " * 100)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        with archive.open("c.zip", "w") as inner, zipfile.ZipFile(inner, "w") as nested:
+            nested.writestr("d.txt", "The dome is white.")
+        archive.writestr("e.txt", "The hall is red.")
+
+    async def ingest(**limits: float) -> dict[str, str]:
+        settings = settings_in(
+            tmp_path / "data", **{f"ingest.{name}": value for name, value in limits.items()}
+        )
+        async with Engine(settings, embedder=HashEmbedder()) as engine:
+            return outcomes(await engine.ingest([file, tmp_path / "b.zip"]))
+
+    first = await ingest(max_file_mb=0.001, max_depth=0)
+    assert set(first.values()) == {"failed"}
+    assert (await ingest(max_file_mb=0.001, max_depth=0)) == first
+    assert (await ingest(max_depth=0))["a.txt"] == "added"
+    assert (await ingest())["b.zip/c.zip/d.txt"] == "added"
+
+
+async def test_a_new_version_of_an_upload_that_failed_is_read(
+    engine: Engine, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"gate": ')
+    assert (await engine.ingest_uploads([Upload(path, "a.json")])).of("failed")
+    path.write_text('{"gate": "green"}')
+    assert (await engine.ingest_uploads([Upload(path, "a.json")])).of("added")
 
 
 @pytest.mark.parametrize(("days", "is_readable"), [(30, True), (0, False)])

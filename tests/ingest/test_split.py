@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.blocks import Heading, LoadedDocument, LoadOptions
+from ragstone.blocks import Block, Heading, LoadedDocument, LoadOptions
 from ragstone.ingest.formats.text import MarkdownLoader
 from ragstone.ingest.split import (
     ChunkingOptions,
@@ -187,3 +189,30 @@ def test_a_text_without_words_has_no_sections() -> None:
 def test_tokens_of_a_span_are_those_that_begin_in_it() -> None:
     assert count_tokens([0, 4, 9], 0, 9) == 2
     assert count_tokens([0, 4, 9], 4, 10) == 2
+
+
+class NarrowTokenizer(HashEmbedder):
+    """Refuses texts that would take a real tokenizer much memory."""
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        assert len(text) <= 32_000
+        return super().token_starts(text)
+
+
+@pytest.mark.parametrize("gap", ["\n\n", "\n", " ", ""])
+def test_a_long_text_is_split_in_pieces_wherever_it_can_be_cut(gap: str) -> None:
+    text = gap.join(["The dome opens at nine."] * 12_000)
+    splitter = SentenceSplitter(NarrowTokenizer(), ChunkingOptions(200, 32))
+    loaded = LoadedDocument(text, "text/plain")
+    chunks = splitter.split(loaded, document_id="d", document_name="d.txt")
+    check(loaded, chunks, 200)
+
+
+def test_a_long_listing_stays_whole_when_a_text_is_cut() -> None:
+    before, listing = "The dome opens at nine.\n\n" * 3_900, "code = 1\n" * 3_000
+    text = before + listing + before
+    block = Block("code", len(before), len(before) + len(listing))
+    chunks = split(LoadedDocument(text, "text/plain", blocks=(block,)))
+    code = [chunk for chunk in chunks if "code" in chunk.text]
+    assert {chunk.content_type for chunk in code} == {"code"}
+    assert sum(chunk.text.count("code") for chunk in code) >= 3_000

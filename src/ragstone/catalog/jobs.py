@@ -171,7 +171,7 @@ class UploadJobs:
             connection.execute(uploads.update().where(*mine).values(held_until=held_until))
             return set(connection.scalars(select(uploads.c.id).where(*mine)))
 
-    def save_stages(self, upload_id: str, stages: dict[str, str]) -> None:
+    def save_stages(self, upload_id: str, stages: dict[str, dict[str, Any]]) -> None:
         """Store what happens to each file now, for those who follow the upload elsewhere."""
         with self._write() as connection:
             connection.execute(

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from functools import lru_cache
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,6 +109,10 @@ def to_vector(blob: bytes) -> Vectors:
     return np.frombuffer(blob, dtype="<f2").astype(np.float32)
 
 
+# The rows of a long document take several times the memory of its text.
+_ROWS_PER_INSERT = 1000
+
+
 def insert_document(
     connection: Connection, new: NewDocument, *, has_second_vectors: bool = False
 ) -> None:
@@ -139,16 +144,17 @@ def insert_document(
     paths = (chunk.heading_path for chunk in new.chunks)
     lookup.insert_lookups(connection, SimpleNamespace(**row), paths)
     if count:
-        stored = list(_to_chunk_rows(new, first_key))
-        if has_second_vectors:
-            connection.execute(chunk_vectors.insert(), [_move_vector(row) for row in stored])
-        connection.execute(chunks.insert(), stored)
+        stored = _to_chunk_rows(new, first_key)
+        while batch := list(islice(stored, _ROWS_PER_INSERT)):
+            if has_second_vectors:
+                connection.execute(chunk_vectors.insert(), [_move_vector(row) for row in batch])
+            connection.execute(chunks.insert(), batch)
         log_change(connection, document.collection, Change(0, "add", document.id, first_key, count))
 
 
 def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]:
-    embeddings = new.vectors.astype("<f2")
-    for offset, (chunk, embedding) in enumerate(zip(new.chunks, embeddings, strict=True)):
+    for offset, (chunk, vector) in enumerate(zip(new.chunks, new.vectors, strict=True)):
+        embedding = vector.astype("<f2").tobytes()
         row = {
             "key": first_key + offset,
             "document_id": chunk.document_id,
@@ -163,7 +169,7 @@ def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]
             "passage_end": chunk.passage and chunk.passage[1],
             "table_header": chunk.table_header or None,
             "context": chunk.context or None,
-            "embedding": embedding.tobytes(),
+            "embedding": embedding,
         }
         yield {**row, "checksum": sum_chunk(row), "vector_checksum": zlib.crc32(row["embedding"])}
 

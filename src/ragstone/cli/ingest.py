@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -23,9 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import get_language, print_json, print_table, say, stderr, stdout
+from ragstone.cli.pace import Pace
 from ragstone.errors import SettingsError
 from ragstone.messages import translate
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 from ragstone.types import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 _WATCH_EVERY_S = 2.0
 # How many of the files that are left out are named.
 _SHOWN_NAMES = 5
+# After Ctrl-C: long enough to store what is ready.
+_END_AFTER_S = 1.2
 
 
 Paths = Annotated[
@@ -96,18 +101,56 @@ def ingest(
         "prune": prune,
         "again": again,
     }
-    with options.open_engine(options.load_settings(data, config, preset, set)) as engine:
-        try:
-            report = ingest_with_progress(engine, paths, collection, **arguments)
-            _print_result(report, json=json)
-            if watch:
-                arguments |= {"again": False, "prune": True}
-                _watch(engine, paths, collection, arguments, json=json)
-        except KeyboardInterrupt:
-            stderr().print(say("Stopped. Stored documents stay; run the same command to continue."))
-            raise
+    with (
+        end_soon_after_interrupt(),
+        options.open_engine(options.load_settings(data, config, preset, set)) as engine,
+    ):
+        report = ingest_with_progress(engine, paths, collection, **arguments)
+        _print_result(report, json=json)
+        if watch:
+            arguments |= {"again": False, "prune": True}
+            _watch(engine, paths, collection, arguments, json=json)
     if report.of("failed"):
         raise typer.Exit(1)
+
+
+@contextmanager
+def end_soon_after_interrupt() -> Iterator[None]:
+    """End the process soon after Ctrl-C, and at once after the second one.
+
+    What is being computed is given up: a thread cannot be stopped in the middle of a native call.
+    A store survives that as it survives a kill.
+    """
+    told = threading.Event()
+
+    def tell() -> None:
+        if not told.is_set():
+            told.set()
+            stderr().print(say("Stopped. Stored documents stay; run the same command to continue."))
+
+    def end() -> NoReturn:
+        from ragstone.processes import kill_all_workers
+
+        tell()
+        kill_all_workers()
+        os._exit(130)
+
+    timer = threading.Timer(_END_AFTER_S, end)
+    timer.daemon = True
+
+    def interrupt(*_: object) -> None:
+        if timer.is_alive():
+            end()
+        timer.start()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+        signal.signal(signal.SIGINT, before)
+    except KeyboardInterrupt:
+        tell()
+        raise
 
 
 def _watch(
@@ -164,58 +207,30 @@ def ingest_with_progress(
         task = bar.add_task("reading", total=None, rate="")
         pace = Pace()
 
-        def progress(outcome: IngestedFile, done: int, total: int) -> None:
-            pace.count(outcome)
+        def show(description: str) -> None:
+            completed = pace.done + pace.get_share()
+            rate = pace.format_rate()
             bar.update(
                 task,
-                completed=done,
-                total=total,
-                rate=pace.format_rate(),
-                description=escape(outcome.name[-40:]),
+                completed=completed,
+                total=pace.total,
+                rate=rate,
+                description=escape(description),
             )
             if not stderr().is_terminal and pace.is_due():
-                stderr().print(pace.format_line(done, total))
+                stderr().print(pace.format_line())
+
+        def progress(outcome: IngestedFile, done: int, total: int) -> None:
+            pace.count(outcome, done, total)
+            show(outcome.name[-40:])
+
+        def stage(progress: FileProgress) -> None:
+            pace.note(progress)
+            show(pace.format_current())
 
         return asyncio.run(
-            engine.ingest(paths, collection=collection, progress=progress, **arguments)
+            engine.ingest(paths, collection=collection, progress=progress, stage=stage, **arguments)
         )
-
-
-class Pace:
-    """Measure how fast a run goes, and estimate the rest of it."""
-
-    def __init__(self) -> None:
-        self._begun = self._last_line = time.monotonic()
-        self._chunks = self._documents = 0
-
-    def count(self, outcome: IngestedFile) -> None:
-        if outcome.outcome in {"added", "updated"}:
-            self._chunks += outcome.chunk_count
-            self._documents += 1
-
-    def _seconds(self) -> float:
-        return max(1e-3, time.monotonic() - self._begun)
-
-    def format_rate(self) -> str:
-        return f"{self._chunks / self._seconds():.0f} chunks/s" if self._chunks else ""
-
-    def is_due(self) -> bool:
-        """Return True once in every interval, when the next line should be printed."""
-        if time.monotonic() - self._last_line < options.PROGRESS_LINE_EVERY_S:
-            return False
-        self._last_line = time.monotonic()
-        return True
-
-    def format_line(self, done: int, total: int) -> str:
-        # An archive gives documents before it counts as read.
-        noun = "document" if self._documents == 1 else "documents"
-        line = (
-            f"file {min(done + 1, total)} of {total} · {self._documents} {noun}, "
-            f"{self._documents / self._seconds():.1f}/s · {self.format_rate()}"
-        )
-        if not done:  # e.g. the first file is an archive: its size is not known before its end
-            return line
-        return f"{line} · about {self._seconds() / done * (total - done):.0f} s left"
 
 
 def _print_result(report: IngestReport, *, json: bool) -> None:

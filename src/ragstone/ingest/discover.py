@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from ragstone.errors import IngestError, InputError
 from ragstone.ingest.formats.read import READABLE_HINT, is_hidden, is_wanted
 
 _WILDCARDS = frozenset("*?[")
+# Larger files are read last, the largest at the end.
+_LARGE_BYTES = 500_000
 _SPECIAL = "It is a pipe, a socket or a device and not a file."
 
 
@@ -210,3 +213,12 @@ def _read_status(path: Path, name: str) -> FoundFile:
     except OSError:
         return FoundFile(path, name, source)  # the parser reports what is wrong with it
     return FoundFile(path, name, source, status.st_size, status.st_mtime_ns)
+
+
+def measure_if_large(file: FoundFile) -> int:
+    """Return the size of a large file, 0 for others: they stay in their order."""
+    size = file.size
+    if size < 0:  # an upload
+        with suppress(OSError):
+            size = file.path.stat().st_size
+    return size if size > _LARGE_BYTES else 0

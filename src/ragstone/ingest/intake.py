@@ -77,6 +77,8 @@ class IngestOptions(UploadOptions, total=False):
     """The name of the machine or share that the paths are on; by default `ingest.source`."""
     progress: Progress | None
     """Called after each document with its outcome, the files done and the files in all."""
+    stage: Stage | None
+    """Called when a file enters a stage, and while its chunks are embedded."""
 
 
 class Intake:
@@ -163,7 +165,9 @@ class Intake:
         found = name_source(found, self._settings.source if source is None else source)
         stop = threading.Event()
         self._refuse_other_embedder(run_options.collection)
-        ingestor = self._build_ingestor(run_options, stop, progress=options.get("progress"))
+        ingestor = self._build_ingestor(
+            run_options, stop, progress=options.get("progress"), stage=options.get("stage")
+        )
         future = self._runner.submit(
             lambda: self._run(ingestor, found, stop),
             collection=run_options.collection,
@@ -346,7 +350,7 @@ class Intake:
             options,
             stop,
             record=partial(self.jobs.record_outcomes, upload.id),
-            stage=self._runner.stages[upload.id].__setitem__,
+            stage=partial(self._runner.note_progress, upload.id),
         )
         report = self._run(ingestor, find_upload_files(self.originals, upload), stop)
         if not stop.is_set():

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -34,7 +34,7 @@ from ragstone.errors import (
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.formats.read import clean_name, number_name
 from ragstone.protocols import AcceptedUpload
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,13 @@ _MAX_ATTEMPTS = 5
 _FIRST_RETRY_S = 5.0
 _TICK_S = 0.3
 _DATABASE_AWAY_S = 2.0
+_SAVE_COUNTS_EVERY_S = 2.0
 
 Takes: TypeAlias = Literal["none", "own", "all"]
 """Which uploads a process reads: none, those that are left to it, or everybody's."""
+
+Stages: TypeAlias = dict[str, dict[str, Any]]
+"""The fields of a `FileProgress` by the name of the file."""
 
 ReadUpload: TypeAlias = Callable[[AcceptedUpload, threading.Event], IngestReport]
 """Reads what is unread of an upload, and stops early when the event is set."""
@@ -74,8 +78,8 @@ class JobRunner:
         self._jobs = jobs
         self._get_upload = get_upload
         self._read = read
-        self.stages: dict[str, dict[str, str]] = {}
-        self._saved_stages: dict[str, dict[str, str]] = {}
+        self.stages: dict[str, Stages] = {}
+        self._saved_stages: dict[str, tuple[Stages, float]] = {}
         self._changed = threading.Condition()
         self._take_lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -106,6 +110,10 @@ class JobRunner:
                     self._threads.append(thread)
                     thread.start()
             self._wake()
+
+    def note_progress(self, upload_id: str, progress: FileProgress) -> None:
+        stage = asdict(progress)
+        self.stages[upload_id][stage.pop("name")] = stage
 
     @contextmanager
     def follow(self, upload_id: str) -> Iterator[Future[IngestReport]]:
@@ -329,11 +337,15 @@ class JobRunner:
                 stop.set()
 
     def _save_stages(self) -> None:
+        now = time.monotonic()
         for upload_id, stages in list(self.stages.items()):
-            now = dict(stages)
-            if now != self._saved_stages.get(upload_id, {}):
-                self._saved_stages[upload_id] = now
-                self._jobs.save_stages(upload_id, now)
+            current = dict(stages)
+            saved, saved_at = self._saved_stages.get(upload_id, ({}, 0.0))
+            # Chunks are counted all the time.
+            is_due = current.keys() != saved.keys() or now - saved_at >= _SAVE_COUNTS_EVERY_S
+            if current != saved and is_due:
+                self._saved_stages[upload_id] = current, now
+                self._jobs.save_stages(upload_id, current)
 
     def _follow_others(self) -> None:
         with self._changed:

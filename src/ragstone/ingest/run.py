@@ -1,9 +1,9 @@
 """Run an ingest: find → parse and split → embed → store. Files in, a report out.
 
 Parsing and splitting happen in parser processes, embedding in threads (the model computes outside
-Python's lock), storing in this thread, in the order of arrival. The chunks in memory are bounded:
-if the embedder is behind, the parsers wait. A run that is stopped or killed loses what is not
-stored; the next run skips what is stored and reads the rest.
+Python's lock), storing in this thread, in the order of arrival; only long documents are overtaken.
+The chunks in memory are bounded: if the embedder is behind, the parsers wait. A run that is stopped
+or killed loses what is not stored; the next run skips what is stored and reads the rest.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import hashlib
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from ragstone.blocks import UNREADABLE_PAGES, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.errors import NotFoundError
-from ragstone.ingest.discover import FoundFile, FoundFiles
-from ragstone.ingest.embed import EmbeddingQueue, explain_unread_languages
+from ragstone.ingest.discover import FoundFile, FoundFiles, measure_if_large
+from ragstone.ingest.embed import ChunkTexts, EmbeddingQueue, explain_unread_languages
 from ragstone.ingest.metadata import check_metadata
 from ragstone.ingest.parser.pool import ParserEvent, ParserPool, measure_peak_bytes
 from ragstone.ingest.parser.protocol import Request, SplitOptions
@@ -36,9 +36,10 @@ from ragstone.ingest.store import (
     Record,
     refresh_index,
 )
+from ragstone.ingest.waiting import WaitingLine
 from ragstone.plugins import find_part
 from ragstone.protocols import Catalog, Embedder, FileRecord, Index, Splitter
-from ragstone.reports import IngestedFile, IngestReport
+from ragstone.reports import FileProgress, IngestedFile, IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.system import count_usable_cores
 from ragstone.types import Chunk, Document
@@ -46,13 +47,22 @@ from ragstone.types import Chunk, Document
 Progress: TypeAlias = Callable[[IngestedFile, int, int], None]
 """Called for each document with its outcome, the number of files done, and of all files."""
 
-Stage: TypeAlias = Callable[[str, Literal["reading", "embedding"]], None]
-"""Called with the name of a file when it enters a stage."""
+Stage: TypeAlias = Callable[[FileProgress], None]
+"""Called when a file enters a stage, and while its chunks are embedded."""
 
 # Raised when a loader or the splitter returns other text or chunks for the same bytes.
-_READER_VERSION = 4
+_READER_VERSION = 5
 # Precedes the hash of the caller's metadata in a fingerprint.
 _METADATA_MARK = ":metadata="
+# Precedes the limits in the fingerprint of a file that could not be read.
+_LIMITS_MARK = ":limits="
+_LIMITS = (
+    "timeout_s", "max_memory_mb", "max_file_mb", "max_pages", "max_unpacked_mb", "max_depth",
+    "max_members",
+)  # fmt: skip
+_POLL_S = 0.1
+# Between two reports of the chunks that are embedded.
+_PROGRESS_EVERY_S = 0.3
 # Chunks in memory, as a multiple of a commit.
 _BATCHES_IN_MEMORY = 4
 _FILES_PER_WORKER = 100
@@ -102,7 +112,7 @@ class Ingestor:
         self._settings = settings
         self._options = options
         self._progress = progress
-        self._stage = stage or (lambda _name, _stage: None)
+        self._stage = stage or (lambda _progress: None)
         self._stop = stop or threading.Event()
         self._given_splitter = splitter
         self._chunking = ChunkingOptions.from_settings(settings)
@@ -117,6 +127,7 @@ class Ingestor:
             collection=options.collection,
             embedder=embedder,
             fingerprint=self._fingerprint,
+            limits=_describe_limits(settings),
             batch_chunks=settings.batch_chunks,
             refresh_s=settings.refresh_s,
             report=self._report,
@@ -125,8 +136,8 @@ class Ingestor:
             on_switch=self._embedding.change_embedder,
         )
         self._open_files: dict[str, FinishedFile] = {}
-        self._queue: deque[PreparedDocument | FinishedFile] = deque()
-        self._queued_chunks = 0
+        self._line = WaitingLine(settings.batch_chunks)
+        self._next_report = 0.0
         self._new_ids: set[str] = set()
         self._outcomes: list[IngestedFile] = []
         self._languages: Counter[str] = Counter()
@@ -142,6 +153,7 @@ class Ingestor:
         for folder in found.unread:
             self._report(IngestedFile(folder.name, "failed", error=folder.error, hint=folder.hint))
         changed = [file for file in found.files if not self._skip(file, known.get(file.source))]
+        changed.sort(key=measure_if_large)
         with self._embedding:
             while changed and not self._stop.is_set():
                 self._read_files(changed, known)
@@ -149,9 +161,10 @@ class Ingestor:
                 lost = self._writer.take_lost_sources()
                 changed = [file for file in changed if file.source in lost]
                 self._new_ids.clear()
-        if self._options.prune and not self._stop.is_set():
-            self._writer.prune(found)
-        refresh_index(self._writer.index, self._options.collection)
+        if not self._stop.is_set():
+            if self._options.prune:
+                self._writer.prune(found)
+            refresh_index(self._writer.index, self._options.collection)
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),
@@ -172,7 +185,9 @@ class Ingestor:
 
     def _skip(self, file: FoundFile, record: FileRecord | None) -> bool:
         """Report a file that has not changed since it was last read; False if it must be read."""
-        if record is None or (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
+        if record is None or file.mtime_ns < 0:  # uploads have no time of change
+            return False
+        if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
             return False
         if not self._is_valid(record):
             return False
@@ -181,7 +196,10 @@ class Ingestor:
 
     def _is_valid(self, record: FileRecord) -> bool:
         """Tell whether the record of unchanged bytes still holds."""
-        options, fingerprint = self._options, record.fingerprint
+        options = self._options
+        fingerprint, mark, limits = record.fingerprint.partition(_LIMITS_MARK)
+        if mark + limits not in {"", self._writer.limits}:
+            return False
         if not options.metadata:  # metadata of an earlier run stays
             fingerprint = fingerprint.partition(_METADATA_MARK)[0]
         if options.again or fingerprint != self._fingerprint:
@@ -197,17 +215,18 @@ class Ingestor:
         with closing(pool.run(jobs)) as events:
             for event in events:
                 if self._stop.is_set():
-                    return
-                self._handle_event(event, known.get(event.job.source))
+                    break
+                if event is not None:
+                    self._handle_event(event, known.get(event.job.source))
                 self._store(max_chunks=self._settings.batch_chunks * _BATCHES_IN_MEMORY)
-        self._store(max_chunks=0)
+        self._store(max_chunks=-1)
         self._writer.commit()
 
     def _list_jobs(
         self, files: Sequence[FoundFile], known: Mapping[str, FileRecord]
     ) -> Iterator[tuple[FoundFile, Request]]:
         for file in files:
-            self._stage(file.name, "reading")
+            self._stage(FileProgress(file.name, "reading"))
             yield file, self._build_request(file, known.get(file.source))
 
     def _build_request(self, file: FoundFile, record: FileRecord | None) -> Request:
@@ -243,16 +262,15 @@ class Ingestor:
             state.is_unchanged = event.is_unchanged
             if event.is_unchanged and record is not None:
                 state.outcome = _repeat_outcome(file, record)
-            self._queue.append(self._open_files.pop(file.source))
+            self._line.put(self._open_files.pop(file.source))
             return
-        self._stage(file.name, "embedding")
+        self._stage(FileProgress(file.name, "embedding"))
         prepared = self._prepare(file, part)
         if part.member:
             state.members[part.member] = prepared.outcome
         else:
             state.outcome = prepared.outcome
-        self._queued_chunks += len(prepared.chunks)
-        self._queue.append(prepared)
+        self._line.put(prepared)
 
     def _prepare(self, file: FoundFile, part: ParsedPart) -> PreparedDocument:
         collection = self._options.collection
@@ -326,7 +344,7 @@ class Ingestor:
         known = {}
         if previous is not None:
             known = self._records.vectors_by_text(previous.id, self._embedding.embedder)
-        vectors = self._embedding.put([chunk.contextual_text for chunk in chunks], known)
+        vectors = self._embedding.put(ChunkTexts(chunks), known)
         return PreparedDocument(document, outcome, chunks, vectors, loaded.lines)
 
     def _count_language(self, loaded: LoadedDocument) -> None:
@@ -347,16 +365,28 @@ class Ingestor:
         return self._records.is_current(document_id)
 
     def _store(self, *, max_chunks: int) -> None:
-        """Store what is embedded, oldest first; wait only if more than `max_chunks` are queued."""
-        while self._queue:
-            first = self._queue[0]
-            if isinstance(first, PreparedDocument) and first.vectors is not None:
-                # A stopped run waits for nothing: it stores the documents that have vectors.
-                may_wait = self._queued_chunks > max_chunks and not self._stop.is_set()
-                if not first.vectors.is_done and not may_wait:
-                    return
-                self._queued_chunks -= len(first.chunks)
-            self._writer.put(self._queue.popleft())
+        """Store what is embedded; wait while more than `max_chunks` are queued, unless stopped."""
+        while True:
+            for item in self._line.take_embedded():
+                self._writer.put(item)
+            self._writer.commit_if_due()
+            waiting = self._line.get_waiting()
+            self._report_chunks(waiting)
+            if not waiting or self._line.chunk_count <= max_chunks or self._stop.is_set():
+                return
+            if waiting[0].vectors is not None:
+                waiting[0].vectors.wait(_POLL_S)
+
+    def _report_chunks(self, waiting: Sequence[PreparedDocument]) -> None:
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + _PROGRESS_EVERY_S
+        for document in waiting:
+            if document.vectors is not None:
+                done, count = document.vectors.done_count, len(document.chunks)
+                name = document.outcome.name
+                self._stage(FileProgress(name, "embedding", done, count))
 
 
 def build_splitter(settings: IngestSettings, embedder: Embedder) -> Splitter:
@@ -388,6 +418,10 @@ def compute_fingerprint(
         return fingerprint
     content = json.dumps(metadata, sort_keys=True, default=str)
     return fingerprint + _METADATA_MARK + hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _describe_limits(settings: IngestSettings) -> str:
+    return _LIMITS_MARK + ",".join(f"{getattr(settings, name):g}" for name in _LIMITS)
 
 
 def compute_document_id(collection: str, content: str) -> str:

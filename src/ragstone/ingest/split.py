@@ -9,8 +9,9 @@ or a longer passage around the chunk, stored as a second span of the same text.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -60,6 +61,10 @@ _SPECIAL_TOKENS = 2
 _HEADER_SHARE = 0.25
 # About 60 tokens: the title and the lines above a table that are indexed with its rows.
 _CONTEXT_CHARS = 200
+# A tokenizer takes 200 times the memory of its text, and the units of a section a dozen times:
+# what is longer is read in pieces of this many characters.
+_PIECE_CHARS = 32_000
+_SECTION_CHARS = 100_000
 # Titles that a program gave, not a person.
 _FILE_TITLE = re.compile(r"Microsoft \w+ - |untitled|\S+\.\w{2,4}$", re.IGNORECASE)
 
@@ -103,13 +108,19 @@ class SentenceSplitter:
         self._overlap_tokens = min(chunking.overlap_tokens, self._chunk_tokens // 2)
 
     def split(self, loaded: LoadedDocument, *, document_id: str, document_name: str) -> list[Chunk]:
-        tokens = self._counter.token_starts(loaded.text)
-        chunks: list[Chunk] = []
-        for section in find_sections(loaded):
+        return list(self.iterate(loaded, document_id=document_id, document_name=document_name))
+
+    def iterate(
+        self, loaded: LoadedDocument, *, document_id: str, document_name: str
+    ) -> Iterator[Chunk]:
+        """Yield the chunks of a document; only a piece of a long section is held at a time."""
+        index = 0
+        for section in cut_long_sections(loaded, find_sections(loaded)):
             path = section.heading_path
             header = len(self._counter.token_starts(" > ".join(path))) if path else 0
             header = min(header, int(self._chunk_tokens * _HEADER_SHARE))
             budget = self._chunk_tokens - _SPECIAL_TOKENS - header
+            tokens = find_token_starts(self._counter, loaded.text, section.start, section.end)
             units = list(split_units(loaded, section, tokens, budget))
             for group in self._group_units(units, tokens, budget):
                 first, last = group.units[0], group.units[-1]
@@ -117,25 +128,23 @@ class SentenceSplitter:
                 if not remove_markup(text).strip():
                     continue  # shortcodes and comments alone
                 kinds = {unit.content_type for unit in group.units}
-                chunks.append(
-                    Chunk(
-                        document_id=document_id,
-                        index=len(chunks),
-                        text=text,
-                        start=first.start,
-                        end=last.end,
-                        document_name=document_name,
-                        page=section.page,
-                        heading_path=path,
-                        content_type=kinds.pop() if len(kinds) == 1 else "text",
-                        passage=group.passage,
-                        table_header=next(
-                            (u.header for u in group.units if u.content_type == "table"), ""
-                        ),
-                        context=build_context(loaded, path, group.units),
-                    )
+                yield Chunk(
+                    document_id=document_id,
+                    index=index,
+                    text=text,
+                    start=first.start,
+                    end=last.end,
+                    document_name=document_name,
+                    page=section.page,
+                    heading_path=path,
+                    content_type=kinds.pop() if len(kinds) == 1 else "text",
+                    passage=group.passage,
+                    table_header=next(
+                        (u.header for u in group.units if u.content_type == "table"), ""
+                    ),
+                    context=build_context(loaded, path, group.units),
                 )
-        return chunks
+                index += 1
 
     def _group_units(
         self, units: Sequence[Unit], tokens: Sequence[int], budget: int
@@ -157,6 +166,42 @@ class SentenceSplitter:
                 yield UnitGroup(run)
 
 
+def find_token_starts(counter: TokenCounter, text: str, start: int, end: int) -> Sequence[int]:
+    """Return the offsets of the tokens in a span of a text, which is tokenized in pieces."""
+    starts = array("I")
+    for begin, stop in cut_text(text, start, end, max_chars=_PIECE_CHARS):
+        starts.extend(begin + at for at in counter.token_starts(text[begin:stop]))
+    return starts
+
+
+def cut_text(text: str, start: int, end: int, *, max_chars: int) -> Iterator[tuple[int, int]]:
+    """Cut a span after a blank line, a line, a space, or anywhere, in this order of preference."""
+    while end - start > max_chars:
+        limit = start + max_chars
+        ends = (text.rfind(mark, start, limit) + len(mark) for mark in ("\n\n", "\n", " "))
+        stop = next((at for at in ends if at > start + max_chars // 2), limit)
+        yield start, stop
+        start = stop
+    if start < end:
+        yield start, end
+
+
+def cut_long_sections(loaded: LoadedDocument, sections: Iterable[Section]) -> Iterator[Section]:
+    """Cut what is longer than many pages, but not inside a table or a listing."""
+    block_starts = [block.start for block in loaded.blocks]
+    for section in sections:
+        start = section.start
+        for _, cut in cut_text(loaded.text, section.start, section.end, max_chars=_SECTION_CHARS):
+            if cut <= start:
+                continue  # a long block reached beyond it
+            at = bisect_left(block_starts, cut) - 1
+            end = loaded.blocks[at].end if at >= 0 else 0
+            stop = max(cut, end) if end <= section.end else cut
+            if loaded.text[start:stop].strip():
+                yield replace(section, start=start, end=stop)
+            start = stop
+
+
 def find_sections(loaded: LoadedDocument) -> Iterator[Section]:
     """Cut the text at every heading and every page.
 
@@ -167,14 +212,19 @@ def find_sections(loaded: LoadedDocument) -> Iterator[Section]:
     cuts = sorted({0, *loaded.page_starts, *(start for start in heading_starts if start > 0)})
     # In code the line of a heading is the definition itself, which belongs to the chunk.
     own_lines = set(heading_starts) - {block.start for block in loaded.blocks}
+    path: list[Heading] = []
+    passed = 0
     for start, end in zip(cuts, [*cuts[1:], len(loaded.text)], strict=True):
-        before = loaded.headings[: bisect_right(heading_starts, start)]
+        while passed < len(heading_starts) and heading_starts[passed] <= start:
+            _enter(path, loaded.headings[passed])
+            passed += 1
+        titles = tuple(heading.title for heading in path)
         page = bisect_right(loaded.page_starts, start) or None
         body = _find_next_line(loaded.text, start, end) if start in own_lines else start
         if loaded.text[body:end].strip():
-            yield Section(body, end, build_heading_path(before), page)
-        elif body > start and _is_childless(loaded.headings, len(before) - 1):
-            yield Section(start, end, build_heading_path(before)[:-1], page)
+            yield Section(body, end, titles, page)
+        elif body > start and _is_childless(loaded.headings, passed - 1):
+            yield Section(start, end, titles[:-1], page)
 
 
 def _is_childless(headings: Sequence[Heading], at: int) -> bool:
@@ -186,10 +236,15 @@ def build_heading_path(headings: Sequence[Heading]) -> tuple[str, ...]:
     """Return the titles above the end of `headings`, outermost first."""
     path: list[Heading] = []
     for heading in headings:
-        while path and path[-1].level >= heading.level:
-            path.pop()
-        path.append(heading)
+        _enter(path, heading)
     return tuple(heading.title for heading in path)
+
+
+def _enter(path: list[Heading], heading: Heading) -> None:
+    """Close the headings of the same level or deeper, and open `heading`."""
+    while path and path[-1].level >= heading.level:
+        path.pop()
+    path.append(heading)
 
 
 def build_context(loaded: LoadedDocument, path: Sequence[str], units: Sequence[Unit]) -> str:

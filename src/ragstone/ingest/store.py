@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 # Documents and files without chunks, unchanged or broken, are committed together too.
 _MAX_BATCH_ITEMS = 500
+# What is ready is stored after so many seconds, also if it does not fill a batch.
+_COMMIT_WITHIN_S = 2.0
 # A refresh takes longer the larger the index is; it may take a twentieth of the time, no more.
 _PAUSE_PER_REFRESH = 20
 
@@ -80,6 +83,11 @@ class FinishedFile:
         return self.outcome is not None and self.outcome.outcome == "failed"
 
     @property
+    def has_failures(self) -> bool:
+        members = (member.outcome == "failed" for member in self.members.values())
+        return self.is_failed or any(members)
+
+    @property
     def chunk_count(self) -> int:
         own = self.outcome.chunk_count if self.outcome else 0
         return own + sum(member.chunk_count for member in self.members.values())
@@ -98,6 +106,8 @@ class BatchWriter:
     batch_chunks: int
     refresh_s: float
     report: Report
+    limits: str = ""
+    """Added to the fingerprint of a file with failures: other limits may let it be read."""
     record: Record | None = None
     find_parts: FindParts | None = None
     on_switch: Callable[[Embedder], None] = lambda embedder: None
@@ -105,6 +115,7 @@ class BatchWriter:
     _documents: list[PreparedDocument] = field(default_factory=list, init=False)
     _files: list[FinishedFile] = field(default_factory=list, init=False)
     _chunk_count: int = field(default=0, init=False)
+    _commit_due: float = field(default=math.inf, init=False)
     _lost_sources: set[str] = field(default_factory=set, init=False)
     _last_refresh: float = field(init=False)
     _refresh_duration_s: float = field(default=0.0, init=False)
@@ -116,14 +127,22 @@ class BatchWriter:
         if isinstance(item, FinishedFile):
             self._files.append(item)
         else:
+            if len(item.chunks) >= self.batch_chunks and self._documents:
+                self.commit()  # storing a long document takes a while, and may be interrupted
             self._documents.append(item)
             self._chunk_count += len(item.chunks)
+        self._commit_due = min(self._commit_due, time.monotonic() + _COMMIT_WITHIN_S)
         item_count = len(self._documents) + len(self._files)
         if self._chunk_count >= self.batch_chunks or item_count >= _MAX_BATCH_ITEMS:
             self.commit()
 
+    def commit_if_due(self) -> None:
+        if time.monotonic() >= self._commit_due:
+            self.commit()
+
     def commit(self) -> None:
         """Store the documents with their lines, files and outcomes in one transaction."""
+        self._commit_due = math.inf
         documents, files = self._documents, self._files
         self._documents, self._files, self._chunk_count = [], [], 0
         try:
@@ -182,12 +201,12 @@ class BatchWriter:
             if item.is_copy:
                 if not self.catalog.add_source(self.collection, document.source, document.id):
                     # The document it copies was replaced meanwhile.
-                    self._lost_sources.add(_get_file_source(item))
+                    self._lost_sources.add(get_file_source(item))
             elif item.vectors is None:
                 self.catalog.add_failure(document)
 
     def _is_lost(self, item: PreparedDocument) -> bool:
-        return _get_file_source(item) in self._lost_sources
+        return get_file_source(item) in self._lost_sources
 
     def take_lost_sources(self) -> set[str]:
         """Return the sources of files that must be read again, and forget them."""
@@ -230,7 +249,7 @@ class BatchWriter:
             size=stamp.size if stamp.sha256 else file.file.size,
             mtime_ns=stamp.mtime_ns if stamp.sha256 else file.file.mtime_ns,
             sha256=stamp.sha256,
-            fingerprint=self.fingerprint,
+            fingerprint=self.fingerprint + (self.limits if file.has_failures else ""),
             status="failed" if file.is_failed else "indexed",
             document_id=outcome.document_id if outcome else None,
             chunk_count=file.chunk_count,
@@ -256,7 +275,7 @@ class BatchWriter:
             self.report(IngestedFile(path, "removed", record.document_id, record.chunk_count))
 
 
-def _get_file_source(item: PreparedDocument) -> str:
+def get_file_source(item: PreparedDocument) -> str:
     return item.document.source.partition(MEMBER_SEPARATOR)[0]
 
 

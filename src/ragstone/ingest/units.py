@@ -106,9 +106,16 @@ def _make_unit(text: str, block: Block, captions: tuple[tuple[int, int], ...]) -
     return Unit(block.start, end, block.content_type, header, 0, captions)
 
 
+def _get_start(block: Block) -> int:
+    return block.start
+
+
 def _select_blocks(blocks: Sequence[Block], section: Section) -> Iterator[Block]:
     position = section.start
-    for block in blocks:
+    for at in range(bisect_left(blocks, position, key=_get_start), len(blocks)):
+        block = blocks[at]
+        if block.start >= section.end:
+            break
         if block.start >= position and block.end <= section.end:
             yield block
             position = block.end

@@ -101,7 +101,12 @@ class IngestSettings(Section):
     niceness: int = setting(
         5, "Niceness (lower priority) of embedding during ingestion.", ge=0, le=19
     )
-    timeout_s: float = setting(120.0, "Maximum time to read one document.", gt=0, le=86_400)
+    timeout_s: float = setting(
+        120.0,
+        "Maximum processor time to read one document; waiting may take ten times as long.",
+        gt=0,
+        le=86_400,
+    )
     max_memory_mb: int = setting(1024, "Maximum memory to read one file.", ge=128, le=1_000_000)
     max_pages: int = setting(5000, "Maximum pages of a document.", ge=1, le=1_000_000)
     max_unpacked_mb: int = setting(

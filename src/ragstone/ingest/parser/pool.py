@@ -1,8 +1,8 @@
 """Parse files in separate processes: requests in, documents out, limits enforced from outside.
 
-One thread supervises one process. It sends it a file, waits for each document no longer than the
-time limit, watches its memory, and kills it past either; the next file gets a new process.
-Processes stay for the next run: starting one costs half a second.
+One thread supervises one process. It sends it a file, watches how much processor time and memory
+each document takes, and kills it past its limits; the next file gets a new process. Processes stay
+for the next run: starting one costs half a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from ragstone import system
@@ -20,18 +20,25 @@ from ragstone.errors import IngestError
 from ragstone.ingest.parser import protocol
 from ragstone.processes import (
     IdleProcesses,
+    WorkCpuError,
     WorkCrashError,
     WorkerProcess,
     WorkMemoryError,
     WorkStoppedError,
     WorkTimeoutError,
 )
+from ragstone.types import Chunk
 
 Job = TypeVar("Job")
 
 _POLL_S = 0.1
 # Documents that wait for the embedder per process: enough to keep it busy, bounded in memory.
 _QUEUED_PER_WORKER = 8
+_QUEUED_CHARS = 16_000_000
+# A process that has read usual files has 200 MB.
+_MAX_IDLE_BYTES = 300_000_000
+# On a busy machine a process waits for its turn, and a shared disk lets it wait, too.
+_WAIT_PER_CPU_SECOND = 10
 _LIMIT_HINT = "It may be damaged or hostile. Raise {} if you trust it."
 
 
@@ -63,17 +70,26 @@ def measure_peak_bytes() -> int:
 
 
 class ParserPool(Generic[Job]):
-    """Read many files at once. `timeout_s` is for each document, not for a whole archive."""
+    """Read many files at once.
+
+    `timeout_s` is the processor time for each document, not for a whole archive. What does not
+    compute may take ten times as long.
+    """
 
     def __init__(self, workers: int, *, timeout_s: float) -> None:
         self._workers = workers
         self._timeout_s = timeout_s
         self._stopping = threading.Event()
+        self._queued_chars = 0
+        self._count_lock = threading.Lock()
 
     def run(
         self, jobs: Iterable[tuple[Job, protocol.Request]]
-    ) -> Generator[ParserEvent[Job], None, None]:
-        """Yield the documents of all files as they are read; the events of a job stay in order."""
+    ) -> Generator[ParserEvent[Job] | None, None, None]:
+        """Yield the documents of all files as they are read; the events of a job stay in order.
+
+        Yields None whenever nothing came for a moment, so that the caller can do something else.
+        """
         pending, lock = iter(jobs), threading.Lock()
         results: queue.Queue[ParserEvent[Job] | BaseException | None] = queue.Queue(
             self._workers * _QUEUED_PER_WORKER
@@ -88,7 +104,7 @@ class ParserPool(Generic[Job]):
                     if job is None:
                         break
                     for event in supervisor.read(*job):
-                        self._put(results, event)
+                        self._put(results, event, chars=_count_chars(event))
             except BaseException as error:  # noqa: BLE001  it is raised again in the other thread
                 self._put(results, error)
             finally:
@@ -105,19 +121,30 @@ class ParserPool(Generic[Job]):
             for thread in threads:
                 thread.join()
 
-    def _drain(self, results: queue.Queue[Any]) -> Iterator[ParserEvent[Job]]:
+    def _drain(self, results: queue.Queue[Any]) -> Iterator[ParserEvent[Job] | None]:
         running = self._workers
         while running:
-            result = results.get()
+            try:
+                result = results.get(timeout=_POLL_S)
+            except queue.Empty:
+                yield None
+                continue
             if result is None:
                 running -= 1
             elif isinstance(result, BaseException):
                 raise result
             else:
+                with self._count_lock:
+                    self._queued_chars -= _count_chars(result)
                 yield result
 
-    def _put(self, results: queue.Queue[Any], item: object) -> None:
+    def _put(self, results: queue.Queue[Any], item: object, *, chars: int = 0) -> None:
         """Wait for room in the queue; drop the item if the run is being stopped."""
+        while chars and self._queued_chars and self._queued_chars + chars > _QUEUED_CHARS:
+            if self._stopping.wait(_POLL_S):
+                return
+        with self._count_lock:
+            self._queued_chars += chars
         while True:
             try:
                 results.put(item, timeout=_POLL_S)
@@ -127,11 +154,16 @@ class ParserPool(Generic[Job]):
                     return
 
 
+def _count_chars(event: ParserEvent[Any]) -> int:
+    return len(event.part.loaded.text) if event.part and event.part.loaded else 0
+
+
 class _Supervisor:
     """Send files to one process and replace it after it had to be stopped."""
 
     def __init__(self, timeout_s: float, stopping: threading.Event) -> None:
         self._timeout_s = timeout_s
+        self._wait_s = _WAIT_PER_CPU_SECOND * timeout_s
         self._stopping = stopping
         self._process: WorkerProcess | None = None
 
@@ -146,10 +178,10 @@ class _Supervisor:
                 elif message["kind"] == "unchanged":
                     is_unchanged = True
                 else:
-                    yield ParserEvent(job, stamp, protocol.unpack_part(message))
+                    yield ParserEvent(job, stamp, self._unpack_part(message, request))
         except BrokenPipeError:
             error = IngestError("The parser process ended unexpectedly.", hint="Try again.")
-        except (WorkTimeoutError, WorkMemoryError, WorkCrashError) as reason:
+        except (WorkTimeoutError, WorkCpuError, WorkMemoryError, WorkCrashError) as reason:
             error = self._explain(reason, request)
         except WorkStoppedError:
             self._stop_process()
@@ -172,9 +204,16 @@ class _Supervisor:
                 f"Reading the file took more than {most:.0f} MB of memory and was stopped.",
                 hint=_LIMIT_HINT.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
             )
+        if isinstance(reason, WorkCpuError):
+            return IngestError(
+                f"Reading the file took more than {self._timeout_s:g} s of processor time "
+                "and was stopped.",
+                hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
+            )
         return IngestError(
-            f"Reading the file took longer than {self._timeout_s:g} s and was stopped.",
-            hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
+            f"Reading the file made no progress for {self._wait_s:g} s and was stopped.",
+            hint="The disk or network share it is on may hang. The wait is ten times "
+            "RAGSTONE_INGEST_TIMEOUT_S.",
         )
 
     def _exchange(self, request: protocol.Request) -> Iterator[dict[str, Any]]:
@@ -184,13 +223,27 @@ class _Supervisor:
             self._process.begin(self._stopping)
         process = self._process
         process.send(protocol.pack_request(request))
-        while True:
-            message = process.receive(
-                timeout_s=self._timeout_s, max_memory_bytes=request.max_memory_bytes
-            )
-            if message["kind"] == "end":
-                return
+        while (message := self._receive(request))["kind"] != "end":
             yield message
+            process.restart_cpu_clock()
+
+    def _receive(self, request: protocol.Request) -> dict[str, Any]:
+        assert self._process is not None
+        return self._process.receive(
+            timeout_s=self._wait_s,
+            max_memory_bytes=request.max_memory_bytes,
+            max_cpu_s=self._timeout_s,
+        )
+
+    def _unpack_part(self, message: dict[str, Any], request: protocol.Request) -> ParsedPart:
+        """Return a document with its chunks, which come in messages of their own."""
+        part = protocol.unpack_part(message)
+        if part.loaded is None or not message["has_chunks"]:
+            return part
+        chunks: list[Chunk] = []
+        while rows := self._receive(request)["chunks"]:
+            chunks += protocol.unpack_chunks(part.loaded.text, len(chunks), rows)
+        return replace(part, chunks=tuple(chunks))
 
     def _stop_process(self) -> None:
         if self._process is not None:
@@ -198,6 +251,9 @@ class _Supervisor:
             self._process = None
 
     def release(self) -> None:
+        """Keep the process for the next run, unless a large file has made it large."""
+        if self._process is not None and self._process.measure_resident_bytes() > _MAX_IDLE_BYTES:
+            self._stop_process()
         if self._process is not None:
             _idle.put(self._process)
             self._process = None

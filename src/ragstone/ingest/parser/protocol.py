@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions, ParsedPart
@@ -13,6 +15,8 @@ from ragstone.ingest.split import ChunkingOptions
 from ragstone.processes import pack_message
 from ragstone.types import Chunk
 
+# A message of this many chunks is read in a few milliseconds, in which nothing else runs.
+_CHUNKS_PER_MESSAGE = 500
 # What a parser process says of a chunk; its text is cut from the document's again.
 _CHUNK_FIELDS = (
     "start", "end", "page", "heading_path", "content_type", "passage", "table_header", "context",
@@ -53,25 +57,51 @@ def unpack_request(message: dict[str, Any]) -> Request:
     return Request(**message, options=options, split=split)
 
 
-def pack_part(part: ParsedPart) -> bytes:
+def pack_part(part: ParsedPart, *, has_chunks: bool = False) -> bytes:
+    """Pack a document; with `has_chunks`, the messages of `pack_chunks` follow it."""
     message: dict[str, Any] = {
         "kind": "part",
         "member": part.member,
         "sha256": part.sha256,
         "error": part.error,
         "hint": part.hint,
+        "has_chunks": has_chunks,
     }
     if part.loaded is not None:
         message["loaded"] = asdict(part.loaded)
-    if part.chunks is not None:
-        message["chunks"] = [
-            {name: getattr(chunk, name) for name in _CHUNK_FIELDS} for chunk in part.chunks
-        ]
     return pack_message(message)
 
 
+def pack_chunks(chunks: Iterable[Chunk]) -> Iterator[bytes]:
+    """Pack the chunks of a document as they come; the last message holds none."""
+    rows = ({name: getattr(chunk, name) for name in _CHUNK_FIELDS} for chunk in chunks)
+    while batch := list(islice(rows, _CHUNKS_PER_MESSAGE)):
+        yield pack_message({"kind": "chunks", "chunks": batch})
+    yield pack_message({"kind": "chunks", "chunks": []})
+
+
+def unpack_chunks(
+    text: str, first_index: int, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[Chunk]:
+    for index, row in enumerate(rows, first_index):
+        start, end, passage = row["start"], row["end"], row["passage"]
+        yield Chunk(
+            document_id="",
+            index=index,
+            text=text[start:end],
+            start=start,
+            end=end,
+            page=row["page"],
+            heading_path=tuple(row["heading_path"]),
+            content_type=row["content_type"],
+            passage=None if passage is None else (int(passage[0]), int(passage[1])),
+            table_header=row["table_header"],
+            context=row["context"],
+        )
+
+
 def unpack_part(message: dict[str, Any]) -> ParsedPart:
-    loaded, chunks = None, None
+    loaded = None
     if (fields := message.get("loaded")) is not None:
         loaded = LoadedDocument(
             text=str(fields["text"]),
@@ -82,25 +112,10 @@ def unpack_part(message: dict[str, Any]) -> ParsedPart:
             lines=tuple(LineBox(**line) for line in fields["lines"]),
             metadata=fields["metadata"],
         )
-        if message.get("chunks") is not None:
-            chunks = tuple(
-                _unpack_chunk(loaded.text, index, one)
-                for index, one in enumerate(message["chunks"])
-            )
     return ParsedPart(
-        message["member"], message["sha256"], loaded, chunks, message["error"], message["hint"]
-    )
-
-
-def _unpack_chunk(text: str, index: int, fields: dict[str, Any]) -> Chunk:
-    start, end, passage = fields.pop("start"), fields.pop("end"), fields.pop("passage")
-    return Chunk(
-        document_id="",
-        index=index,
-        text=text[start:end],
-        start=start,
-        end=end,
-        heading_path=tuple(fields.pop("heading_path")),
-        passage=None if passage is None else (int(passage[0]), int(passage[1])),
-        **fields,
+        message["member"],
+        message["sha256"],
+        loaded,
+        error=message["error"],
+        hint=message["hint"],
     )

@@ -51,7 +51,7 @@ def answer(request: protocol.Request) -> Iterator[bytes]:
         yield pack_message({"kind": "unchanged"})
     else:
         for part in read_parts(content, request.name, request.options):
-            yield protocol.pack_part(_complete_part(part, request.split))
+            yield from _pack_part(part, request.split)
     yield pack_message({"kind": "end"})
 
 
@@ -77,18 +77,18 @@ def _read_file(request: protocol.Request) -> tuple[bytes, int]:
         ) from error
 
 
-def _complete_part(part: ParsedPart, split: protocol.SplitOptions | None) -> ParsedPart:
-    """Complete the metadata of a part and, if the tokenizer is known, add its chunks."""
+def _pack_part(part: ParsedPart, split: protocol.SplitOptions | None) -> Iterator[bytes]:
+    """Complete the metadata of a part and, if the tokenizer is known, let its chunks follow."""
     if part.loaded is None:
-        return part
+        yield protocol.pack_part(part)
+        return
     loaded = replace(part.loaded, metadata=to_json_value(complete_metadata(part.loaded)))
-    if split is None:
-        return replace(part, loaded=loaded)
-    counter = load_tokenizer(split.tokenizer, split.max_tokens)
-    chunks = SentenceSplitter(counter, split.chunking).split(
-        loaded, document_id="", document_name=""
-    )
-    return replace(part, loaded=loaded, chunks=tuple(chunks))
+    yield protocol.pack_part(replace(part, loaded=loaded), has_chunks=split is not None)
+    if split is not None:
+        counter = load_tokenizer(split.tokenizer, split.max_tokens)
+        splitter = SentenceSplitter(counter, split.chunking)
+        chunks = splitter.iterate(loaded, document_id="", document_name="")
+        yield from protocol.pack_chunks(chunks)
 
 
 if __name__ == "__main__":

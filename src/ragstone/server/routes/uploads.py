@@ -311,7 +311,8 @@ async def stream_upload(
     upload_id: str, request: Request, engine: EngineDep, caller: CallerDep, language: LanguageDep
 ) -> EventStream:
     """Follow an upload by server-sent events: `stage` when a file enters one (`reading`,
-    `embedding`), `file` for each document, `done` at the end."""
+    `embedding`) and while its chunks are embedded (`chunks_done` of `chunk_count`), `file` for each
+    document, `done` at the end."""
     await run_in_thread("store", _find_upload, engine, caller, upload_id)
     return EventStream(request, _follow_upload(engine, upload_id, language))
 
@@ -320,12 +321,12 @@ async def _follow_upload(
     engine: Engine, upload_id: str, language: str
 ) -> AsyncGenerator[dict[str, Any], None]:
     sent = 0
-    stages: dict[str, str] = {}
+    stages: dict[str, dict[str, Any]] = {}
     while True:
         upload = await run_in_thread("store", engine.upload, upload_id)
         for name, stage in upload["stages"].items():
             if stages.get(name) != stage:
-                yield {"type": "stage", "name": name, "stage": stage}
+                yield {"type": "stage", "name": name, **stage}
         stages = upload["stages"]
         for file in upload["files"][sent:]:
             sent += 1

@@ -6,7 +6,7 @@ import { plural, t } from "./text.js";
 
 const OUTCOMES = { added: t("Added"), updated: t("New version"), unchanged: t("Unchanged"), removed: t("Removed") };
 
-const STAGES = { reading: [t("Reading the text…"), 0.65], embedding: [t("Making it searchable…"), 0.85] };
+const STAGES = { reading: [t("Reading the text…"), 0.65], embedding: [t("Making it searchable…"), 0.7] };
 
 export async function upload(files, { collection, tags, password }, queue) {
   const rows = files.map((file) => row(file));
@@ -17,7 +17,7 @@ export async function upload(files, { collection, tags, password }, queue) {
     begun = await sendAll(files, { collection, tags, password }, rows);
     for (const one of rows) one.say(t("Waiting to be read…"), 0.55);
     for await (const event of api.events("GET", `/v1/uploads/${begun.upload_id}/events`)) {
-      if (event.type === "stage") rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))?.enter(event.stage);
+      if (event.type === "stage") rows.find((one) => !one.ended && (one.name === event.name || event.name.endsWith(`/${one.name}`)))?.enter(event);
       if (event.type === "file") showOutcome(rows, event, queue);
     }
   } catch (problem) {
@@ -54,7 +54,11 @@ function row(file) {
     node, name: file.name, ended: false, failed: false,
     sent(share) { bar.value = share * 0.5; says.textContent = share < 1 ? t("Sending {} %", Math.round(share * 100)) : t("Sent"); },
     say(text, share) { bar.value = share; says.textContent = text; },
-    enter(stage) { const [text, share] = STAGES[stage] ?? [stage, 0.6]; self.say(text, share); },
+    enter({ stage, chunks_done: done, chunk_count: count }) {
+      const [text, share] = STAGES[stage] ?? [stage, 0.6];
+      if (count) self.say(`${text} ${done} / ${count}`, 0.7 + (0.3 * done) / count);
+      else self.say(text, share);
+    },
     end(text) { self.ended = true; bar.remove(); node.classList.add("done"); says.textContent = text; node.append(close); },
     fail(reason, hint) { self.ended = self.failed = true; bar.remove(); node.classList.add("failed"); replace(says, el("strong", {}, reason), hint ? ` ${hint}` : ""); node.append(close); },
   };

@@ -1,0 +1,75 @@
+"""Measure the pace of an ingest for its line of progress."""
+
+from __future__ import annotations
+
+import time
+
+from ragstone.cli import options
+from ragstone.reports import FileProgress, IngestedFile
+
+
+class Pace:
+    """The pace of a run, and an estimate of the rest of it."""
+
+    def __init__(self) -> None:
+        self._begun = self._last_line = time.monotonic()
+        self._chunks = self._documents = 0
+        self.done = 0
+        self.total: int | None = None
+        self._current = FileProgress("", "reading")
+
+    def count(self, outcome: IngestedFile, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        if outcome.outcome in {"added", "updated"}:
+            self._chunks += outcome.chunk_count
+            self._documents += 1
+        if outcome.name == self._current.name:
+            self._current = FileProgress("", "reading")
+
+    def note(self, progress: FileProgress) -> None:
+        self._current = progress
+
+    def get_share(self) -> float:
+        """Return how much of the current document is embedded."""
+        return self._current.chunks_done / max(1, self._current.chunk_count)
+
+    def format_current(self) -> str:
+        current = self._current
+        name = current.name[-40:]
+        if not current.chunk_count:
+            return f"{current.stage} {name}"
+        return f"{name}: {current.chunks_done:,} of {current.chunk_count:,} chunks"
+
+    def _seconds(self) -> float:
+        return max(1e-3, time.monotonic() - self._begun)
+
+    def _get_rate(self) -> float:
+        return (self._chunks + self._current.chunks_done) / self._seconds()
+
+    def format_rate(self) -> str:
+        return f"{rate:.0f} chunks/s" if (rate := self._get_rate()) else ""
+
+    def is_due(self) -> bool:
+        """Return True once in every interval, when the next line should be printed."""
+        if time.monotonic() - self._last_line < options.PROGRESS_LINE_EVERY_S:
+            return False
+        self._last_line = time.monotonic()
+        return True
+
+    def format_line(self) -> str:
+        if self.total is None:
+            return " · ".join(filter(None, [self.format_current(), self.format_rate()]))
+        # An archive gives documents before it counts as read.
+        noun = "document" if self._documents == 1 else "documents"
+        line = (
+            f"file {min(self.done + 1, self.total)} of {self.total} · {self._documents} {noun}, "
+            f"{self._documents / self._seconds():.1f}/s · {self.format_rate()}"
+        )
+        if self._current.chunk_count:  # long documents come last: the time per file says nothing
+            rest = self._current.chunk_count - self._current.chunks_done
+            left_s = rest / max(1e-3, self._get_rate())
+            return f"{line} · {self.format_current()}, about {left_s:.0f} s left"
+        if not self.done:  # e.g. the first file is an archive: its size is not known before its end
+            return line
+        left_s = self._seconds() / self.done * (self.total - self.done)
+        return f"{line} · about {left_s:.0f} s left"
