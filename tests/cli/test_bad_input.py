@@ -195,7 +195,7 @@ def test_a_part_that_is_not_installed_is_refused_by_every_server_as_by_ask(
 ) -> None:
     wrong = {setting: "nobody"}
     asked = call("ask", "Is it so?", "-d", "data", cwd=filled, **wrong)
-    assert_refused(asked, "'nobody'", "Installed: ")
+    assert_refused(asked, "'nobody'", "Installed: ", code=2)
     serve = ["serve", "--port", "0"]
     for words in (serve, [*serve, "--workers", "2"], ["mcp"]):
         done = call(*words, "-d", "data", cwd=filled, **wrong)
@@ -340,7 +340,7 @@ def test_a_backup_into_a_folder_that_is_not_there(filled: Path, tmp_path: Path) 
 )
 def test_a_refused_key_leaves_no_catalog(tmp_path: Path, words: list[str]) -> None:
     done = call("keys", *words, "-d", "data", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode in (1, 2)
     assert list(tmp_path.iterdir()) == []
 
 

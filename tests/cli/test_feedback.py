@@ -40,7 +40,9 @@ def test_ratings_are_given_listed_and_deleted(folder: Path) -> None:
     assert call(*words, "--delete", cwd=folder).stdout == "Deleted 1 rating.\n"
     assert_refused(call(*words, "--delete", cwd=folder), "not rated")
     assert_refused(call(*words, "--vote", "sideways", cwd=folder), "Invalid vote 'sideways'")
-    assert_refused(call("feedback", "--vote", "up", "-d", "data", cwd=folder), "name its query")
+    assert_refused(
+        call("feedback", "--vote", "up", "-d", "data", cwd=folder), "name its query", code=2
+    )
     mistyped = call("feedback", "-C", "defualt", "-d", "data", cwd=folder)
     assert_refused(mistyped, "There is no collection 'defualt'.")
 

@@ -214,5 +214,6 @@ def test_a_long_listing_stays_whole_when_a_text_is_cut() -> None:
     block = Block("code", len(before), len(before) + len(listing))
     chunks = split(LoadedDocument(text, "text/plain", blocks=(block,)))
     code = [chunk for chunk in chunks if "code" in chunk.text]
-    assert {chunk.content_type for chunk in code} == {"code"}
+    # Only the last one may hold what follows the listing.
+    assert {chunk.content_type for chunk in code[:-1]} == {"code"}
     assert sum(chunk.text.count("code") for chunk in code) >= 3_000

@@ -7,10 +7,11 @@ import sys
 
 
 def run() -> None:
-    """Run a command; exit with 0 (success), 1 (explained error), 2 (wrong usage) or 130 (Ctrl-C).
+    """Run a command.
 
-    An error that we understand prints no traceback. The imports stand inside the `try`: they take
-    a second on a slow disk, and Ctrl-C may come in the middle of them.
+    Exits with 0 (success), 1 (explained error), 2 (wrong usage or settings) or 130 (Ctrl-C). An
+    error that we understand prints no traceback. The imports stand inside the `try`: they take a
+    second on a slow disk, and Ctrl-C may come in the middle of them.
     """
     try:
         from ragstone.cli.main import app, exit_on_error

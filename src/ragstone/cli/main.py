@@ -28,7 +28,7 @@ from ragstone.cli import (
     setup,
 )
 from ragstone.cli.options import print_error
-from ragstone.errors import RagstoneError
+from ragstone.errors import RagstoneError, SettingsError
 
 _SUMMARY = "Answer questions from your own documents, with citations that can be checked."
 
@@ -134,9 +134,9 @@ _join_help_lines(app)
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Print an error that we understand and exit with code 1."""
+    """Print an error that we understand and exit: 2 for wrong settings or flags, else 1."""
     try:
         yield
     except RagstoneError as error:
         print_error(error)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
