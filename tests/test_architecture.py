@@ -205,9 +205,9 @@ def test_the_public_names_are_pinned() -> None:
         "IngestReport", "IngestedFile", "InputError", "LimitError", "LoadedSettings", "Message",
         "NotFoundError", "OriginalMissingError", "OverloadedError", "ProviderError", "QueryOptions",
         "QueryRun", "QuestionContext", "RagstoneError", "RefusedError", "Scores", "Settings",
-        "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError", "StoreDamagedError",
-        "StoreError",
-        "StoreUnavailableError", "Token", "TooManyRequestsError", "UnauthorizedError",
+        "SettingsError", "SideEvent", "Source", "SourcesFound", "StoreBusyError",
+        "StoreDamagedError", "StoreError", "StoreUnavailableError", "Token",
+        "TooManyRequestsError", "UnauthorizedError",
         "UnusableReplyError", "UploadOptions", "__version__", "load_settings",
     ]  # fmt: skip
     for name in ragstone.__all__:
