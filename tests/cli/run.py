@@ -56,8 +56,10 @@ def run(
     )
 
 
-def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Do the same as `run` in this process: a process takes a second to import everything.
+def call(
+    *arguments: str | Path, cwd: Path, stdin: str = "", **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """Do the same as `run` in this process: a process takes two seconds to import everything.
 
     The command sees the same arguments, folder, environment, and pipes instead of a terminal.
     """
@@ -65,9 +67,9 @@ def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Complete
     output, errors = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     with (
-        _clean_process(environment(**extra), cwd),
+        clean_process(environment(**extra), cwd),
         mock.patch.object(sys, "argv", ["ragstone", *words]),
-        mock.patch.object(sys, "stdin", io.StringIO()),
+        mock.patch.object(sys, "stdin", io.StringIO(stdin)),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
     ):
@@ -80,7 +82,7 @@ def call(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Complete
 
 
 @contextlib.contextmanager
-def _clean_process(environ: dict[str, str], cwd: Path) -> Iterator[None]:
+def clean_process(environ: dict[str, str], cwd: Path) -> Iterator[None]:
     """Let the block see what a new process would see, and undo what it changes."""
     log = logging.getLogger("ragstone.settings")
     handlers = list(log.handlers)
