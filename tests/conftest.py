@@ -20,14 +20,11 @@ from ragstone.settings import Settings, load_settings
 # A run in the background ignores Ctrl-C and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Coverage makes a process half as slow again and the tests start several hundred, most of which run
-# what other tests measure; some are killed, and leave a file that is no measurement. So a process
-# is only measured where its test asks for it: `environment` in tests/cli/run.py. The first process
-# of a run hands the setting on to its workers.
-MEASURED: dict[str, str] = {}
+# Coverage makes a process half as slow again, and what the tests start runs what other tests
+# measure: only the workers of the test run are measured.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
-    MEASURED.update((name, os.environ.pop(name)) for name in names)
+    for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]:
+        del os.environ[name]
 
 # Time on the wall says nothing on a machine that has other work.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -22,7 +22,7 @@ import typer
 from ragstone.cli.main import app
 from ragstone.engine import Engine
 
-from .cli.run import call, clean_process, unmeasured
+from .cli.run import call, clean_process, environment
 from .conftest import SAMPLES, settings_in
 from .patience import LONG_S
 from .server.conftest import serve
@@ -118,10 +118,10 @@ def served(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def started(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{folder / '.venv' / 'bin'}:{unmeasured()['PATH']}"
+    path = f"{folder / '.venv' / 'bin'}:{environment()['PATH']}"
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False,
-        env=unmeasured(PATH=path, RAGSTONE_DATA=str(folder / "data")),
+        env=environment(PATH=path, RAGSTONE_DATA=str(folder / "data")),
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def run_line(folder: Path, line: str) -> None:
         done = started(folder, "bash", "-ceu", line)
     else:
         done = call(
-            *shlex.split(line)[1:], cwd=folder, stdin="".join(shlex.split(stdin)),
+            *shlex.split(line)[1:], cwd=folder, typed="".join(shlex.split(stdin)),
             RAGSTONE_DATA=str(folder / "data"),
         )  # fmt: skip
     assert done.returncode == 0, f"{line}\n{done.stderr}"
@@ -147,7 +147,7 @@ def run_python(folder: Path, code: str) -> None:
     """Run a block in this process, which has everything imported: a process takes two seconds."""
     printed = io.StringIO()
     with (
-        clean_process(unmeasured(RAGSTONE_DATA=str(folder / "data")), folder),
+        clean_process(environment(RAGSTONE_DATA=str(folder / "data")), folder),
         contextlib.redirect_stdout(printed),
     ):
         exec(compile(code, "a block", "exec", dont_inherit=True), {"__name__": "__main__"})

@@ -15,7 +15,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..conftest import settings_in
 from ..patience import wait_until
 
@@ -55,7 +55,7 @@ def test_an_ingest_that_was_killed_ends_like_one_that_was_not(
         "--data", str(tmp_path / "killed"), "--set", "ingest.batch_chunks=5",
     ]  # fmt: skip
     running = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=unmeasured(),
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
         cwd=tmp_path,
     )  # fmt: skip
     killed = Engine(settings_in(tmp_path / "killed"), embedder=embedder)

@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 
 from ragstone import Answer, Engine
 
-from ..cli.run import environment, run
+from ..cli.run import call, environment
 from ..conftest import SAMPLES, settings_in
 from ..patience import LONG_S
 from ..server.conftest import serve
@@ -159,7 +159,7 @@ def flags() -> list[str]:
 
 @pytest.mark.slow
 def test_command_line(folder: Path, library: Reply) -> None:
-    done = run("ask", QUESTION, "-C", COLLECTION, "-d", "data", "--json", *flags(), cwd=folder)
+    done = call("ask", QUESTION, "-C", COLLECTION, "-d", "data", "--json", *flags(), cwd=folder)
     reply = json.loads(done.stdout)
     assert reply_of(reply["answer"], reply["claims"], reply["citations"]) == library
 

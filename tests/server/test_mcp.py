@@ -153,7 +153,7 @@ def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]
 
 def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) -> None:
     assert call("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
-    done = run("mcp", "-d", "data", cwd=tmp_path)
+    done = call("mcp", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
     assert "requires a key" in done.stderr
 
