@@ -14,4 +14,6 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks for its marks
+            raise AttributeError(name)
         return getattr(import_module(self._name), name)
