@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -20,14 +21,11 @@ from ragstone.settings import Settings, load_settings
 # A run in the background ignores Ctrl-C and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Coverage makes a process half as slow again and the tests start several hundred, most of which run
-# what other tests measure; some are killed, and leave a file that is no measurement. So a process
-# is only measured where its test asks for it: `environment` in tests/cli/run.py. The first process
-# of a run hands the setting on to its workers.
-MEASURED: dict[str, str] = {}
+# Coverage makes a process half as slow again, and what the tests start runs what other tests
+# measure: only the workers of the test run are measured.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    names = [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]
-    MEASURED.update((name, os.environ.pop(name)) for name in names)
+    for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]:
+        del os.environ[name]
 
 # Time on the wall says nothing on a machine that has other work.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -71,6 +69,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         weights[item.path] = max(weights.get(item.path, 0), _weigh(item))
     items.sort(key=lambda item: -weights[item.path])
+
+
+# What these run is the code that other tests measure, and measuring takes a third of their time.
+UNMEASURED = ("browser", "cluster", "faults", "golden")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Stop measuring coverage while a test runs that measures nothing new."""
+    coverage = sys.modules.get("coverage")
+    measuring = coverage and coverage.Coverage.current()
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if not measuring or folder not in UNMEASURED:
+        return (yield)
+    measuring.stop()
+    try:
+        return (yield)
+    finally:
+        measuring.start()
 
 
 def _weigh(item: pytest.Item) -> int:

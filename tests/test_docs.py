@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import typer
 
 from ragstone.cli.main import app
+from ragstone.engine import Engine
 
-from .cli.run import call, unmeasured
-from .conftest import SAMPLES
+from .cli.run import call, clean_process, environment
+from .conftest import SAMPLES, settings_in
 from .patience import LONG_S
+from .server.conftest import serve
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,41 +93,35 @@ def make_docs_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose contracts have been read, as most pages begin; to be copied."""
+    folder = make_docs_folder(tmp_path_factory.mktemp("docs"))
+    run_line(folder, "ragstone ingest contracts/")
+    return folder
+
+
 @pytest.fixture
-def docs_folder(tmp_path: Path) -> Path:
+def docs_folder(ingested: Path, tmp_path: Path) -> Path:
     """A folder for one page: its blocks need each other, but nothing of another page."""
-    return make_docs_folder(tmp_path)
+    shutil.copytree(ingested, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server over a folder of its own."""
-    folder = make_docs_folder(tmp_path_factory.mktemp("served"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ragstone", "serve", "--port", "0"], cwd=folder, text=True,
-        stderr=subprocess.PIPE, env=unmeasured(RAGSTONE_DATA=str(folder / "data")),
-    )  # fmt: skip
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    reader = threading.Thread(target=process.stderr.read)
-    reader.start()  # a full pipe would stop the server
-    address = next(word for word in first.split() if word.startswith("http://"))
-    lease = folder / "contracts" / "lease-of-the-ridge.pdf"
-    with lease.open("rb") as file:
-        reply = httpx.post(f"{address}/v1/documents", files={"files": file}, timeout=LONG_S)
-    assert reply.status_code == 201, reply.text
-    yield address.removeprefix("http://")
-    process.terminate()
-    process.wait(timeout=LONG_S)
-    reader.join()
-    process.stderr.close()
+    data = tmp_path_factory.mktemp("served") / "data"
+    shutil.copytree(ingested / "data", data)
+    for address in serve(Engine(settings_in(data))):
+        yield address.removeprefix("http://")
 
 
 def started(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    path = f"{folder / '.venv' / 'bin'}:{unmeasured()['PATH']}"
+    path = f"{folder / '.venv' / 'bin'}:{environment()['PATH']}"
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False,
-        env=unmeasured(PATH=path, RAGSTONE_DATA=str(folder / "data")),
+        env=environment(PATH=path, RAGSTONE_DATA=str(folder / "data")),
     )  # fmt: skip
 
 
@@ -134,20 +130,28 @@ def run_line(folder: Path, line: str) -> None:
 
     The first ones of the README name the program by its path: they are always a process.
     """
+    line = re.sub(r"--count \d+", "--count 4", line)  # as many questions as show that it works
+    line, _, stdin = line.partition(" <<< ")
     bare = re.sub(r"'[^']*'", "", line)
     if not line.startswith("ragstone ") or re.search(r"[|<>&;$`*?\"]", bare):
         done = started(folder, "bash", "-ceu", line)
     else:
-        done = call(*shlex.split(line)[1:], cwd=folder, RAGSTONE_DATA=str(folder / "data"))
+        done = call(
+            *shlex.split(line)[1:], cwd=folder, typed="".join(shlex.split(stdin)),
+            RAGSTONE_DATA=str(folder / "data"),
+        )  # fmt: skip
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
 def run_python(folder: Path, code: str) -> None:
-    if "ragstone.integrations" in code:
-        run_line(folder, "ragstone ingest contracts/")
-    done = started(folder, sys.executable, "-c", code)
-    assert done.returncode == 0, f"{code}\n{done.stderr}"
-    assert done.stdout, code
+    """Run a block in this process, which has everything imported: a process takes two seconds."""
+    printed = io.StringIO()
+    with (
+        clean_process(environment(RAGSTONE_DATA=str(folder / "data")), folder),
+        contextlib.redirect_stdout(printed),
+    ):
+        exec(compile(code, "a block", "exec", dont_inherit=True), {"__name__": "__main__"})
+    assert printed.getvalue(), code
 
 
 @pytest.mark.slow
@@ -204,9 +208,10 @@ def test_every_example_in_the_reference_of_the_commands_can_be_read() -> None:
     shown = [code for kind, code in CODE.findall(page) if kind == "text"]
     examples = [line for code in shown for line in commands(code) if line.startswith("ragstone ")]
     assert len(examples) > 20
+    ragstone: Any = typer.main.get_command(app)
     for example in examples:
         words = shlex.split(re.split(r" [<|>&]", example)[0])[1:]
-        command: Any = typer.main.get_command(app)
+        command = ragstone
         context = command.make_context("ragstone", [], resilient_parsing=True)
         while words and hasattr(command, "resolve_command") and not words[0].startswith("-"):
             name, command, words = command.resolve_command(context, words)
@@ -283,12 +288,10 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 
 @pytest.mark.slow
-def test_the_generated_references_are_current() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "build_reference.py", "--check"],
-        capture_output=True, text=True, check=False, env=unmeasured(),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_the_generated_references_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.setattr(sys, "argv", ["build_reference.py", "--check"])
+    assert importlib.import_module("build_reference").main() == 0
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .cli.run import unmeasured
+from .cli.run import environment
 from .patience import LONG_S
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,6 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "http_examples.py"
 def test_the_examples_print_what_the_page_says() -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False,
-        env=unmeasured(), timeout=LONG_S,
+        env=environment(), timeout=LONG_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .cli.run import unmeasured
+from .cli.run import environment
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,7 +48,7 @@ def run_tests(folder: Path, *options: str) -> str:
     (folder / "test_some.py").write_text(TESTS)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *QUICK, *options], cwd=folder,
-        capture_output=True, text=True, check=False, env=unmeasured(PYTHONPATH=str(ROOT)),
+        capture_output=True, text=True, check=False, env=environment(PYTHONPATH=str(ROOT)),
     ).stdout  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import ragstone
 from ragstone import system
 
 from . import other_system
-from .cli.run import unmeasured
+from .cli.run import environment
 from .patience import LONG_S
 
 SOURCE = Path(ragstone.__file__).parent
@@ -70,7 +70,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "site"
     folder.mkdir()
     shutil.copy(other_system.__file__, folder / "sitecustomize.py")
-    return unmeasured(
+    return environment(
         PYTHONPATH=str(folder), PRETENDED_SYSTEM=request.param,
         RAGSTONE_DATA=str(tmp_path / "data"),
     )  # fmt: skip
@@ -103,23 +103,7 @@ for name in ("fcntl", "resource"):
 
 
 @pytest.mark.slow
-def test_documents_are_read_and_questions_answered(
-    elsewhere: dict[str, str], tmp_path: Path
-) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "gate.txt").write_text("The gate of the observatory is painted green.")
-    (docs / "lease.md").write_text("# Lease\n\nThe lease ends with six months' notice.\n")
-    done = run(elsewhere, "-m", "ragstone", "ingest", "docs", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "2 files: 2 added" in done.stdout
-    done = run(elsewhere, "-m", "ragstone", "ask", "What colour is the gate?", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "painted green" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_server_takes_an_upload(elsewhere: dict[str, str], tmp_path: Path) -> None:
+def test_the_server_reads_an_upload_and_answers(elsewhere: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "ragstone", "serve", "--port", "0"], env=elsewhere, cwd=tmp_path,
         stderr=subprocess.PIPE, text=True,
@@ -239,6 +223,6 @@ def test_a_lower_hard_limit_of_the_shell_is_kept() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False,
-        env=unmeasured(),
+        env=environment(),
     )  # fmt: skip
     assert done.stdout.split() == [str(1 << 33), "60"], done.stderr

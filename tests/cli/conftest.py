@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .run import run
+from .run import call
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs" / "lease.md").write_text(
         "# Lease\n\n## Notice\n\nEither party may end the lease with six months' notice.\n"
     )
-    done = run("ingest", "docs", "--data", "data", cwd=folder)
+    done = call("ingest", "docs", "--data", "data", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "2 files" in done.stdout
     return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import io
 import logging
 import os
@@ -13,11 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import typer
+
 import ragstone.cli
 from ragstone.cli import options
 
-from ..conftest import MEASURED
 from ..patience import LONG_S
+
+# To build the tree of commands takes longer than most of them.
+_get_command = functools.cache(typer.main.get_command)
 
 # Capabilities with which root passes over file permissions, and the call that gives them up.
 _PR_CAPBSET_DROP = 24
@@ -25,13 +30,7 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """What the process sees; coverage follows it where tests are measured."""
-    return MEASURED | unmeasured(**extra)
-
-
-def unmeasured(**extra: str) -> dict[str, str]:
-    """The same without coverage, which makes a process half as slow again: for the many that run
-    what other tests measure already."""
+    """What a process sees."""
     known = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name in known}
     return kept | {"NO_COLOR": "1"} | extra
@@ -59,7 +58,7 @@ def run(
 def call(
     *arguments: str | Path, cwd: Path, typed: str = "", **extra: str
 ) -> subprocess.CompletedProcess[str]:
-    """Do the same as `run` in this process: a process takes a second to import everything.
+    """Do the same as `run` in this process: a process takes two seconds to import everything.
 
     The command sees the same arguments, folder, environment, and pipes instead of a terminal;
     `typed` is what it reads from standard input.
@@ -68,7 +67,8 @@ def call(
     output, errors = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     with (
-        _clean_process(environment(**extra), cwd),
+        clean_process(environment(**extra), cwd),
+        mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.object(sys, "argv", ["ragstone", *words]),
         mock.patch.object(sys, "stdin", io.StringIO(typed)),
         contextlib.redirect_stdout(output),
@@ -83,7 +83,7 @@ def call(
 
 
 @contextlib.contextmanager
-def _clean_process(environ: dict[str, str], cwd: Path) -> Iterator[None]:
+def clean_process(environ: dict[str, str], cwd: Path) -> Iterator[None]:
     """Let the block see what a new process would see, and undo what it changes."""
     log = logging.getLogger("ragstone.settings")
     handlers = list(log.handlers)

@@ -50,15 +50,18 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     assert_refused(done, "docs' cannot be read: Permission denied", "permissions")
 
 
-def test_a_folder_below_it_without_permission_fails_alone_and_nothing_of_it_is_pruned(
+def test_what_is_below_it_without_permission_fails_alone_and_nothing_of_it_is_pruned(
     tmp_path: Path,
 ) -> None:
     locked = tmp_path / "docs" / "sub"
     locked.mkdir(parents=True)
     (tmp_path / "docs" / "a.txt").write_text("The gate is green.")
+    (tmp_path / "docs" / "c.txt").write_text("The roof is red.")
     (locked / "b.txt").write_text("The dome is white.")
     assert call("ingest", "docs", "-d", "data", cwd=tmp_path).returncode == 0
     (tmp_path / "docs" / "a.txt").write_text("The gate is blue.")
+    (tmp_path / "docs" / "c.txt").write_text("The roof is blue.")
+    (tmp_path / "docs" / "c.txt").chmod(0)
     locked.chmod(0)
     try:
         done = run("ingest", "docs", "--prune", "-d", "data", cwd=tmp_path, obey_permissions=True)
@@ -66,7 +69,8 @@ def test_a_folder_below_it_without_permission_fails_alone_and_nothing_of_it_is_p
         locked.chmod(0o700)
     assert done.returncode == 1
     assert "failed sub: The folder" in done.stdout
-    assert "1 updated, 1 failed · 2 chunks in 'default'" in done.stdout
+    assert "failed c.txt: The file cannot be read: Permission denied." in done.stdout
+    assert "1 updated, 2 failed · 3 chunks in 'default'" in done.stdout
 
 
 def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
@@ -85,18 +89,6 @@ def test_a_file_in_a_folder_without_permission(tmp_path: Path) -> None:
     done = run("ingest", "docs/a.txt", "-d", "data", cwd=tmp_path, obey_permissions=True)
     (tmp_path / "docs").chmod(0o700)
     assert_refused(done, "'docs/a.txt' cannot be reached: Permission denied")
-
-
-def test_a_file_without_permission_does_not_fail_the_others(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text("The gate is green.")
-    (docs / "b.txt").write_text("The dome is white.")
-    (docs / "b.txt").chmod(0)
-    done = run("ingest", "docs", "-d", "data", cwd=tmp_path, obey_permissions=True)
-    assert done.returncode == 1
-    assert "failed b.txt: The file cannot be read: Permission denied." in done.stdout
-    assert "1 added, 1 failed" in done.stdout
 
 
 def test_a_pdf_that_is_no_pdf_and_the_others_are_stored(tmp_path: Path) -> None:
@@ -124,7 +116,7 @@ def test_a_database_file_of_garbage_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("serve", "--port", str(port), "-d", "data", cwd=tmp_path)
+        done = call("serve", "--port", str(port), "-d", "data", cwd=tmp_path)
     assert_refused(done, f"127.0.0.1:{port}: Address already in use", "--port")
 
 

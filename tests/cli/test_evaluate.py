@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..evaluate.build import painted_things, write_lines
-from .run import assert_refused, call, run
+from .run import assert_refused, call
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def at(filled: Path, folder: Path) -> dict[str, str]:
 
 
 def test_eval_prints_figures_and_writes_a_report(filled: Path, folder: Path) -> None:
-    done = run("eval", "questions.jsonl", "--report", "r.html", cwd=folder, **at(filled, folder))
+    done = call("eval", "questions.jsonl", "--report", "r.html", cwd=folder, **at(filled, folder))
     assert done.returncode == 0, done.stderr
     rows = dict(line.split("\t")[:2] for line in done.stdout.splitlines() if "\t" in line)
     assert rows["hit@10"] == "1.0000"

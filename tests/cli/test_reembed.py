@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ..providers.stand_in import served
-from .run import call, run
+from .run import call
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +26,8 @@ def own(filled: Path, tmp_path: Path) -> Path:
 
 async def test_every_step_from_filling_to_dropping(own: Path) -> None:
     async def reembed(*words: str) -> subprocess.CompletedProcess[str]:
-        # The service answers in this thread. The first step is a process of its own, which embeds.
-        start = run if "--url" in words else call
-        return await asyncio.to_thread(start, "reembed", *words, "-d", "data", cwd=own)
+        # The service answers in this thread.
+        return await asyncio.to_thread(call, "reembed", *words, "-d", "data", cwd=own)
 
     async with served() as service:
         done = await reembed("--provider", "ollama", "--model", "m", "--url", service.url)

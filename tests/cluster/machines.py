@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import httpx
 import psutil
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..conformance.conftest import QDRANT
 from ..object_store import ObjectStore
 from ..patience import LONG_S, wait_until
@@ -128,11 +128,11 @@ class Cluster:
         self.parts["the object store"] = [store]
         redis_port = find_free_port()
         command = [str(REDIS), "--port", str(redis_port), "--save", ""]
-        self._add("Redis", stack, [Program(folder / "redis", command, unmeasured())])
+        self._add("Redis", stack, [Program(folder / "redis", command, environment())])
         nodes = _make_qdrant_nodes(folder)
         self._add("a Qdrant node", stack, nodes)
         self.environment = {
-            **unmeasured(),
+            **environment(),
             "RAGSTONE_DATABASE_URL": postgres.url,
             "RAGSTONE_INDEX_KIND": "qdrant",
             "RAGSTONE_INDEX_QDRANT_URL": ",".join(one.url.removesuffix("/readyz") for one in nodes),
@@ -183,8 +183,8 @@ def _make_qdrant_nodes(folder: Path) -> list[Program]:
     nodes, first = [], ""
     for number in range(3):
         port, own = find_free_port(), f"http://127.0.0.1:{find_free_port()}"
-        environment = {
-            **unmeasured(),
+        variables = {
+            **environment(),
             "QDRANT__SERVICE__HOST": "127.0.0.1",
             "QDRANT__SERVICE__HTTP_PORT": str(port),
             "QDRANT__SERVICE__GRPC_PORT": str(find_free_port()),
@@ -195,7 +195,7 @@ def _make_qdrant_nodes(folder: Path) -> list[Program]:
         }
         command = [str(QDRANT), "--uri", own, *(["--bootstrap", first] if first else [])]
         url = f"http://127.0.0.1:{port}/readyz"
-        nodes.append(Program(folder / f"qdrant-{number}", command, environment, url))
+        nodes.append(Program(folder / f"qdrant-{number}", command, variables, url))
         first = first or own
     return nodes
 

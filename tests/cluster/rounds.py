@@ -43,6 +43,7 @@ class Load:
 
     servers: list[str]
     prefix: str
+    pause_s: float = 0.0
     accepted: dict[str, str] = field(default_factory=dict)
     answered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -77,6 +78,7 @@ class Load:
                 body = {"query": f"What is the code of the {bird} gate?", **_FORM}
                 reply = self._send(client, number, "/v1/query", json=body)
                 number += 1
+                self._stop.wait(self.pause_s)
                 if reply is None:
                     continue
                 if code_of(bird) not in reply["answer"]:
@@ -178,12 +180,14 @@ class Nobody:
     def thaw(self) -> None: ...
 
 
-def run_round(cluster: Cluster, fault: str, number: int, *, at_least_s: float = 2.0) -> Outcome:
+def run_round(
+    cluster: Cluster, fault: str, number: int, *, at_least_s: float = 2.0, pause_s: float = 0.0
+) -> Outcome:
     """Ask and upload, cause a fault and repair it; then compare with what was promised."""
     verb, _, name = fault.partition(" ")
     parts = cluster.parts.get(name) or [Nobody()]
     part = parts[number % len(parts)]
-    with Load(cluster.servers, f"{fault.replace(' ', '-')}-{number}") as load:
+    with Load(cluster.servers, f"{fault.replace(' ', '-')}-{number}", pause_s) as load:
         load.wait_for_more(at_least_s)
         load.longest_gap_s = 0.0
         part.kill() if verb == "kill" else part.freeze()

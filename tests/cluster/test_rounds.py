@@ -23,5 +23,5 @@ def test_nothing_acknowledged_is_lost_when_parts_are_killed_and_frozen() -> None
         for number, fault in enumerate(
             ("kill a worker", "freeze a Qdrant node", "kill PostgreSQL", "kill a server")
         ):
-            outcome = run_round(cluster, fault, number, at_least_s=0)
+            outcome = run_round(cluster, fault, number, at_least_s=0, pause_s=0.3)
             assert (outcome.lost, outcome.doubled, outcome.wrong) == (0, 0, 0), fault

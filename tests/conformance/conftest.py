@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..patience import LONG_S, wait_until
 from ..process import find_free_port
 
@@ -62,7 +62,7 @@ class running_qdrant:  # noqa: N801  it reads like a function
             [QDRANT],
             cwd=self._folder,
             env={
-                **unmeasured(),
+                **environment(),
                 "QDRANT__SERVICE__HOST": "127.0.0.1",
                 "QDRANT__SERVICE__HTTP_PORT": str(port),
                 "QDRANT__SERVICE__GRPC_PORT": str(find_free_port()),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-import bm25s
 import numpy as np
 import pytest
 
@@ -27,6 +26,8 @@ def chunks_of(engine: Engine) -> tuple[list[Chunk], np.ndarray]:
 
 
 def by_bm25s(chunks: list[Chunk], questions: list[str]) -> list[list[int]]:
+    import bm25s
+
     index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     index.index([list(extract_terms(one.contextual_text)) for one in chunks], show_progress=False)
     orders = []

@@ -17,7 +17,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..conftest import settings_in
 from ..patience import LONG_S, wait_until
 
@@ -65,7 +65,7 @@ def test_ctrl_c_ends_an_ingest_whose_threads_cannot_be_stopped(tmp_path: Path) -
         "--data", str(tmp_path / "data"), "--set", "ingest.batch_chunks=5",
     ]  # fmt: skip
     running = subprocess.Popen(
-        command, stderr=subprocess.PIPE, env=unmeasured(), cwd=tmp_path, text=True, process_group=0
+        command, stderr=subprocess.PIPE, env=environment(), cwd=tmp_path, text=True, process_group=0
     )
     engine = Engine(settings_in(tmp_path / "data"))
     wait_until(lambda: len(engine.documents()) >= 15)
@@ -90,7 +90,7 @@ def test_an_ingest_that_was_killed_ends_like_one_that_was_not(
         "--data", str(tmp_path / "killed"), "--set", "ingest.batch_chunks=5",
     ]  # fmt: skip
     running = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=unmeasured(),
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
         cwd=tmp_path,
     )  # fmt: skip
     killed = Engine(settings_in(tmp_path / "killed"), embedder=embedder)

@@ -15,12 +15,12 @@ from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
 from ..catalog.test_reembed import check_vectors
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..conftest import settings_in
 
 pytestmark = pytest.mark.slow
 
-KILLS = 12
+KILLS = 6
 WRITER = Path(__file__).with_name("reembed_writer.py")
 
 
@@ -28,7 +28,7 @@ def run_and_kill(directory: Path, seed: int) -> list[str]:
     """Return the promises of a run that is killed at a random moment after its start."""
     writer = subprocess.Popen(
         [sys.executable, str(WRITER), str(directory), str(seed)], stdout=subprocess.PIPE, text=True,
-        env=unmeasured(),
+        env=environment(),
     )  # fmt: skip
     assert writer.stdout is not None
     said = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..cli.test_signals import stored
 from ..patience import LONG_S, wait_until
 from ..server.test_run import Served
@@ -25,7 +25,7 @@ def start_server(folder: Path, *program: str | Path) -> Served:
     """Start a server in a process of its own, which stores document by document."""
     words = ["serve", "--port", "0", "--data", "data", "--set", "ingest.batch_chunks=1"]
     process = subprocess.Popen(
-        [sys.executable, *program, *words], cwd=folder, env=unmeasured(), text=True,
+        [sys.executable, *program, *words], cwd=folder, env=environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     return Served(process)

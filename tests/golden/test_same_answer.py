@@ -9,20 +9,26 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
-from mcp import Client, StdioServerParameters
 
 from ragstone import Answer, Engine
 
-from ..cli.run import environment, run
+from ..cli.run import call, environment
 from ..conftest import SAMPLES, settings_in
+from ..lazy import Lazy
 from ..patience import LONG_S
 from ..server.conftest import serve
 from ..server.events import events
+
+if TYPE_CHECKING:
+    import mcp
+    import openai
+else:
+    openai = Lazy("openai")
+    mcp = Lazy("mcp")
 
 COLLECTION = "chat_golden"
 QUESTION = "What interest is charged on rent that arrives late?"
@@ -159,20 +165,20 @@ def flags() -> list[str]:
 
 @pytest.mark.slow
 def test_command_line(folder: Path, library: Reply) -> None:
-    done = run("ask", QUESTION, "-C", COLLECTION, "-d", "data", "--json", *flags(), cwd=folder)
+    done = call("ask", QUESTION, "-C", COLLECTION, "-d", "data", "--json", *flags(), cwd=folder)
     reply = json.loads(done.stdout)
     assert reply_of(reply["answer"], reply["claims"], reply["citations"]) == library
 
 
 @pytest.mark.slow
 async def test_mcp(folder: Path, library: Reply) -> None:
-    server = StdioServerParameters(
+    server = mcp.StdioServerParameters(
         command=sys.executable,
         args=["-m", "ragstone", "mcp", "-d", "data", "-C", COLLECTION, *flags()],
         env=environment(),
         cwd=folder,
     )
-    async with Client(server) as client:
+    async with mcp.Client(server) as client:
         result = await client.call_tool("ask", {"question": QUESTION})
     reply = json.loads(result.content[0].text)
     assert without_markers(reply["answer"]) == library.text

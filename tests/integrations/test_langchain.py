@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ragstone.engine import Engine
 
-pytest.importorskip("langchain_core")
+from ..lazy import Lazy
 
-from ragstone.integrations.langchain import RagstoneRetriever
+if TYPE_CHECKING:
+    import ragstone.integrations.langchain as integration
+else:
+    integration = Lazy("ragstone.integrations.langchain")
+
+pytestmark = pytest.mark.skipif(not find_spec("langchain_core"), reason="needs langchain_core")
 
 QUESTION = "What interest is charged on rent that arrives late?"
 
 
 def test_a_chain_gets_documents_with_their_place(sample_engine: Engine) -> None:
-    retriever = RagstoneRetriever(engine=sample_engine, top_k=3)
+    retriever = integration.RagstoneRetriever(engine=sample_engine, top_k=3)
     documents = retriever.invoke(QUESTION)
     assert len(documents) == 3
     first = documents[0]
@@ -26,7 +34,7 @@ def test_a_chain_gets_documents_with_their_place(sample_engine: Engine) -> None:
 
 
 async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
-    retriever = RagstoneRetriever(engine=sample_engine, top_k=2, method="keyword")
+    retriever = integration.RagstoneRetriever(engine=sample_engine, top_k=2, method="keyword")
     found = [document.id for document in await retriever.ainvoke(QUESTION)]
     hits = await sample_engine.search(QUESTION, top_k=2, method="keyword")
     assert found == [hit.chunk.id for hit in hits]
@@ -35,6 +43,6 @@ async def test_the_async_way_finds_the_same(sample_engine: Engine) -> None:
 async def test_a_notebook_whose_loop_runs_already_may_use_the_plain_way(
     sample_engine: Engine,
 ) -> None:
-    retriever = RagstoneRetriever(engine=sample_engine, top_k=2)
+    retriever = integration.RagstoneRetriever(engine=sample_engine, top_k=2)
     plain = [document.id for document in retriever.invoke(QUESTION)]
     assert plain == [document.id for document in await retriever.ainvoke(QUESTION)]

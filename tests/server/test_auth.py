@@ -17,7 +17,7 @@ from ragstone.errors import ForbiddenError
 from ragstone.server.auth import Caller
 from ragstone.testing import HashEmbedder
 
-from ..cli.run import run
+from ..cli.run import call
 from ..conftest import settings_in
 from ..patience import LONG_S
 from .conftest import serve
@@ -138,6 +138,6 @@ def test_what_a_role_may_do(caller: Caller, reads: bool, writes: bool) -> None:
 
 
 def test_the_key_of_an_admin_is_listed_with_every_collection(tmp_path: Path) -> None:
-    run("keys", "create", "root", "--role", "admin", "-C", "wiki", "-d", "data", cwd=tmp_path)
-    (key,) = json.loads(run("keys", "list", "--json", "-d", "data", cwd=tmp_path).stdout)
+    call("keys", "create", "root", "--role", "admin", "-C", "wiki", "-d", "data", cwd=tmp_path)
+    (key,) = json.loads(call("keys", "list", "--json", "-d", "data", cwd=tmp_path).stdout)
     assert key["collections"] == ["*"]

@@ -22,7 +22,7 @@ from ragstone.protocols import Vectors
 from ragstone.server.background import StoredDataCheck
 from ragstone.testing import HashEmbedder
 
-from ..cli.run import unmeasured
+from ..cli.run import environment
 from ..conftest import settings_in
 from ..patience import LONG_S, wait_until
 from .conftest import serve
@@ -111,7 +111,7 @@ def test_an_upload_of_a_killed_process_is_read_by_another_without_a_restart(
     engine = Engine(settings_in(tmp_path / "data"), embedder=HashEmbedder())
     command = [sys.executable, "-c", KILLED, str(tmp_path / "data")]
     done = subprocess.run(
-        command, capture_output=True, env=unmeasured(), check=False, timeout=LONG_S
+        command, capture_output=True, env=environment(), check=False, timeout=LONG_S
     )
     assert done.returncode == -9, done.stderr
     assert engine.records.upload("cut-off")["status"] == "running"

@@ -37,7 +37,6 @@ def refused(reply: httpx.Response, *statuses: int) -> None:
     problem(reply, reply.status_code)
 
 
-@pytest.mark.parametrize("path", DOORS)
 @pytest.mark.parametrize(
     "content",
     [
@@ -46,10 +45,9 @@ def refused(reply: httpx.Response, *statuses: int) -> None:
         b'{"query": 1e999999}', b'{"\\ud800": 1}', b"\x00" * 64,
     ],
 )  # fmt: skip
-def test_a_body_that_is_no_json_object_is_refused(
-    client: httpx.Client, path: str, content: bytes
-) -> None:
-    refused(client.post(path, content=content, headers=JSON), 400, 422)
+def test_a_body_that_is_no_json_object_is_refused(client: httpx.Client, content: bytes) -> None:
+    for path in DOORS:
+        refused(client.post(path, content=content, headers=JSON), 400, 422)
 
 
 @pytest.mark.parametrize("path", DOORS)

@@ -7,21 +7,28 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder
 
 from ..conftest import settings_in
+from ..lazy import Lazy
 from .conftest import serve
 from .test_auth import House
 from .test_query import problem
+
+if TYPE_CHECKING:
+    import mcp
+    import mcp.client.streamable_http as streamable
+    import mcp.shared._httpx_utils as mcp_http
+else:
+    mcp = Lazy("mcp")
+    streamable = Lazy("mcp.client.streamable_http")
+    mcp_http = Lazy("mcp.shared._httpx_utils")
 
 WORD = "xylophone"
 QUESTION = f"Is the {WORD} green?"
@@ -67,9 +74,11 @@ def ask_assistant(client: httpx.Client) -> None:
 
     async def ask() -> None:
         headers = {"Authorization": client.headers["authorization"]}
-        async with create_mcp_http_client(headers=headers) as http:
+        async with mcp_http.create_mcp_http_client(headers=headers) as http:
             address = f"{str(client.base_url).rstrip('/')}/mcp"
-            async with Client(streamable_http_client(address, http_client=http)) as assistant:
+            async with mcp.Client(
+                streamable.streamable_http_client(address, http_client=http)
+            ) as assistant:
                 result = await assistant.call_tool("ask", {"question": QUESTION})
                 assert not result.is_error, result.content
 

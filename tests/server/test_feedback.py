@@ -66,13 +66,13 @@ def test_a_rating_is_replaced_listed_and_deleted(client: httpx.Client) -> None:
     assert client.get("/v1/feedback").json() == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"vote": "sideways"}, {"rating": 0}, {"rating": 6}, {"comment": "x" * 4001},
-     {"comment": "  "}, {"vote": "up", "stars": 5}],
-)  # fmt: skip
-def test_an_empty_or_impossible_rating_is_refused(client: httpx.Client, body: object) -> None:
-    problem(client.post(f"/v1/queries/{ask(client)}/feedback", json=body), 422)
+def test_an_empty_or_impossible_rating_is_refused(client: httpx.Client) -> None:
+    path = f"/v1/queries/{ask(client)}/feedback"
+    for body in (
+        {}, {"vote": "sideways"}, {"rating": 0}, {"rating": 6}, {"comment": "x" * 4001},
+        {"comment": "  "}, {"vote": "up", "stars": 5},
+    ):  # fmt: skip
+        problem(client.post(path, json=body), 422)
     problem(client.post("/v1/queries/none/feedback", json={"vote": "up"}), 404)
 
 

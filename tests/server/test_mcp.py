@@ -8,13 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from ragstone.catalog.keys import KeyRing
 from ragstone.engine import Engine
@@ -24,14 +21,24 @@ from ragstone.testing import HashEmbedder
 from ..cli.run import assert_refused, call, environment, run
 from ..cli.test_signals import started
 from ..conftest import settings_in
+from ..lazy import Lazy
 from ..patience import LONG_S
 from .conftest import serve, serve_application
 from .test_run import Served
 
+if TYPE_CHECKING:
+    import mcp
+    import mcp.client.streamable_http as streamable
+    import mcp.shared._httpx_utils as mcp_http
+else:
+    mcp = Lazy("mcp")
+    streamable = Lazy("mcp.client.streamable_http")
+    mcp_http = Lazy("mcp.shared._httpx_utils")
+
 pytestmark = pytest.mark.slow
 
 
-async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
+async def called(client: mcp.Client, tool: str, **arguments: str) -> dict[str, Any]:
     """The reply of a tool: exactly one item, of type text, that holds JSON."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
@@ -40,7 +47,7 @@ async def called(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
     return dict(json.loads(item.text))
 
 
-async def refused(client: Client, tool: str, **arguments: str) -> str:
+async def refused(client: mcp.Client, tool: str, **arguments: str) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error
     return str(result.content[0].text)
@@ -54,11 +61,11 @@ async def ingest_gate(folder: Path) -> None:
 async def test_an_assistant_searches_fetches_and_asks_over_stdio(tmp_path: Path) -> None:
     (tmp_path / "gate.md").write_text("# Gate\n\nThe gate of the observatory is painted green.\n")
     await ingest_gate(tmp_path)
-    server = StdioServerParameters(
+    server = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data"],
         env=environment(), cwd=tmp_path,
     )  # fmt: skip
-    async with Client(server) as client:
+    async with mcp.Client(server) as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         assert tools == {"search", "fetch", "ask"}
         found = await called(client, "search", query="colour of the gate")
@@ -105,7 +112,7 @@ async def test_only_asking_takes_a_place_among_the_answers(tmp_path: Path) -> No
     server = serve_application(app)
     address = await asyncio.to_thread(next, server)
     try:
-        async with Client(f"{address}/mcp") as client, app.state.answer_slots.hold_slot():
+        async with mcp.Client(f"{address}/mcp") as client, app.state.answer_slots.hold_slot():
             found = await called(client, "search", query="the gate")
             assert found["results"][0]["url"].startswith("https://rag.example/docs/#/source/")
             assert "no other answer was finished" in await refused(
@@ -125,8 +132,10 @@ async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:
     address, engine = house
     hidden = engine.documents("beta")[0].id
     headers = {"Authorization": f"Bearer {keyed(engine, 'alpha')}"}
-    async with create_mcp_http_client(headers=headers) as http:
-        async with Client(streamable_http_client(f"{address}/mcp", http_client=http)) as client:
+    async with mcp_http.create_mcp_http_client(headers=headers) as http:
+        async with mcp.Client(
+            streamable.streamable_http_client(f"{address}/mcp", http_client=http)
+        ) as client:
             found = await called(client, "search", query="What is the code?")
             assert {result["title"] for result in found["results"]} == {"alpha.txt"}
             assert found["results"][0]["url"].startswith(address)
@@ -134,8 +143,10 @@ async def test_keys_hold_over_http(house: tuple[str, Engine]) -> None:
                 assert "8812" not in await refused(client, "fetch", id=wanted)
             answer = await called(client, "ask", question="What is the code of beta?")
             assert "beta" not in json.dumps(answer["citations"])
-        other = streamable_http_client(f"{address}/mcp?collection=beta", http_client=http)
-        async with Client(other) as client:
+        other = streamable.streamable_http_client(
+            f"{address}/mcp?collection=beta", http_client=http
+        )
+        async with mcp.Client(other) as client:
             for tool, argument in (("search", "query"), ("ask", "question")):
                 said = await refused(client, tool, **{argument: "What is the code?"})
                 assert "cannot read" in said
@@ -153,7 +164,7 @@ def test_without_a_key_the_door_for_assistants_is_shut(house: tuple[str, Engine]
 
 def test_over_stdio_a_key_is_wanted_as_soon_as_there_are_keys(tmp_path: Path) -> None:
     assert call("keys", "create", "ann", "-d", "data", cwd=tmp_path).returncode == 0
-    done = run("mcp", "-d", "data", cwd=tmp_path)
+    done = call("mcp", "-d", "data", cwd=tmp_path)
     assert done.returncode == 1
     assert "requires a key" in done.stderr
 
@@ -162,11 +173,11 @@ async def test_over_stdio_a_key_that_is_revoked_opens_nothing_any_more(tmp_path:
     (tmp_path / "gate.md").write_text("The gate is painted green.\n")
     await ingest_gate(tmp_path)
     made = json.loads(call("keys", "create", "ann", "--json", "-d", "data", cwd=tmp_path).stdout)
-    server = StdioServerParameters(
+    server = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "ragstone", "mcp", "-d", "data", "--key", made["key"]],
         env=environment(), cwd=tmp_path,
     )  # fmt: skip
-    async with Client(server) as client:
+    async with mcp.Client(server) as client:
         assert (await called(client, "search", query="the gate"))["results"]
         done = await asyncio.to_thread(
             call, "keys", "revoke", made["id"], "-d", "data", cwd=tmp_path
@@ -191,7 +202,7 @@ async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
     )
     try:
         base = served.address
-        async with Client(f"{base}/mcp") as client:
+        async with mcp.Client(f"{base}/mcp") as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == {
                 "search", "fetch", "ask",
             }  # fmt: skip

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
-import openai
 import pytest
 
+from ..lazy import Lazy
 from ..providers.stand_in import StandIn
 from .events import stream
 from .test_query import problem
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Lazy("openai")
 
 QUESTION = [{"role": "user", "content": "The gate is green?"}]
 

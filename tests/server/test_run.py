@@ -21,7 +21,7 @@ from ragstone.server.connections import open_listener
 from ragstone.server.run import AppFactory, build_config
 from ragstone.settings import load_settings
 
-from ..cli.run import assert_refused, run
+from ..cli.run import assert_refused, call, run
 from ..cli.test_signals import started
 from ..patience import LONG_S, until, wait_until
 from ..providers.stand_in import served as model_served
@@ -89,7 +89,7 @@ def test_another_address_than_loopback_is_refused_without_keys(tmp_path: Path) -
 
 
 def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path) -> None:
-    made = run("keys", "create", "root", "--role", "admin", "-d", "data", cwd=tmp_path)
+    made = call("keys", "create", "root", "--role", "admin", "-d", "data", cwd=tmp_path)
     key = made.stdout.strip()
     with serving("--workers", "2", "--host", "0.0.0.0", cwd=tmp_path) as served:
         address = served.address.replace("0.0.0.0", "127.0.0.1")
@@ -142,7 +142,8 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "lease.txt").write_text("Six months' notice ends the lease of the gate.")
-    assert run("ingest", "lease.txt", "-d", "data", cwd=tmp_path).returncode == 0
+    done = await asyncio.to_thread(call, "ingest", "lease.txt", "-d", "data", cwd=tmp_path)
+    assert done.returncode == 0
     async with model_served() as model:
         model.behaviours.append("drip")
         flags = [

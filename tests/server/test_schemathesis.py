@@ -27,7 +27,7 @@ from .test_isolation import DOORS
 pytestmark = pytest.mark.slow
 
 # Each door is asked this often; more was tried while it was written.
-EXAMPLES = 8
+EXAMPLES = 3
 
 
 @pytest.fixture(scope="module")

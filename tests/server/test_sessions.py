@@ -29,11 +29,21 @@ def served(folder: Path, embedder: OnnxEmbedder) -> Iterator[tuple[Engine, httpx
             yield engine, client
 
 
-@pytest.fixture
-def client(tmp_path: Path, embedder: OnnxEmbedder) -> Iterator[httpx.Client]:
-    for _, client in served(tmp_path, embedder):
+@pytest.fixture(scope="module")
+def report_server(
+    tmp_path_factory: pytest.TempPathFactory, embedder: OnnxEmbedder
+) -> Iterator[httpx.Client]:
+    for _, client in served(tmp_path_factory.mktemp("report"), embedder):
         client.post("/v1/documents", files={"files": ("report.txt", REPORT.encode())})
         yield client
+
+
+@pytest.fixture
+def client(report_server: httpx.Client) -> Iterator[httpx.Client]:
+    """A client of a server with the report, where nobody has asked anything."""
+    yield report_server
+    for session in report_server.get("/v1/sessions").json():
+        report_server.delete(f"/v1/sessions/{session['session_id']}")
 
 
 def ask(client: httpx.Client, question: str, session_id: str, **more: str) -> dict[str, str]:
@@ -95,10 +105,10 @@ def test_a_session_stays_with_its_collection(client: httpx.Client) -> None:
     assert "default" in problem(client.post("/v1/query", json=body), 422)["detail"]
 
 
-@pytest.mark.parametrize("session_id", ["a b", "x" * 129, "../up", "a\nb", "\u0000"])
-def test_a_session_id_is_a_plain_name(client: httpx.Client, session_id: str) -> None:
-    body = {"query": "What was the revenue?", "session_id": session_id}
-    problem(client.post("/v1/query", json=body), 422)
+def test_a_session_id_is_a_plain_name(client: httpx.Client) -> None:
+    for session_id in ("a b", "x" * 129, "../up", "a\nb", "\u0000"):
+        body = {"query": "What was the revenue?", "session_id": session_id}
+        problem(client.post("/v1/query", json=body), 422)
 
 
 def test_two_owners_with_the_same_session_id_never_meet(

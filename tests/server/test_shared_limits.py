@@ -14,7 +14,7 @@ from ragstone.server import limits
 from ragstone.server.limits import AnswerSlots, RateLimits
 from ragstone.settings.services import ServerSettings
 
-from ..cli.run import run
+from ..cli.run import call
 from ..conftest import settings_in
 from ..patience import LONG_S
 from .redis import REDIS, Redis
@@ -81,7 +81,7 @@ def test_two_workers_share_one_limit_and_survive_the_loss_of_redis(
     tmp_path: Path, redis: Redis
 ) -> None:
     redis.start()
-    key = run("keys", "create", "ann", "-d", "data", cwd=tmp_path).stdout.strip()
+    key = call("keys", "create", "ann", "-d", "data", cwd=tmp_path).stdout.strip()
     headers = {"X-API-Key": key, "Connection": "close"}  # a new connection each: both are met
     flags = (f"--set=server.rate_storage={redis.address}", "--set=server.rate_per_key=6/hour")
     with serving("--workers", "2", *flags, cwd=tmp_path) as served:

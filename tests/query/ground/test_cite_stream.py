@@ -33,7 +33,7 @@ def streamed(
     return out + stream.close(), stream.dangling
 
 
-@settings(max_examples=800)
+@settings(max_examples=100)
 @given(ANSWERS, st.lists(st.integers(0, 300), max_size=30), STYLES)
 def test_the_text_is_the_same_however_it_is_cut(
     answer: str, cuts: list[int], style: CitationStyle
@@ -41,7 +41,7 @@ def test_the_text_is_the_same_however_it_is_cut(
     assert streamed(answer, cuts, style) == streamed(answer, [], style)
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(ANSWERS, STYLES)
 def test_letter_by_letter_no_marker_is_ever_shown_half(answer: str, style: CitationStyle) -> None:
     final, _ = streamed(answer, [], style)
@@ -56,7 +56,7 @@ def test_letter_by_letter_no_marker_is_ever_shown_half(answer: str, style: Citat
         assert not any(m.start < len(shown) < m.end for m in written)
 
 
-@settings(max_examples=800)
+@settings(max_examples=100)
 @given(ANSWERS, STYLES)
 def test_what_is_left_is_in_one_form_and_points_to_a_source(
     answer: str, style: CitationStyle
