@@ -54,8 +54,8 @@ async def refused(client: mcp.Client, tool: str, **arguments: str) -> str:
 
 
 async def ingest_gate(folder: Path) -> None:
-    done = await asyncio.to_thread(call, "ingest", "gate.md", "-d", "data", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    async with Engine(settings_in(folder / "data")) as engine:
+        await engine.ingest([folder / "gate.md"])
 
 
 async def test_an_assistant_searches_fetches_and_asks_over_stdio(tmp_path: Path) -> None:

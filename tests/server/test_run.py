@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ragstone.engine import Engine
 from ragstone.errors import SettingsError
 from ragstone.server.connections import open_listener
 from ragstone.server.run import AppFactory, build_config
@@ -23,6 +24,7 @@ from ragstone.settings import load_settings
 
 from ..cli.run import assert_refused, call, run
 from ..cli.test_signals import started
+from ..conftest import settings_in
 from ..patience import LONG_S, until, wait_until
 from ..providers.stand_in import served as model_served
 
@@ -142,8 +144,8 @@ async def test_a_server_that_is_told_to_stop_finishes_the_answer_it_writes(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "lease.txt").write_text("Six months' notice ends the lease of the gate.")
-    done = await asyncio.to_thread(call, "ingest", "lease.txt", "-d", "data", cwd=tmp_path)
-    assert done.returncode == 0
+    async with Engine(settings_in(tmp_path / "data")) as engine:
+        await engine.ingest([tmp_path / "lease.txt"])
     async with model_served() as model:
         model.behaviours.append("drip")
         flags = [
