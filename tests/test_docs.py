@@ -274,10 +274,10 @@ def test_a_toml_block_is_a_settings_file_or_a_plug_ins_entry(code: str, tmp_path
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page: Path) -> None:
-    for target in LINK.findall(page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+def test_every_link_leads_to_a_file() -> None:
+    for page in PAGES:
+        for target in LINK.findall(page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
 
 
 def test_every_make_target_that_is_named_exists() -> None:

@@ -107,19 +107,19 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(("slot", "name"), OURS)
 def test_the_hint_for_a_part_of_ours_names_an_extra_only_if_it_exists(
-    slot: str, name: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(self: EntryPoint) -> None:
         raise ModuleNotFoundError("No module named 'lost'", name="lost")
 
     monkeypatch.setattr(EntryPoint, "load", fail)
-    with pytest.raises(SettingsError, match="'lost'") as refused:
-        plugins.find_part(slot, name)
-    named = EXTRA.findall(refused.value.hint)
-    assert named == ([name] if name in plugins.list_extras() else [])
-    assert named or "--force-reinstall ragstone" in refused.value.hint
+    for slot, name in OURS:
+        with pytest.raises(SettingsError, match="'lost'") as refused:
+            plugins.find_part(slot, name)
+        named = EXTRA.findall(refused.value.hint)
+        assert named == ([name] if name in plugins.list_extras() else [])
+        assert named or "--force-reinstall ragstone" in refused.value.hint
 
 
 def test_every_extra_that_a_message_or_a_page_names_exists() -> None:
