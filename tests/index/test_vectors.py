@@ -122,7 +122,7 @@ def test_what_lies_behind_the_counted_rows_is_not_there(tmp_path: Path) -> None:
     append_vectors(tmp_path, rows=10, keys=range(50, 55), vectors=vectors[20:25])
     file = VectorFile.open(tmp_path, dimension=DIMENSION, rows=15)
     assert file.keys.tolist() == [*range(1, 11), *range(50, 55)]
-    with pytest.raises(OSError, match="shorter"):
+    with pytest.raises(ValueError, match="shorter"):
         VectorFile.open(tmp_path, dimension=DIMENSION, rows=16)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ragstone.catalog.documents import SqlCatalog
+from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.index.local import EmbeddedIndex
 from ragstone.index.manifest import Manifest, add_checksums
 from ragstone.index.vectors import (
@@ -120,6 +121,34 @@ def test_an_index_that_is_being_written_is_not_damaged(
     writer.join()
     assert said.state == "ok"
     assert list(folder.glob("keyword-*")) == [generation]
+
+
+def test_files_that_cannot_be_read_are_an_outage_and_are_not_built_again(
+    catalog: SqlCatalog, folder: Path, tmp_path: Path
+) -> None:
+    before = {path for path in folder.rglob("*") if path.is_file()}
+    manifest = folder / "manifest.json"
+    manifest.rename(tmp_path / "manifest")
+    manifest.mkdir()  # reading it fails, but not because it is missing
+    index = open_index(catalog, tmp_path)
+    for look in (index.counts, index.inspect, index.refresh):
+        with pytest.raises(StoreUnavailableError, match="cannot be read"):
+            look("c")
+    (said,) = check_index_files(index, ["c"], repair=True)
+    assert (said.state, "check the disk" in said.detail) == ("wrong", True)
+    manifest.rmdir()
+    (tmp_path / "manifest").rename(manifest)
+    assert {path for path in folder.rglob("*") if path.is_file()} == before
+    assert index.counts("c").dense == CHUNKS
+
+
+def test_a_file_that_is_gone_is_damage(catalog: SqlCatalog, folder: Path, tmp_path: Path) -> None:
+    next(folder.glob("dense-*/keys.i64")).unlink()
+    index = open_index(catalog, tmp_path)
+    with pytest.raises(StoreError, match="is damaged") as raised:
+        index.inspect("c")
+    assert not isinstance(raised.value, StoreUnavailableError)
+    assert index.counts("c").dense == CHUNKS
 
 
 @pytest.mark.parametrize("name", ["keys.i64", "codes-*.faiss"])

@@ -28,7 +28,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import (
     DBAPIError,
     InterfaceError,
-    OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -357,6 +356,12 @@ def _make_unavailable(error: Exception) -> StoreUnavailableError:
     )
 
 
+# Lost connections; conflicts of transactions; no room or connections left; it starts or stops; its
+# disk fails. Then: the standby during a failover, and a lock that is not available.
+_AWAY_CLASSES = ("08", "40", "53", "57", "58")
+_AWAY_STATES = {"25006", "55P03"}
+
+
 def _explain_postgres(error: DBAPIError, location: str) -> StoreError:
     """Explain a failure by its SQLSTATE: appendix A of PostgreSQL's manual lists them."""
     fields = _read_server_error(error)
@@ -371,9 +376,8 @@ def _explain_postgres(error: DBAPIError, location: str) -> StoreError:
             f"The database of the catalog (PostgreSQL) refuses access: {reason}.",
             hint="Check the user, the password and the database in RAGSTONE_DATABASE_URL.",
         )
-    # 53: no room or connections left; 57: it starts, stops or was told to stop; 58: its disk fails.
     is_away = error.connection_invalidated or isinstance(error, InterfaceError)
-    if is_away or state.startswith(("53", "57", "58")):
+    if is_away or state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES:
         return _make_unavailable(error)
     return StoreError(
         f"The catalog {location} cannot be used: {reason}.",
@@ -408,10 +412,11 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _explain_sqlite(error: DBAPIError, location: str) -> StoreError:
-    """Only what SQLite itself calls damage is damage."""
+    """Explain a failure; only what SQLite itself calls damage is damage."""
     reason = str(error.orig)
-    # Text that is not UTF-8 is an OperationalError too, and its message quotes it.
-    if not isinstance(error, OperationalError) or "decode" in reason:
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    # Text that is not UTF-8 has no code, and its message quotes it.
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or "decode to UTF-8" in reason:
         problem = _first_line(reason).partition(" with text")[0]
         return StoreDamagedError(
             f"The catalog {location} cannot be read: {problem}.",

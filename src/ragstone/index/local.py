@@ -8,12 +8,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragstone.catalog.rows import join_ranges
-from ragstone.errors import StoreBusyError, StoreError
+from ragstone.errors import StoreBusyError, StoreError, StoreUnavailableError
 from ragstone.files import hold_writer_lock
 from ragstone.filters import SearchScope
 from ragstone.index import vectors
@@ -53,8 +53,9 @@ _BATCH_CHUNKS = 20_000
 _CATCH_UP_S = 1.0
 # Vectors are copied when this share of them is deleted.
 _MAX_DEAD_SHARE = 0.25
-# tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError.
-_DAMAGE = (OSError, ValueError, RuntimeError)
+# tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError. Any
+# other OSError is a disk that fails or is full, and says nothing about the files.
+_DAMAGE = (FileNotFoundError, ValueError, RuntimeError)
 _READ_ATTEMPTS = 3
 
 
@@ -127,7 +128,7 @@ class EmbeddedIndex:
             removals = [Change(before.seq, "remove", "", k.start, len(k)) for k in ranges]
             try:
                 self._publish(folder, self._apply_batch(folder, before, removals))
-            except _DAMAGE as error:
+            except (OSError, *_DAMAGE) as error:
                 raise StoreError(
                     f"The index of '{collection}' cannot be written: {error}.",
                     hint=f"Drop it: ragstone reembed --drop -C {shlex.quote(collection)}",
@@ -142,12 +143,13 @@ class EmbeddedIndex:
         Nothing is written. Damaged files are a StoreError.
         """
         folder = self._folder(collection)
-        try:
-            if is_manifest_damaged(folder):
-                raise ValueError("its manifest does not match its checksum")
-            index = self._read_with_retries(collection, None)
-        except _DAMAGE as error:
-            raise StoreError(f"The index of '{collection}' is damaged: {error}.") from error
+        with _explain_outage(collection):
+            try:
+                if is_manifest_damaged(folder):
+                    raise ValueError("its manifest does not match its checksum")
+                index = self._read_with_retries(collection, None)
+            except _DAMAGE as error:
+                raise StoreError(f"The index of '{collection}' is damaged: {error}.") from error
         return index.counts(), index.manifest.seq
 
     def find_damage(self, collection: str, pause: Callable[[], None] = lambda: None) -> list[str]:
@@ -233,10 +235,11 @@ class EmbeddedIndex:
         )
 
     def _refresh(self, collection: str, *, timeout_s: float) -> None:
-        before = read_manifest(self._folder(collection), self._nothing)
+        with _explain_outage(collection):
+            before = read_manifest(self._folder(collection), self._nothing)
         if self._catalog.last_change(collection) <= before.seq:
             return
-        with self._hold_lock(collection, timeout_s):
+        with self._hold_lock(collection, timeout_s), _explain_outage(collection):
             # Another process may have done it meanwhile.
             before = read_manifest(self._folder(collection), self._nothing)
             if not before.seq and read_stamp(self._folder(collection)):
@@ -251,10 +254,11 @@ class EmbeddedIndex:
         """Apply all changes after a manifest; rebuild if its files are damaged."""
         try:
             self._apply_batches(collection, before)
-        except _DAMAGE as error:
+        except (OSError, *_DAMAGE) as error:
             folder = self._folder(collection)
-            delete_unpublished(folder, read_manifest(folder, self._nothing))
-            if not before.seq:
+            with suppress(OSError):
+                delete_unpublished(folder, read_manifest(folder, self._nothing))
+            if not before.seq or not isinstance(error, _DAMAGE):
                 raise StoreError(
                     f"The index of '{collection}' cannot be written: {error}.",
                     hint="Free disk space or check permissions; the documents are safe in the "
@@ -329,7 +333,7 @@ class EmbeddedIndex:
             if time.monotonic() - index.checked_at < _CATCH_UP_S:
                 return index
             index.checked_at = time.monotonic()
-        with self._open_lock:
+        with self._open_lock, _explain_outage(collection):
             self._catch_up(collection, index)
             if index is None or index.stamp != read_stamp(folder):
                 index = self._indexes[collection] = self._open(collection, index)
@@ -405,6 +409,18 @@ class EmbeddedIndex:
             codes,
             time.monotonic(),
         )
+
+
+@contextmanager
+def _explain_outage(collection: str) -> Iterator[None]:
+    """Say that the disk fails: the files may be intact, so nobody should rebuild or delete them."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"The index of '{collection}' cannot be read: {error.strerror}.",
+            hint="Check the disk, and how many files the process may open.",
+        ) from error
 
 
 def _load_codes(folder: Path, now: Manifest, old: _OpenIndex | None) -> Codes | None:

@@ -90,7 +90,7 @@ def read_manifest(folder: Path, nothing: Manifest) -> Manifest:
     """
     try:
         found = _parse_manifest((folder / _MANIFEST_FILE).read_bytes())
-    except OSError:
+    except FileNotFoundError:
         return nothing
     except (ValueError, KeyError, TypeError) as error:
         log.warning("the manifest of the index %s is damaged: %s", folder.name, error)
@@ -192,7 +192,7 @@ def has_changed(
     length, checksum = manifest.sums.get(path.relative_to(folder).as_posix(), (0, 0))
     try:
         return _sum_file(path, 0, length, 0, pause) != checksum
-    except OSError:
+    except (FileNotFoundError, ValueError):
         return True
 
 
@@ -200,7 +200,7 @@ def is_manifest_damaged(folder: Path) -> bool:
     """Return whether there is a manifest that cannot be read; a missing one was never written."""
     try:
         _parse_manifest((folder / _MANIFEST_FILE).read_bytes())
-    except OSError:
+    except FileNotFoundError:
         return False
     except (ValueError, KeyError, TypeError):
         return True
@@ -233,7 +233,7 @@ def _sum_file(
         while begin < end:
             piece = file.read(min(_READ_BYTES, end - begin))
             if not piece:
-                raise OSError(f"{path.name} is shorter than its manifest says")
+                raise ValueError(f"{path.name} is shorter than its manifest says")
             checksum = zlib.crc32(piece, checksum)
             begin += len(piece)
             pause()
@@ -243,7 +243,7 @@ def _sum_file(
 def refuse_damaged(folder: Path, manifest: Manifest, path: Path) -> None:
     """Raise an error for a file that does not match its checksum."""
     if has_changed(folder, manifest, path):
-        raise OSError(f"{path.name} does not match its checksum")
+        raise ValueError(f"{path.name} does not match its checksum")
 
 
 def start_generation(folder: Path, manifest: Manifest) -> Manifest:

@@ -41,13 +41,13 @@ class VectorFile:
 
     @classmethod
     def open(cls, folder: Path, *, dimension: int, rows: int) -> VectorFile:
-        """Map the files; a missing or too short file is an OSError."""
+        """Map the files; a file that is too short is a ValueError."""
         if not rows:
             return cls(dimension, np.empty(0, _KEY), np.empty((0, dimension), _VECTOR))
         keys, vectors = folder / KEYS_FILE, folder / VECTORS_FILE
         for path, width in zip((keys, vectors), get_file_widths(dimension), strict=True):
             if path.stat().st_size < rows * width:
-                raise OSError(f"{path.name} is shorter than its manifest says")
+                raise ValueError(f"{path.name} is shorter than its manifest says")
         return cls(
             dimension,
             np.fromfile(keys, _KEY, count=rows),

@@ -30,9 +30,15 @@ def check_index_files(
         return
     for collection in collections:
         subject = f"index files of {collection}"
-        found = index.find_damage(collection, pause)
+        found: list[str] = []
         try:
+            found = index.find_damage(collection, pause)
             damaged = index.confirm_damage(collection, repair=repair) if found else []
+        except OSError as error:
+            yield Finding(
+                subject, "wrong", f"they cannot be read ({error.strerror}); check the disk"
+            )
+            continue
         except StoreUnavailableError:
             raise
         except StoreError as error:
