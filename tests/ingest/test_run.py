@@ -231,6 +231,7 @@ async def test_a_run_that_was_stopped_is_taken_up_again(
 
 # The other thread goes on while one waits for the gate.
 GATED = {"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
+SHORT = {"-first.zip/short.txt", "0.md", "1.md", "2.md"}
 
 
 class GatedEmbedder(HashEmbedder):
@@ -239,11 +240,14 @@ class GatedEmbedder(HashEmbedder):
     def __init__(self) -> None:
         super().__init__()
         self.opened = threading.Event()
+        self.embedded: list[str] = []
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if any("Row 199 " in text for text in texts):
             assert self.opened.wait(LONG_S)
-        return super().embed(texts)
+        vectors = super().embed(texts)
+        self.embedded += texts
+        return vectors
 
 
 def write_long_and_short(folder: Path) -> Path:
@@ -259,15 +263,12 @@ def write_long_and_short(folder: Path) -> Path:
 async def test_short_documents_are_stored_while_a_long_one_is_embedded(tmp_path: Path) -> None:
     embedder = GatedEmbedder()
     seen: list[FileProgress] = []
-    settings = settings_in(
-        tmp_path / "data", **{"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
-    )
-    async with Engine(settings, embedder=embedder) as engine:
+    async with Engine(settings_in(tmp_path / "data", **GATED), embedder=embedder) as engine:
         folder = write_long_and_short(tmp_path / "docs")
         run = asyncio.create_task(engine.ingest([folder], stage=seen.append))
         await until(lambda: len(engine.documents()) >= 4)
         names = {document.name for document in engine.documents()}
-        assert names == {"-first.zip/short.txt", "0.md", "1.md", "2.md"}
+        assert names == SHORT
         assert not [hit for hit in await engine.search("Row 7") if "Row" in hit.chunk.text]
         embedder.opened.set()
         report = await run
@@ -284,24 +285,15 @@ async def test_short_documents_are_stored_while_a_long_one_is_embedded(tmp_path:
 
 async def test_a_stopped_run_stores_what_is_ready_and_waits_for_nothing(tmp_path: Path) -> None:
     embedder = GatedEmbedder()
-    settings = settings_in(
-        tmp_path / "data", **{"ingest.batch_chunks": 64, "ingest.embed_threads": 2}
-    )
-    async with Engine(settings, embedder=embedder) as engine:
+    last = ["The gate is green.", *(f"Shelf {number}-3 " for number in range(3))]
+    async with Engine(settings_in(tmp_path / "data", **GATED), embedder=embedder) as engine:
         folder = write_long_and_short(tmp_path / "docs")
-        long = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def stage(progress: FileProgress) -> None:
-            if progress.chunk_count:
-                loop.call_soon_threadsafe(long.set)
-
-        run = asyncio.create_task(engine.ingest([folder], stage=stage))
-        await long.wait()
+        run = asyncio.create_task(engine.ingest([folder]))
+        await until(lambda: all(any(one in text for text in embedder.embedded) for one in last))
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        assert not [one for one in engine.documents() if "long" in one.name]
+        assert {document.name for document in engine.documents()} == SHORT
         embedder.opened.set()
         report = await engine.ingest([folder])
         assert len(report.of("unchanged")) + len(report.of("added")) == len(report.files)

@@ -200,6 +200,8 @@ class Ingestor:
         fingerprint, mark, limits = record.fingerprint.partition(_LIMITS_MARK)
         if mark + limits not in {"", self._writer.limits}:
             return False
+        if record.status == "failed" and not record.sha256:  # it wasn't the content that failed
+            return False
         if not options.metadata:  # metadata of an earlier run stays
             fingerprint = fingerprint.partition(_METADATA_MARK)[0]
         if options.again or fingerprint != self._fingerprint:

@@ -47,15 +47,21 @@ def test_what_a_process_reads_arrives_as_it_was(tmp_path: Path) -> None:
     assert part.loaded.metadata["title"] == "Über 😀"
 
 
-def test_a_file_that_waits_is_stopped_later_than_one_that_computes(tmp_path: Path) -> None:
+def test_a_file_that_waits_is_stopped_later_than_one_that_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "waits.txt")  # nobody will ever write to it
     (tmp_path / "computes.md").write_text("[" * 200_000)
     (tmp_path / "good.txt").write_text("Good.")
-    parts = run(*map(request, sorted(tmp_path.iterdir())), timeout_s=0.2)
-    assert "more than 0.2 s of processor time" in parts["computes.md"][0].error
-    assert "no progress for 2 s" in parts["waits.txt"][0].error
-    assert "RAGSTONE_INGEST_TIMEOUT_S" in parts["waits.txt"][0].hint
-    assert parts["good.txt"][0].loaded is not None
+    (waits,) = run(request(tmp_path / "waits.txt"), timeout_s=0.2)["waits.txt"]
+    assert "no progress for 2 s" in waits.error
+    assert "RAGSTONE_INGEST_TIMEOUT_S" in waits.hint
+    # On a busy machine it takes long to get so much processor time.
+    monkeypatch.setattr(pool, "_WAIT_PER_CPU_SECOND", 10_000)
+    (computes,) = run(request(tmp_path / "computes.md"), timeout_s=0.2)["computes.md"]
+    assert "more than 0.2 s of processor time" in computes.error
+    (good,) = run(request(tmp_path / "good.txt"))["good.txt"]
+    assert good.loaded is not None
 
 
 def test_a_file_that_takes_too_much_memory_is_stopped(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def measure_peak_bytes() -> int:
 class ParserPool(Generic[Job]):
     """Read many files at once.
 
-    `timeout_s` is the processor time for each document, not for a whole archive. What does not
-    compute may take ten times as long.
+    `timeout_s` is the processor time for each document, not for a whole archive. Wall-clock time
+    may be ten times that.
     """
 
     def __init__(self, workers: int, *, timeout_s: float) -> None:
@@ -154,6 +154,13 @@ class ParserPool(Generic[Job]):
                     return
 
 
+def _is_outage(reason: Exception) -> bool:
+    """Tell whether a file can't be blamed: it hangs on a disk, or somebody killed its parser."""
+    if isinstance(reason, WorkCrashError):
+        return str(reason) in {"SIGKILL", "SIGTERM"}
+    return isinstance(reason, WorkTimeoutError | BrokenPipeError)
+
+
 def _count_chars(event: ParserEvent[Any]) -> int:
     return len(event.part.loaded.text) if event.part and event.part.loaded else 0
 
@@ -179,10 +186,12 @@ class _Supervisor:
                     is_unchanged = True
                 else:
                     yield ParserEvent(job, stamp, self._unpack_part(message, request))
-        except BrokenPipeError:
-            error = IngestError("The parser process ended unexpectedly.", hint="Try again.")
-        except (WorkTimeoutError, WorkCpuError, WorkMemoryError, WorkCrashError) as reason:
+        except (
+            WorkTimeoutError, WorkCpuError, WorkMemoryError, WorkCrashError, BrokenPipeError
+        ) as reason:  # fmt: skip
             error = self._explain(reason, request)
+            if _is_outage(reason):
+                stamp = FileStamp("", 0, 0)  # without a hash, the file is read again next time
         except WorkStoppedError:
             self._stop_process()
             return
@@ -193,6 +202,11 @@ class _Supervisor:
         yield ParserEvent(job, stamp, is_unchanged=is_unchanged)
 
     def _explain(self, reason: Exception, request: protocol.Request) -> IngestError:
+        if _is_outage(reason) and not isinstance(reason, WorkTimeoutError):
+            return IngestError(
+                "The parser process was stopped by the system or a person.",
+                hint="Try again. Systems stop processes when memory runs out.",
+            )
         if isinstance(reason, WorkCrashError):
             return IngestError(
                 f"The parser crashed on this file ({reason}).",
