@@ -15,7 +15,6 @@ from ragstone.ingest.formats.text import MarkdownLoader
 from ragstone.ingest.split import (
     ChunkingOptions,
     SentenceSplitter,
-    build_heading_path,
     find_sections,
     pack_units,
 )
@@ -159,9 +158,10 @@ def test_a_small_table_stays_whole_and_is_called_a_table() -> None:
 
 
 def test_a_deeper_heading_is_closed_by_a_higher_one() -> None:
-    headings = [Heading(1, "A", 0), Heading(3, "B", 1), Heading(2, "C", 2)]
-    assert build_heading_path(headings) == ("A", "C")
-    assert build_heading_path([]) == ()
+    loaded = LoadedDocument("A\nB\nOne.\nC\nTwo.", "text/plain", headings=(
+        Heading(1, "A", 0), Heading(3, "B", 2), Heading(2, "C", 9),
+    ))  # fmt: skip
+    assert [section.heading_path for section in find_sections(loaded)] == [("A", "B"), ("A", "C")]
 
 
 def test_a_heading_with_nothing_below_is_a_section_of_its_own() -> None:

@@ -232,14 +232,6 @@ def _is_childless(headings: Sequence[Heading], at: int) -> bool:
     return at + 1 == len(headings) or headings[at + 1].level <= headings[at].level
 
 
-def build_heading_path(headings: Sequence[Heading]) -> tuple[str, ...]:
-    """Return the titles above the end of `headings`, outermost first."""
-    path: list[Heading] = []
-    for heading in headings:
-        _enter(path, heading)
-    return tuple(heading.title for heading in path)
-
-
 def _enter(path: list[Heading], heading: Heading) -> None:
     """Close the headings of the same level or deeper, and open `heading`."""
     while path and path[-1].level >= heading.level:
