@@ -21,7 +21,7 @@ app = typer.Typer(invoke_without_command=True)
 DocumentId = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="Document id from `ragstone documents list`, or how it begins."
+        metavar="ID", help="Document id from `ragstone documents list`, or its first characters."
     ),
 ]
 

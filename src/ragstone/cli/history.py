@@ -66,8 +66,6 @@ def history(
       ragstone history --owner alice --delete --yes
     """
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
-        if session is not None:
-            session = options.complete_id(engine.catalog, schema.queries.c.session_id, session)
         selection = HistoryFilter(owner, [collection] if collection else None, session_id=session)
         if query_id is not None:
             query_id = options.complete_id(engine.catalog, schema.queries.c.id, query_id)
@@ -198,6 +196,7 @@ SessionId = Annotated[
 
 
 def _complete_session(engine: Engine, owner: str, session_id: str) -> str:
+    """Complete an id to read from; people choose ids, and one often begins with another."""
     table = schema.sessions
     return options.complete_id(engine.catalog, table.c.id, session_id, table.c.owner == owner)
 
@@ -275,7 +274,6 @@ def rename_session(
             hint="Write e.g. ragstone sessions rename ID 'Lease of the ridge'.",
         )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
-        session_id = _complete_session(engine, owner, session_id)
         engine.history.rename_session(owner, session_id, title)
     stdout().print("Renamed 1 session.")
 
@@ -334,7 +332,6 @@ def delete_session(
         )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
         if session_id is not None:
-            session_id = _complete_session(engine, owner, session_id)
             engine.history.delete_session(owner, session_id)
             stdout().print(f"Deleted {session_id}.", markup=False)
             return
