@@ -384,8 +384,8 @@ def _displayed_name(path: str, origin: str) -> str:
 
 
 def _describe_type(value: Any) -> str:
-    words = {bool: "true or false", list: "a list", dict: "a table"}
-    words |= dict.fromkeys((int, float), "a number")
+    words = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    words[dict] = "a table"
     return words.get(type(value), f"a {type(value).__name__}")
 
 
