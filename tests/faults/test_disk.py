@@ -74,6 +74,38 @@ def test_a_disk_too_full_for_a_new_catalog_is_said(tmp_path: Path) -> None:
     assert after == "[]"
 
 
+def test_a_disk_too_full_for_an_index_is_said_and_room_is_enough_to_go_on(tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        import pathlib, resource, signal
+        from ragstone.errors import StoreError
+        from ragstone.catalog.documents import SqlCatalog
+        from ragstone.index.local import EmbeddedIndex
+        from ragstone.testing.conformance import DIMENSION, EMBEDDER, make_document
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        directory = pathlib.Path({str(tmp_path)!r})
+        catalog = SqlCatalog.in_directory(directory)
+        catalog.add([make_document("b", ["wind %d" % n for n in range(3000)])], embedder=EMBEDDER)
+        for limit in (500, 5_000, 100_000):  # the words' files, their writer thread, the vectors
+            index = EmbeddedIndex(
+                catalog, directory / f"index{{limit}}", dimension=DIMENSION, lock_timeout_s=5
+            )
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            try:
+                index.refresh("c")
+            except StoreError as error:
+                print("refused:", error)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            index.refresh("c")
+            print(len(index.search_keyword("c", "wind", limit=9, k1=1.2, b=0.75)))
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    said = done.stdout.splitlines()
+    assert said[1::2] == ["9", "9", "9"]
+    assert all(line.startswith("refused: ") and "cannot be written" in line for line in said[::2])
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 def test_a_data_directory_without_permission_is_said(tmp_path: Path) -> None:
     filled(tmp_path).close()

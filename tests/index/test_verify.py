@@ -132,7 +132,7 @@ def test_files_that_cannot_be_read_are_an_outage_and_are_not_built_again(
     manifest.mkdir()  # reading it fails, but not because it is missing
     index = open_index(catalog, tmp_path)
     for look in (index.counts, index.inspect, index.refresh):
-        with pytest.raises(StoreUnavailableError, match="cannot be read"):
+        with pytest.raises(StoreUnavailableError, match="cannot be used"):
             look("c")
     (said,) = check_index_files(index, ["c"], repair=True)
     assert (said.state, "check the disk" in said.detail) == ("wrong", True)

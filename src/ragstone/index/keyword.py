@@ -8,9 +8,12 @@ scored again from the stored terms, by the exact formula.
 from __future__ import annotations
 
 import math
+import os
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -73,6 +76,7 @@ _RESCORE_DEPTH = 100
 # the best of all hits are fetched, and those outside it are dropped.
 _MAX_RANGES = 16
 _MAX_KEYS = 20_000
+_OS_ERROR = re.compile(r"\bcode: (\d+)|\(os error (\d+)\)")
 
 
 def _build_schema() -> tantivy.Schema:
@@ -84,9 +88,22 @@ def _build_schema() -> tantivy.Schema:
     return builder.build()
 
 
+@contextmanager
+def _raise_os_errors() -> Iterator[None]:
+    """Raise the OSError that tantivy reports as a ValueError, e.g. of a full disk."""
+    try:
+        yield
+    except ValueError as error:
+        if (found := _OS_ERROR.search(str(error))) is None:
+            raise
+        number = int(found[1] or found[2])
+        raise OSError(number, os.strerror(number)) from error
+
+
 class KeywordIndex:
     """Search the terms of a collection's chunks in one directory, as of the last commit."""
 
+    @_raise_os_errors()
     def __init__(self, directory: Path | None) -> None:
         """Open an existing directory; None is an empty index in memory."""
         if directory is not None and not (directory / "meta.json").is_file():
@@ -99,6 +116,7 @@ class KeywordIndex:
         self._searcher = self._index.searcher()
 
     @classmethod
+    @_raise_os_errors()
     def create(cls, directory: Path) -> KeywordIndex:
         """Open the index in a directory; create it if there is none."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -108,6 +126,7 @@ class KeywordIndex:
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
+    @_raise_os_errors()
     def apply(
         self,
         removed: Iterable[range],

@@ -53,8 +53,8 @@ _BATCH_CHUNKS = 20_000
 _CATCH_UP_S = 1.0
 # Vectors are copied when this share of them is deleted.
 _MAX_DEAD_SHARE = 0.25
-# tantivy reports missing, damaged and unwritable files as ValueError, faiss as RuntimeError. Any
-# other OSError is a disk that fails or is full, and says nothing about the files.
+# tantivy reports damaged files as ValueError, faiss as RuntimeError. An OSError other than a
+# missing file is a disk that fails or is full, and says nothing about the files.
 _DAMAGE = (FileNotFoundError, ValueError, RuntimeError)
 _READ_ATTEMPTS = 3
 
@@ -418,7 +418,7 @@ def _explain_outage(collection: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailableError(
-            f"The index of '{collection}' cannot be read: {error.strerror}.",
+            f"The index of '{collection}' cannot be used: {error.strerror or error}.",
             hint="Check the disk, and how many files the process may open.",
         ) from error
 

@@ -221,10 +221,13 @@ class Codes:
 
     @classmethod
     def read(cls, path: Path) -> Codes:
-        return cls(_faiss().read_index(str(path)))
+        # By a path, faiss reports a failing disk as RuntimeError, which is also damage.
+        with path.open("rb") as file:
+            return cls(_faiss().read_index(_faiss().PyCallbackIOReader(file.read)))
 
     def write(self, path: Path) -> None:
-        _faiss().write_index(self._index, str(path))
+        with path.open("wb") as file:
+            _faiss().write_index(self._index, _faiss().PyCallbackIOWriter(file.write))
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
