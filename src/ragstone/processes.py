@@ -39,6 +39,10 @@ class WorkStoppedError(Exception):
     """The owner no longer wants the result."""
 
 
+class WorkStartError(Exception):
+    """A process did not become ready in time."""
+
+
 class WorkTimeoutError(Exception):
     """No message of a process came in time."""
 
@@ -63,6 +67,8 @@ class WorkCrashError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Limits:
     deadline: float
+    late: type[Exception]
+    """Raised at the deadline."""
     max_memory_bytes: int
     max_cpu_s: float
 
@@ -99,7 +105,10 @@ class WorkerProcess:
         """
         self._stopping = stopping
         if not self._is_ready:
-            self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
+            try:
+                self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
+            except WorkTimeoutError as error:
+                raise WorkStartError from error
             self._is_ready = True
 
     def send(self, message: bytes) -> None:
@@ -119,9 +128,10 @@ class WorkerProcess:
 
         `timeout_s` is for this message, `max_cpu_s` for all since the clock was restarted.
         """
-        if self._cpu_before is None:  # it cannot be measured on this system
-            timeout_s = min(timeout_s, max_cpu_s)
-        limits = _Limits(time.monotonic() + timeout_s, max_memory_bytes, max_cpu_s)
+        late: type[Exception] = WorkTimeoutError
+        if self._cpu_before is None and max_cpu_s < timeout_s:  # it can't be measured here
+            timeout_s, late = max_cpu_s, WorkCpuError
+        limits = _Limits(time.monotonic() + timeout_s, late, max_memory_bytes, max_cpu_s)
         head = self._read(LENGTH.size, limits)
         body = self._read(LENGTH.unpack(head)[0], limits)
         message: dict[str, Any] = json.loads(body)
@@ -136,18 +146,18 @@ class WorkerProcess:
                     raise self._explain_end()
                 pieces.append(piece)
                 count -= len(piece)
-                continue
-            if self._stopping.is_set():
-                raise WorkStoppedError
-            if time.monotonic() > limits.deadline:
-                raise WorkTimeoutError
             self._check(limits)
         return b"".join(pieces)
 
     def _check(self, limits: _Limits) -> None:
-        if time.monotonic() < self._next_check:
+        if self._stopping.is_set():
+            raise WorkStoppedError
+        now = time.monotonic()
+        if now > limits.deadline:
+            raise limits.late
+        if now < self._next_check:
             return
-        self._next_check = time.monotonic() + system.get_memory_check_interval_s()
+        self._next_check = now + system.get_memory_check_interval_s()
         if system.measure_resident_bytes(self._popen.pid) > limits.max_memory_bytes:
             raise WorkMemoryError
         if self._cpu_before is None or math.isinf(limits.max_cpu_s):

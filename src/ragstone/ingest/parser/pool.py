@@ -24,6 +24,7 @@ from ragstone.processes import (
     WorkCrashError,
     WorkerProcess,
     WorkMemoryError,
+    WorkStartError,
     WorkStoppedError,
     WorkTimeoutError,
 )
@@ -140,11 +141,9 @@ class ParserPool(Generic[Job]):
 
     def _put(self, results: queue.Queue[Any], item: object, *, chars: int = 0) -> None:
         """Wait for room in the queue; drop the item if the run is being stopped."""
-        while chars and self._queued_chars and self._queued_chars + chars > _QUEUED_CHARS:
+        while not self._has_room(chars):
             if self._stopping.wait(_POLL_S):
                 return
-        with self._count_lock:
-            self._queued_chars += chars
         while True:
             try:
                 results.put(item, timeout=_POLL_S)
@@ -153,12 +152,20 @@ class ParserPool(Generic[Job]):
                 if self._stopping.is_set():
                     return
 
+    def _has_room(self, chars: int) -> bool:
+        """Reserve room for a text. One that is larger than all the room gets it alone."""
+        with self._count_lock:
+            if self._queued_chars and self._queued_chars + chars > _QUEUED_CHARS:
+                return not chars
+            self._queued_chars += chars
+            return True
+
 
 def _is_outage(reason: Exception) -> bool:
     """Tell whether a file can't be blamed: it hangs on a disk, or somebody killed its parser."""
     if isinstance(reason, WorkCrashError):
         return str(reason) in {"SIGKILL", "SIGTERM"}
-    return isinstance(reason, WorkTimeoutError | BrokenPipeError)
+    return isinstance(reason, WorkTimeoutError | WorkStartError | BrokenPipeError)
 
 
 def _count_chars(event: ParserEvent[Any]) -> int:
@@ -173,6 +180,8 @@ class _Supervisor:
         self._wait_s = _WAIT_PER_CPU_SECOND * timeout_s
         self._stopping = stopping
         self._process: WorkerProcess | None = None
+        self._is_answered = True
+        """False while messages of the process may be unread: the next file would get them."""
 
     def read(self, job: Job, request: protocol.Request) -> Iterator[ParserEvent[Job]]:
         stamp = FileStamp("", 0, 0)
@@ -187,8 +196,13 @@ class _Supervisor:
                 else:
                     yield ParserEvent(job, stamp, self._unpack_part(message, request))
         except (
-            WorkTimeoutError, WorkCpuError, WorkMemoryError, WorkCrashError, BrokenPipeError
-        ) as reason:  # fmt: skip
+            WorkStartError,
+            WorkTimeoutError,
+            WorkCpuError,
+            WorkMemoryError,
+            WorkCrashError,
+            BrokenPipeError,
+        ) as reason:
             error = self._explain(reason, request)
             if _is_outage(reason):
                 stamp = FileStamp("", 0, 0)  # without a hash, the file is read again next time
@@ -202,10 +216,21 @@ class _Supervisor:
         yield ParserEvent(job, stamp, is_unchanged=is_unchanged)
 
     def _explain(self, reason: Exception, request: protocol.Request) -> IngestError:
-        if _is_outage(reason) and not isinstance(reason, WorkTimeoutError):
+        if isinstance(reason, WorkTimeoutError):
+            return IngestError(
+                f"Reading the file made no progress for {self._wait_s:g} s and was stopped.",
+                hint="The disk or network share it is on may hang. The wait is ten times "
+                "RAGSTONE_INGEST_TIMEOUT_S.",
+            )
+        if isinstance(reason, WorkStartError):
+            return IngestError(
+                "The parser process did not start.",
+                hint="The machine may be overloaded. Try again.",
+            )
+        if _is_outage(reason):
             return IngestError(
                 "The parser process was stopped by the system or a person.",
-                hint="Try again. Systems stop processes when memory runs out.",
+                hint="Try again. This also happens when the machine runs out of memory.",
             )
         if isinstance(reason, WorkCrashError):
             return IngestError(
@@ -218,16 +243,10 @@ class _Supervisor:
                 f"Reading the file took more than {most:.0f} MB of memory and was stopped.",
                 hint=_LIMIT_HINT.format("RAGSTONE_INGEST_MAX_MEMORY_MB"),
             )
-        if isinstance(reason, WorkCpuError):
-            return IngestError(
-                f"Reading the file took more than {self._timeout_s:g} s of processor time "
-                "and was stopped.",
-                hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
-            )
         return IngestError(
-            f"Reading the file made no progress for {self._wait_s:g} s and was stopped.",
-            hint="The disk or network share it is on may hang. The wait is ten times "
-            "RAGSTONE_INGEST_TIMEOUT_S.",
+            f"Reading the file took more than {self._timeout_s:g} s of processor time "
+            "and was stopped.",
+            hint=_LIMIT_HINT.format("RAGSTONE_INGEST_TIMEOUT_S"),
         )
 
     def _exchange(self, request: protocol.Request) -> Iterator[dict[str, Any]]:
@@ -236,10 +255,12 @@ class _Supervisor:
             self._process = _idle.take()
             self._process.begin(self._stopping)
         process = self._process
+        self._is_answered = False
         process.send(protocol.pack_request(request))
         while (message := self._receive(request))["kind"] != "end":
             yield message
             process.restart_cpu_clock()
+        self._is_answered = True
 
     def _receive(self, request: protocol.Request) -> dict[str, Any]:
         assert self._process is not None
@@ -257,17 +278,22 @@ class _Supervisor:
         chunks: list[Chunk] = []
         while rows := self._receive(request)["chunks"]:
             chunks += protocol.unpack_chunks(part.loaded.text, len(chunks), rows)
+            if len(chunks) > len(part.loaded.text):
+                raise WorkCrashError("it sends chunks without end")
         return replace(part, chunks=tuple(chunks))
 
     def _stop_process(self) -> None:
         if self._process is not None:
             self._process.stop()
             self._process = None
+            self._is_answered = True
 
     def release(self) -> None:
-        """Keep the process for the next run, unless a large file has made it large."""
-        if self._process is not None and self._process.measure_resident_bytes() > _MAX_IDLE_BYTES:
+        """Keep the process for the next run, unless it is busy or a large file made it large."""
+        if self._process is None:
+            return
+        if not self._is_answered or self._process.measure_resident_bytes() > _MAX_IDLE_BYTES:
             self._stop_process()
-        if self._process is not None:
+        else:
             _idle.put(self._process)
             self._process = None
