@@ -40,7 +40,7 @@ class WorkStoppedError(Exception):
 
 
 class WorkStartError(Exception):
-    """A process did not become ready in time."""
+    """A process did not become ready; the message says why."""
 
 
 class WorkTimeoutError(Exception):
@@ -108,7 +108,9 @@ class WorkerProcess:
             try:
                 self.receive(timeout_s=_START_TIMEOUT_S, max_memory_bytes=sys.maxsize)
             except WorkTimeoutError as error:
-                raise WorkStartError from error
+                raise WorkStartError(f"not ready after {_START_TIMEOUT_S:g} s") from error
+            except WorkCrashError as error:
+                raise WorkStartError(str(error)) from error
             self._is_ready = True
 
     def send(self, message: bytes) -> None:

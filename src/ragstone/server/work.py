@@ -18,6 +18,7 @@ from ragstone.processes import (
     IdleProcesses,
     WorkCrashError,
     WorkMemoryError,
+    WorkStartError,
     WorkStoppedError,
     WorkTimeoutError,
     pack_message,
@@ -68,7 +69,9 @@ class WorkQueue:
             process.stop()
             if isinstance(error, WorkStoppedError):
                 raise OverloadedError("The server is stopping.", hint="Try again.") from error
-            if isinstance(error, WorkTimeoutError | WorkMemoryError | WorkCrashError):
+            if isinstance(
+                error, WorkTimeoutError | WorkMemoryError | WorkCrashError | WorkStartError
+            ):
                 raise self._explain(error) from error
             raise
         self._idle.put(process)
@@ -77,7 +80,8 @@ class WorkQueue:
         return reply
 
     def _explain(self, error: Exception) -> RagstoneError:
-        if isinstance(error, WorkCrashError) and error.exit_code is not None:
+        has_failed = isinstance(error, WorkCrashError) and error.exit_code is not None
+        if has_failed or isinstance(error, WorkStartError):
             return StoreError(
                 f"The process that does this work failed ({error}).",
                 hint="Run `ragstone doctor`: it also checks the files of the models.",

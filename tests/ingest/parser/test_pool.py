@@ -14,7 +14,7 @@ import pytest
 from ragstone.blocks import LoadOptions, ParsedPart
 from ragstone.ingest.parser import pool, protocol
 from ragstone.ingest.parser.pool import ParserPool
-from ragstone.processes import WorkCrashError
+from ragstone.processes import IdleProcesses, WorkCrashError
 
 from ...patience import LONG_S
 
@@ -85,6 +85,45 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
         process.receive(timeout_s=LONG_S, max_memory_bytes=10**9)
     assert caught.value.exit_code is None
     process.stop()
+
+
+def test_a_parser_that_does_not_start_is_not_the_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.txt").write_text("Good.")
+    monkeypatch.setattr(pool, "_idle", IdleProcesses("ragstone.no_such_module"))
+    events = ParserPool[str](1, timeout_s=LONG_S).run([("", request(tmp_path / "good.txt"))])
+    failure = next(event for event in events if event is not None)
+    assert failure.part is not None
+    assert failure.part.error == "The parser process did not start (exit code 1)."
+    assert not failure.stamp.sha256  # so that it is read again next time
+
+
+def test_a_parser_left_in_the_middle_of_a_file_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = IdleProcesses("ragstone.ingest.parser.worker")
+    monkeypatch.setattr(pool, "_idle", idle)
+    (tmp_path / "left.txt").write_text("Left.")
+    (tmp_path / "good.txt").write_text("Good.")
+    supervisor = pool._Supervisor(LONG_S, threading.Event())
+    next(supervisor.read("left", request(tmp_path / "left.txt")))
+    supervisor.release()
+    assert not idle._processes
+    assert run(request(tmp_path / "good.txt"))["good.txt"][0].loaded is not None
+    assert len(idle._processes) == 1
+
+
+def test_texts_beyond_the_room_between_two_steps_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_QUEUED_CHARS", 10)
+    for name in ("large.txt", "a.txt", "b.txt"):
+        (tmp_path / name).write_text(
+            "Longer than all the room." if name == "large.txt" else "Small."
+        )
+    parts = run(*(request(tmp_path / name) for name in ("large.txt", "a.txt", "b.txt")))
+    assert all(part.loaded for (part,) in parts.values())
 
 
 def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:

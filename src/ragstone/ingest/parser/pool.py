@@ -224,8 +224,8 @@ class _Supervisor:
             )
         if isinstance(reason, WorkStartError):
             return IngestError(
-                "The parser process did not start.",
-                hint="The machine may be overloaded. Try again.",
+                f"The parser process did not start ({reason}).",
+                hint="Try again. The machine may be overloaded or out of memory.",
             )
         if _is_outage(reason):
             return IngestError(
