@@ -1,6 +1,6 @@
 """Run the README's two commands in a fresh clone, as on a machine that nobody has touched.
 
-    python scripts/check_newcomer.py                        # the last commit, with this Python
+    python scripts/check_newcomer.py                        # the last commit
     python scripts/check_newcomer.py --python python3.12
     python scripts/check_newcomer.py --commit 933efaf
 

@@ -180,6 +180,9 @@ class WorkerProcess:
     def measure_resident_bytes(self) -> int:
         return system.measure_resident_bytes(self._popen.pid)
 
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
     def stop(self) -> None:
         _living.discard(self)
         self._popen.kill()
@@ -227,8 +230,11 @@ class IdleProcesses:
 
     def take(self) -> WorkerProcess:
         with self._lock:
-            if self._processes:
-                return self._processes.pop()
+            while self._processes:
+                process = self._processes.pop()
+                if process.is_running():
+                    return process
+                process.stop()
         return WorkerProcess(self._module)
 
     def put(self, process: WorkerProcess) -> None:

@@ -70,7 +70,9 @@ def call(
         clean_process(environment(**extra), cwd),
         mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.object(sys, "argv", ["ragstone", *words]),
-        mock.patch.object(sys, "stdin", io.StringIO(typed)),
+        mock.patch.object(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode(errors="surrogateescape")))
+        ),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
     ):

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from ragstone.cli import answers
-from ragstone.cli.answers import SourceNumbers, flatten_markdown, print_text
+from ragstone.cli.answers import SourceNumbers, flatten_quotation, print_text
 from ragstone.cli.chat import split_paragraphs
 
 
@@ -54,9 +54,11 @@ def test_sources_are_numbered_as_they_appear() -> None:
     assert numbers[5] == 3
 
 
-def test_a_quotation_is_one_line_without_marks() -> None:
-    quoted = "# Prices\n| **a** | b_c_d |\n|---|---|\n| 2 * 3 | `x` |"
-    assert flatten_markdown(quoted) == "Prices a · b_c_d 2 * 3 · x"
+def test_a_quotation_is_one_line_in_its_own_words() -> None:
+    quoted = "The **price**:\n| **a** | b_c_d |\n|---|---|\n| 2 * 3 | `x` |"
+    assert flatten_quotation(quoted) == "The price: a · b_c_d 2 * 3 · `x`"
+    for exact in ("x**2 + y**2", "- 5 degrees", "> 3", "Call __init__ of obj.__class__."):
+        assert flatten_quotation(exact) == exact
 
 
 def test_a_block_of_code_is_one_paragraph() -> None:

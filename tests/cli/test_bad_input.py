@@ -121,9 +121,11 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
-    done = call("serve", "--host", "203.0.113.1", "--port", "0", "-d", "data", cwd=tmp_path)
+    done = call(
+        "serve", "--insecure", "--host", "203.0.113.1", "--port", "0", "-d", "data", cwd=tmp_path
+    )
     assert_refused(done, "cannot listen on 203.0.113.1")
-    done = call("serve", "--host", "no such host", "-d", "data", cwd=tmp_path)
+    done = call("serve", "--insecure", "--host", "no such host", "-d", "data", cwd=tmp_path)
     assert_refused(done, "cannot listen on no such host")
 
 

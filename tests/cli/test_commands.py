@@ -235,6 +235,19 @@ def test_check_says_of_each_sentence_what_the_files_say(tmp_path: Path) -> None:
     assert reply["facts"] == ["gate.txt"]
 
 
+def test_a_marker_counts_the_files_as_they_are_given_and_not_as_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.ingest.discover._LARGE_BYTES", 100)
+    (tmp_path / "large.txt").write_text("The dome is white. " * 6)
+    (tmp_path / "small.txt").write_text("The gate is green.")
+    answer = "The dome is white. [Source 1] The gate is green. [Source 2]"
+    files = ("--against", "large.txt", "--against", "small.txt")
+    reply = json.loads(call("check", answer, *files, "--json", cwd=tmp_path).stdout)
+    assert reply["facts"] == ["large.txt", "small.txt"]
+    assert [claim["verdict"] for claim in reply["claims"]] == ["supported", "supported"]
+
+
 def test_check_fails_on_the_verdicts_that_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
     answers = {
@@ -256,6 +269,15 @@ def test_check_refuses_an_empty_answer(tmp_path: Path) -> None:
         done = call("check", answer, "--against", "gate.txt", cwd=tmp_path)
         assert done.returncode == 2, done.stdout
         assert "The answer is empty." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("ask", "-", "--data", "data"), ("check", "-", "--against", "gate.txt")]
+)
+def test_input_that_is_not_utf_8_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "gate.txt").write_text("The gate is green.")
+    done = call(*command, cwd=tmp_path, typed="caf\udce9?")
+    assert_refused(done, "standard input is not in UTF-8")
 
 
 def test_doctor_names_the_reading_model(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.cli.ingest import format_rates, parse_metadata
+from ragstone.cli.ingest import _watch, format_rates, parse_metadata
 from ragstone.cli.pace import Pace
+from ragstone.engine import Engine
 from ragstone.errors import SettingsError
 from ragstone.reports import FileProgress, IngestedFile, IngestReport
+from ragstone.settings import Settings
 
 from ..patience import LONG_S, wait_until
 from .run import call, environment
@@ -44,6 +46,14 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     assert line.startswith("file 3 of 4 · 1 document, 0.5/s · 5 chunks/s · about 2 s left")
     pace.note(FileProgress("c", "embedding", 90, 140))
     assert "50 chunks/s · c: 90 of 140 chunks, about 1 s left" in pace.format_line()
+
+
+def test_one_long_document_shows_its_chunks_and_the_rest() -> None:
+    pace = Pace()
+    pace.note(FileProgress("a", "embedding", 50, 150))
+    pace._begun -= 2
+    assert pace.get_progress() == (50, 150)
+    assert pace.format_line() == "25 chunks/s · a: 50 of 150 chunks, about 4 s left"
 
 
 def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:
@@ -81,8 +91,33 @@ def test_a_few_words_do_not_tell_the_language_of_the_documents(tmp_path: Path) -
 def test_before_the_first_file_ends_no_time_is_guessed() -> None:
     pace = Pace()
     assert pace.format_line() == "reading "
+    assert pace.get_progress() == (0, None)
     pace.count(IngestedFile("all.zip/a.txt", "added", "d", 3), 0, 1)
     assert "left" not in pace.format_line()
+
+
+def test_a_watched_file_that_fails_is_not_read_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "large.txt").write_text("x" * 2000)
+    settings = Settings(
+        data={"directory": tmp_path / "data"},  # type: ignore[arg-type]
+        ingest={"max_file_mb": 0.001},  # type: ignore[arg-type]
+    )
+    seen = []
+    with Engine(settings) as engine:
+
+        def sleep(_seconds: float) -> None:
+            seen.append([document.created_at for document in engine.documents()])
+            if len(seen) > 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("ragstone.cli.ingest.time.sleep", sleep)
+        with pytest.raises(KeyboardInterrupt):
+            _watch(engine, [tmp_path / "large.txt"], "default", {"prune": True}, json=False)
+    assert seen[0] == []
+    assert seen[1]
+    assert seen[1] == seen[2] == seen[3]
 
 
 @pytest.mark.slow

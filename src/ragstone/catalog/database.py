@@ -347,8 +347,8 @@ def _discard_broken_connection(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _make_unavailable(error: Exception) -> StoreUnavailableError:
-    log.warning("PostgreSQL does not answer: %s", _first_line(getattr(error, "orig", error)))
+def _make_unavailable(error: object) -> StoreUnavailableError:
+    log.warning("PostgreSQL does not answer: %s", _first_line(error))
     return StoreUnavailableError(
         "The database of the catalog (PostgreSQL) does not answer.",
         hint="Try again in a moment. If it stays so, check that it runs and "
@@ -356,10 +356,10 @@ def _make_unavailable(error: Exception) -> StoreUnavailableError:
     )
 
 
-# Lost connections; conflicts of transactions; no room or connections left; it starts or stops; its
-# disk fails. Then: the standby during a failover, and a lock that is not available.
-_AWAY_CLASSES = ("08", "40", "53", "57", "58")
-_AWAY_STATES = {"25006", "55P03"}
+# Conflicts of transactions; no room or connections left; it starts or stops; its disk fails. Then:
+# the standby during a failover, and a lock that is not available.
+_UNABLE_CLASSES = ("40", "53", "57", "58")
+_UNABLE_STATES = {"25006", "55P03"}
 
 
 def _explain_postgres(error: DBAPIError, location: str) -> StoreError:
@@ -376,9 +376,15 @@ def _explain_postgres(error: DBAPIError, location: str) -> StoreError:
             f"The database of the catalog (PostgreSQL) refuses access: {reason}.",
             hint="Check the user, the password and the database in RAGSTONE_DATABASE_URL.",
         )
-    is_away = error.connection_invalidated or isinstance(error, InterfaceError)
-    if is_away or state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES:
-        return _make_unavailable(error)
+    if state.startswith(_UNABLE_CLASSES) or state in _UNABLE_STATES:
+        log.warning("PostgreSQL cannot work: %s (%s)", reason, state)
+        return StoreUnavailableError(
+            f"The database of the catalog (PostgreSQL) cannot work now: {reason}.",
+            hint="Try again in a moment. If it stays so, its log has the details.",
+        )
+    is_lost = error.connection_invalidated or isinstance(error, InterfaceError)
+    if is_lost or state.startswith("08"):
+        return _make_unavailable(reason)
     return StoreError(
         f"The catalog {location} cannot be used: {reason}.",
         hint="The log of PostgreSQL has the details.",

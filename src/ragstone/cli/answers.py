@@ -30,6 +30,9 @@ _SHOWN_MARKER = re.compile(rf"(\[Source{_UNBROKEN}\d+\])")
 _TABLE_ROW = re.compile(r"\s*\|(.+)\|\s*((?:\[Source \d+\]\s*)*)")
 _TABLE_RULE = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*")
 
+# Not the powers in x**2 + y**2: only Markdown's own bold is a mark and not a part of the words.
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.+?)(?<=\S)\*\*(?!\w)")
+
 
 class SourceNumbers(dict[int, int]):
     """The numbers that a reader sees: sources are counted in the order in which they appear."""
@@ -105,12 +108,10 @@ def _flatten_row(line: str) -> str:
     return f"{' · '.join(filter(None, cells))} {found[2]}".rstrip()
 
 
-def flatten_markdown(text: str) -> str:
-    """Return a quotation as one line, without the marks of tables, emphasis, code and headings."""
+def flatten_quotation(text: str) -> str:
+    """Return a quotation as one line, without the bars of tables and the stars of bold words."""
     lines = [_flatten_row(line) for line in text.split("\n") if not _TABLE_RULE.fullmatch(line)]
-    lines = [re.sub(r"^\s*(?:#{1,6}|[*+-]|>)\s+", "", line) for line in lines]
-    joined = " ".join(" ".join(lines).split())
-    return re.sub(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1", r"\2", joined)
+    return _BOLD.sub(r"\1", " ".join(" ".join(lines).split()))
 
 
 def print_text(text: str, *, style: str = "") -> None:
@@ -147,7 +148,7 @@ def print_citations(citations: Iterable[Citation], numbers: SourceNumbers) -> No
             f" [dim]({start}–{end})[/]"
         )
         snippet = citation.snippet
-        quoted = flatten_markdown(snippet) if is_terminal else " ".join(snippet.split())
+        quoted = flatten_quotation(snippet) if is_terminal else " ".join(snippet.split())
         if quoted:
             text = Text(f"“{quoted}”", style="dim")
             console.print(Padding(text, (0, 0, 0, 4), expand=False))
@@ -169,7 +170,7 @@ def print_sources(answer: Answer, numbers: SourceNumbers) -> None:
     print_citations(answer.citations, numbers)
     for claim in answer.claims:
         if claim.verdict in _DOUBTED:
-            quoted = flatten_markdown(claim.text)
+            quoted = flatten_quotation(claim.text)
             console.print(Text(f"{say(_DOUBTED[claim.verdict])}: “{quoted}”", style="yellow"))
     for note in answer.notes:
         console.print(f"[dim]{escape(say('note: {}', translate(note, get_language())))}[/]")

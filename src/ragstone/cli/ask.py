@@ -59,7 +59,9 @@ def ask(
 
       ragstone ask --file questions.txt > answers.jsonl
     """
-    text = _require_one_of(question, file)
+    if (question is None) == (file is None):
+        raise typer.BadParameter("Give one question, or a file with questions (--file).")
+    text = _read_argument(question or "")
     flags = {
         "retrieve.method": method,
         "refine.top_k": top_k,
@@ -87,10 +89,16 @@ def ask(
         print_trace(answer)
 
 
-def _require_one_of(question: str | None, file: Path | None) -> str:
-    if (question is None) == (file is None):
-        raise typer.BadParameter("Give one question, or a file with questions (--file).")
-    return sys.stdin.read() if question == "-" else question or ""
+def _read_argument(text: str) -> str:
+    """Return the text of an argument, which is on standard input if it is `-`."""
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "The text on standard input is not in UTF-8.", hint="Convert it, e.g. with iconv."
+        ) from error
 
 
 def _hint_at_empty_collection(engine: Engine, collection: str, answer: Answer) -> None:
@@ -200,7 +208,7 @@ def check(
     """
     from ragstone.query.check.review import is_all_supported
 
-    text = sys.stdin.read() if answer == "-" else answer
+    text = _read_argument(answer)
     if not text.strip():
         raise typer.BadParameter("The answer is empty. Give its text, or - to read it from stdin.")
     grounding, names = asyncio.run(_check_against(text, against))
@@ -235,6 +243,7 @@ def _print_grounding(grounding: Grounding, names: Sequence[str], *, json: bool) 
 async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, list[str]]:
     """Ingest the files into a temporary directory and check the answer against their texts."""
     from ragstone.engine import Engine
+    from ragstone.ingest.discover import find_files
     from ragstone.settings import load_settings
 
     with tempfile.TemporaryDirectory() as directory:
@@ -242,12 +251,17 @@ async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, lis
         async with Engine(settings) as engine:
             report = await engine.ingest(paths)
             failed = report.of("failed")
-            # In the order of reading: a marker [Source 2] names the second file.
-            ids = dict.fromkeys(
-                file.document_id
-                for file in report.files
-                if file.document_id and file.outcome != "failed"
-            )
+            # A marker [Source 2] names the second file that is given, whenever it was read.
+            sources = [
+                source
+                for file in find_files(paths).files
+                for source in (
+                    file.source,
+                    *sorted(engine.records.sources_inside(report.collection, file.source)),
+                )
+            ]
+            stored = [engine.catalog.find_by_source(report.collection, one) for one in sources]
+            ids = dict.fromkeys(one.id for one in stored if one and one.status == "indexed")
             if failed and not ids:
                 raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
             for file in failed:

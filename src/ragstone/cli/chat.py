@@ -166,6 +166,7 @@ async def _stream_answer(
                     finished, unfinished = split_paragraphs(unfinished + event.text)
                     if finished:
                         print_text(numbers.renumber(finished))
+                        stdout().print()  # `split_paragraphs` takes the empty line between two
                     live.update(Text(numbers.renumber(unfinished)), refresh=True)
                 elif isinstance(event, Finished):
                     answer = event.answer

@@ -196,7 +196,7 @@ SessionId = Annotated[
 
 
 def _complete_session(engine: Engine, owner: str, session_id: str) -> str:
-    """Complete an id to read from; people choose ids, and one often begins with another."""
+    """Complete an id, but never one to delete: people choose ids, and one may begin another."""
     table = schema.sessions
     return options.complete_id(engine.catalog, table.c.id, session_id, table.c.owner == owner)
 
@@ -274,6 +274,7 @@ def rename_session(
             hint="Write e.g. ragstone sessions rename ID 'Lease of the ridge'.",
         )
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
+        session_id = _complete_session(engine, owner, session_id)
         engine.history.rename_session(owner, session_id, title)
     stdout().print("Renamed 1 session.")
 

@@ -132,6 +132,7 @@ def end_soon_after_interrupt() -> Iterator[None]:
         from ragstone.processes import kill_all_workers
 
         tell()
+        stderr().show_cursor()  # the progress bar hides it, and does not get to its end
         kill_all_workers()
         os._exit(130)
 
@@ -147,19 +148,28 @@ def end_soon_after_interrupt() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
-        signal.signal(signal.SIGINT, before)
     except KeyboardInterrupt:
         tell()
         raise
+    finally:
+        if not timer.is_alive():
+            signal.signal(signal.SIGINT, before)
 
 
 def _watch(
     engine: Engine, paths: list[Path], collection: str, arguments: dict[str, Any], *, json: bool
 ) -> None:
-    """Ingest again and again until Ctrl-C, and print the rounds that changed something."""
+    """Read what changes until Ctrl-C, and print the rounds that changed something."""
+    from ragstone.ingest.discover import FAILED_AGAIN_S, find_files
+
+    listing, read_at = None, 0.0
     while True:
         time.sleep(_WATCH_EVERY_S)
-        report = asyncio.run(engine.ingest(paths, collection=collection, **arguments))
+        found = find_files(paths, may_be_empty=True)
+        if found.listing == listing and time.monotonic() - read_at < FAILED_AGAIN_S:
+            continue
+        report = asyncio.run(engine.intake.ingest_found(found, collection=collection, **arguments))
+        listing, read_at = found.listing, time.monotonic()
         if any(file.outcome not in {"unchanged", "failed"} for file in report.files):
             _print_result(report, json=json)
 
@@ -208,13 +218,12 @@ def ingest_with_progress(
         pace = Pace()
 
         def show(description: str) -> None:
-            completed = pace.done + pace.get_share()
-            rate = pace.format_rate()
+            completed, total = pace.get_progress()
             bar.update(
                 task,
                 completed=completed,
-                total=pace.total,
-                rate=rate,
+                total=total,
+                rate=pace.format_rate(),
                 description=escape(description),
             )
             if not stderr().is_terminal and pace.is_due():

@@ -29,9 +29,12 @@ class Pace:
     def note(self, progress: FileProgress) -> None:
         self._current = progress
 
-    def get_share(self) -> float:
-        """Return how much of the current document is embedded."""
-        return self._current.chunks_done / max(1, self._current.chunk_count)
+    def get_progress(self) -> tuple[float, int | None]:
+        """Return the files that are done and all files; chunks before the first file is done."""
+        done, count = self._current.chunks_done, self._current.chunk_count
+        if self.total is None and count:
+            return done, count
+        return self.done + done / max(1, count), self.total
 
     def format_current(self) -> str:
         current = self._current
@@ -57,19 +60,22 @@ class Pace:
         return True
 
     def format_line(self) -> str:
-        if self.total is None:
-            return " · ".join(filter(None, [self.format_current(), self.format_rate()]))
-        # An archive gives documents before it counts as read.
-        noun = "document" if self._documents == 1 else "documents"
-        line = (
-            f"file {min(self.done + 1, self.total)} of {self.total} · {self._documents} {noun}, "
-            f"{self._documents / self._seconds():.1f}/s · {self.format_rate()}"
-        )
+        parts = []
+        if self.total is not None:
+            # An archive gives documents before it counts as read.
+            noun = "document" if self._documents == 1 else "documents"
+            parts = [
+                f"file {min(self.done + 1, self.total)} of {self.total}",
+                f"{self._documents} {noun}, {self._documents / self._seconds():.1f}/s",
+            ]
+        parts.append(self.format_rate())
         if self._current.chunk_count:  # long documents come last: the time per file says nothing
             rest = self._current.chunk_count - self._current.chunks_done
             left_s = rest / max(1e-3, self._get_rate())
-            return f"{line} · {self.format_current()}, about {left_s:.0f} s left"
-        if not self.done:  # e.g. the first file is an archive: its size is not known before its end
-            return line
-        left_s = self._seconds() / self.done * (self.total - self.done)
-        return f"{line} · about {left_s:.0f} s left"
+            parts.append(f"{self.format_current()}, about {left_s:.0f} s left")
+        elif self.total is None:
+            parts.append(self.format_current())
+        elif self.done:  # an archive may be the first file: its size isn't known before its end
+            left_s = self._seconds() / self.done * (self.total - self.done)
+            parts.append(f"about {left_s:.0f} s left")
+        return " · ".join(filter(None, parts))

@@ -132,8 +132,8 @@ def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = Fals
 
     _check_parts(loaded)
     server = loaded.settings.server
-    listener = open_listener(server.host, server.port)
     only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
+    listener = open_listener(server.host, server.port)
     address = f"http://{server.host}:{listener.getsockname()[1]}"
     if mcp_only:
         stderr().print(f"Ragstone serves assistants at [bold]{address}/mcp[/]")

@@ -15,6 +15,9 @@ from ragstone.errors import IngestError, InputError
 from ragstone.ingest.formats.read import READABLE_HINT, is_hidden, is_wanted
 
 _WILDCARDS = frozenset("*?[")
+# A file of a watched folder that failed is read again after this time, or as soon as anything in
+# the folder changes.
+FAILED_AGAIN_S = 3600.0
 # Larger files are read last, the largest at the end.
 _LARGE_BYTES = 500_000
 _SPECIAL = "It is a pipe, a socket or a device and not a file."
@@ -56,6 +59,11 @@ class FoundFiles:
     unread: tuple[UnreadFolder, ...] = ()
     left_out: tuple[str, ...] = ()
     """Names of files below a folder whose type is not read."""
+
+    @property
+    def listing(self) -> frozenset[tuple[str, int, int]]:
+        """What is different as soon as a file is new, changed or gone."""
+        return frozenset((file.source, file.size, file.mtime_ns) for file in self.files)
 
 
 @dataclass(slots=True)

@@ -57,8 +57,7 @@ _METADATA_MARK = ":metadata="
 # Precedes the limits in the fingerprint of a file that could not be read.
 _LIMITS_MARK = ":limits="
 _LIMITS = (
-    "timeout_s", "max_memory_mb", "max_file_mb", "max_pages", "max_unpacked_mb", "max_depth",
-    "max_members",
+    "timeout_s", "max_memory_mb", "max_pages", "max_unpacked_mb", "max_depth", "max_members"
 )  # fmt: skip
 _POLL_S = 0.1
 # Between two reports of the chunks that are embedded.

@@ -17,15 +17,12 @@ from typing import Any
 from ragstone.engine import Engine
 from ragstone.errors import IngestError, RagstoneError, StoreBusyError
 from ragstone.files import hold_writer_lock, replace_file
-from ragstone.ingest.discover import FoundFiles, escape_path, find_files
+from ragstone.ingest.discover import FAILED_AGAIN_S, FoundFiles, escape_path, find_files
 from ragstone.reports import IngestReport
 from ragstone.settings import IngestSettings
 from ragstone.threads import run_in_thread
 
 log = logging.getLogger(__name__)
-
-# A file that failed is read again after this time, or as soon as anything in the folder changes.
-_FAILED_AGAIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +124,8 @@ class FolderWatcher:
         assert options.watch is not None
         directory = self._engine.settings.data.directory
         found = await run_in_thread("intake", list_folder, options.watch, directory)
-        listing = frozenset((file.source, file.size, file.mtime_ns) for file in found.files)
         look = self._build_look(folder, files=len(found.files))
-        if last := self._find_unchanged(listing):
+        if last := self._find_unchanged(found.listing):
             return replace(look, unread=last.unread)
         self._listing = None
         report = None
@@ -141,14 +137,14 @@ class FolderWatcher:
             )
             if _log_changes(report):
                 look = replace(look, changed_at=time.time())
-        self._listing, self._read_at = listing, time.monotonic()
+        self._listing, self._read_at = found.listing, time.monotonic()
         return replace(look, looked_at=time.time(), unread=_list_unread(report, found))
 
     def _find_unchanged(self, listing: frozenset[tuple[str, int, int]]) -> LastLook | None:
         """Return the last look if nothing has changed since, and no failure is to be tried."""
         if self._last is None or self._last.error or listing != self._listing:
             return None
-        is_fresh = time.monotonic() - self._read_at < _FAILED_AGAIN_S
+        is_fresh = time.monotonic() - self._read_at < FAILED_AGAIN_S
         return self._last if is_fresh or not self._last.unread else None
 
     async def _store(self, look: LastLook) -> None:

@@ -114,6 +114,19 @@ def test_a_parser_left_in_the_middle_of_a_file_is_not_used_again(
     assert len(idle._processes) == 1
 
 
+def test_an_idle_parser_that_died_costs_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = IdleProcesses("ragstone.ingest.parser.worker")
+    monkeypatch.setattr(pool, "_idle", idle)
+    (tmp_path / "good.txt").write_text("Good.")
+    run(request(tmp_path / "good.txt"))
+    (process,) = idle._processes
+    process.kill()
+    process._popen.wait()
+    assert run(request(tmp_path / "good.txt"))["good.txt"][0].loaded is not None
+
+
 def test_texts_beyond_the_room_between_two_steps_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
