@@ -122,10 +122,17 @@ class StoreDamagedError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """Report a database or index server that does not answer; it may after `retry_after_s`."""
+    """Report a database or index server that does not answer; it may after `retry_after_s`.
+
+    `reason` may name hosts: it is for the operator, and not for clients of a server.
+    """
 
     retryable = True
     retry_after_s = 2
+
+    def __init__(self, message: str, *, hint: str = "", reason: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
 
 
 class OriginalMissingError(StoreUnavailableError):

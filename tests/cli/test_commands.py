@@ -250,14 +250,17 @@ def test_a_marker_counts_the_files_as_they_are_given_and_not_as_they_are_read(
 
 def test_check_fails_on_the_verdicts_that_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
+    (tmp_path / "dome.txt").write_text("The dome is white.")
     answers = {
         "It was painted in 2020.": (0, 0),
         "It was painted in 2021.": (1, 1),
         "It was painted in 2020 [Source 9].": (0, 1),
+        "It was painted in 2020 [Source 2].": (0, 1),
     }
     for answer, codes in answers.items():
+        files = ("-a", "gate.txt", "-a", "dome.txt")
         found = [
-            call("check", answer, "-a", "gate.txt", "--fail-on", one, cwd=tmp_path).returncode
+            call("check", answer, *files, "--fail-on", one, cwd=tmp_path).returncode
             for one in ("contradicted", "unsupported")
         ]
         assert tuple(found) == codes, answer
@@ -364,7 +367,7 @@ def test_an_id_may_be_cut_short_as_long_as_it_names_one_thing(filled: Path, tmp_
     several = call("sessions", "show", "plans", "-d", "data", cwd=tmp_path)
     assert_refused(several, "'plans': plans-1, plans-2.")
     nothing = call("documents", "delete", "", "--yes", "-d", "data", cwd=tmp_path)
-    assert_refused(nothing, "no document")
+    assert_refused(nothing, "There is no id ''.", "first 4 characters")
 
 
 def test_a_file_that_cannot_be_read_does_not_end_a_check(tmp_path: Path) -> None:
@@ -377,3 +380,5 @@ def test_a_file_that_cannot_be_read_does_not_end_a_check(tmp_path: Path) -> None
     assert done.returncode == 0
     assert "supported" in done.stdout
     assert "warning: scan.pdf was left out" in done.stderr
+    (left_out,) = json.loads(call(*check, "--json", cwd=tmp_path).stdout)["left_out"]
+    assert left_out["name"] == "scan.pdf"

@@ -45,15 +45,17 @@ def test_the_pace_counts_what_was_read_and_guesses_the_rest() -> None:
     line = pace.format_line()
     assert line.startswith("file 3 of 4 · 1 document, 0.5/s · 5 chunks/s · about 2 s left")
     pace.note(FileProgress("c", "embedding", 90, 140))
-    assert "50 chunks/s · c: 90 of 140 chunks, about 1 s left" in pace.format_line()
+    pace._embedding_since -= 9
+    assert "50 chunks/s · c: 90 of 140 chunks · about 5 s left" in pace.format_line()
 
 
 def test_one_long_document_shows_its_chunks_and_the_rest() -> None:
     pace = Pace()
     pace.note(FileProgress("a", "embedding", 50, 150))
     pace._begun -= 2
+    pace._embedding_since -= 2
     assert pace.get_progress() == (50, 150)
-    assert pace.format_line() == "25 chunks/s · a: 50 of 150 chunks, about 4 s left"
+    assert pace.format_line() == "25 chunks/s · a: 50 of 150 chunks · about 4 s left"
 
 
 def test_a_run_says_how_fast_it_was_and_what_it_took() -> None:

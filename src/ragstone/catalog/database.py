@@ -348,11 +348,13 @@ def _discard_broken_connection(context: ExceptionContext) -> None:
 
 
 def _make_unavailable(error: object) -> StoreUnavailableError:
-    log.warning("PostgreSQL does not answer: %s", _first_line(error))
+    reason = _first_line(error)
+    log.warning("PostgreSQL does not answer: %s", reason)
     return StoreUnavailableError(
         "The database of the catalog (PostgreSQL) does not answer.",
         hint="Try again in a moment. If it stays so, check that it runs and "
         "RAGSTONE_DATABASE_URL; the log has the reason.",
+        reason=reason,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -25,15 +26,20 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        _exit_on_closed_pipe()
+        _exit_without_output(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        sys.stderr.write("error: The output cannot be written: the disk is full.\n")
+        _exit_without_output(1)
     except SystemExit as ended:
         # Typer reports a failure where more was written than the pipe's buffer holds.
         if isinstance(ended.__context__, BrokenPipeError):
-            _exit_on_closed_pipe()
+            _exit_without_output(0)
         raise
 
 
-def _exit_on_closed_pipe() -> None:
-    """Exit with 0: `ragstone history | head` is not a failure."""
+def _exit_without_output(code: int) -> None:
+    """Exit where nothing can be written; with 0 if a pipe is closed, as in `history | head`."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still flushes at its end
-    sys.exit(0)
+    sys.exit(code)

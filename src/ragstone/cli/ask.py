@@ -24,6 +24,7 @@ from ragstone.types import DEFAULT_COLLECTION, Answer, Grounding
 
 if TYPE_CHECKING:
     from ragstone.engine import Engine
+    from ragstone.reports import IngestedFile
 
 
 def ask(
@@ -191,7 +192,7 @@ def check(
         FailOn | None,
         typer.Option(
             help="Exit with code 1. contradicted: if a claim is contradicted; unsupported: if any "
-            "claim is not supported, a named source does not exist, or nothing is claimed."
+            "claim is not supported by the source it names, or nothing is claimed."
         ),
     ] = None,
     json: options.Json = False,
@@ -211,8 +212,8 @@ def check(
     text = _read_argument(answer)
     if not text.strip():
         raise typer.BadParameter("The answer is empty. Give its text, or - to read it from stdin.")
-    grounding, names = asyncio.run(_check_against(text, against))
-    _print_grounding(grounding, names, json=json)
+    grounding, names, left_out = asyncio.run(_check_against(text, against))
+    _print_grounding(grounding, names, left_out, json=json)
     is_contradicted = any(claim.verdict == "contradicted" for claim in grounding.claims)
     if fail_on is FailOn.CONTRADICTED and is_contradicted:
         raise typer.Exit(1)
@@ -220,12 +221,20 @@ def check(
         raise typer.Exit(1)
 
 
-def _print_grounding(grounding: Grounding, names: Sequence[str], *, json: bool) -> None:
+def _print_grounding(
+    grounding: Grounding, names: Sequence[str], left_out: Sequence[IngestedFile], *, json: bool
+) -> None:
     if json:
         from ragstone.server.schemas import CheckReply
 
-        print_json({**CheckReply.of(grounding).model_dump(mode="json"), "facts": names})
+        unread = [{"name": file.name, "error": file.error} for file in left_out]
+        reply = CheckReply.of(grounding).model_dump(mode="json")
+        print_json({**reply, "facts": names, "left_out": unread})
         return
+    for file in left_out:
+        stderr().print(
+            f"[bold yellow]warning:[/] {escape(f'{file.name} was left out: {file.error}')}"
+        )
     rows = []
     for claim in grounding.claims:
         sources = ", ".join(names[number - 1] for number in claim.citations)
@@ -240,8 +249,13 @@ def _print_grounding(grounding: Grounding, names: Sequence[str], *, json: bool) 
     stdout().print(f"[dim]support {grounding.support_score:.2f}[/]")
 
 
-async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, list[str]]:
-    """Ingest the files into a temporary directory and check the answer against their texts."""
+async def _check_against(
+    answer: str, paths: list[Path]
+) -> tuple[Grounding, list[str], Sequence[IngestedFile]]:
+    """Ingest the files into a temporary directory and check the answer against their texts.
+
+    Returns the names of the files, too, and the files that could not be read.
+    """
     from ragstone.engine import Engine
     from ragstone.ingest.discover import find_files
     from ragstone.settings import load_settings
@@ -264,10 +278,6 @@ async def _check_against(answer: str, paths: list[Path]) -> tuple[Grounding, lis
             ids = dict.fromkeys(one.id for one in stored if one and one.status == "indexed")
             if failed and not ids:
                 raise InputError(f"{failed[0].name}: {failed[0].error}", hint=failed[0].hint)
-            for file in failed:
-                stderr().print(
-                    f"[bold yellow]warning:[/] {escape(f'{file.name} was left out: {file.error}')}"
-                )
             documents = [engine.catalog.document(one) for one in ids]
             grounding = await engine.check(answer, [one.text for one in documents])
-            return grounding, [one.name for one in documents]
+            return grounding, [one.name for one in documents], failed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ragstone.catalog import schema
 from ragstone.cli import options
@@ -209,12 +209,12 @@ def ingest_with_progress(
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[rest]}"),
     )
     with Progress(
         *columns, console=stderr(), transient=True, disable=not stderr().is_terminal
     ) as bar:
-        task = bar.add_task("reading", total=None, rate="")
+        task = bar.add_task("reading", total=None, rate="", rest="")
         pace = Pace()
 
         def show(description: str) -> None:
@@ -224,6 +224,7 @@ def ingest_with_progress(
                 completed=completed,
                 total=total,
                 rate=pace.format_rate(),
+                rest=pace.format_rest(),
                 description=escape(description),
             )
             if not stderr().is_terminal and pace.is_due():

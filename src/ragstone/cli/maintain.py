@@ -13,7 +13,7 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
-from ragstone.errors import SettingsError
+from ragstone.errors import SettingsError, StoreUnavailableError
 from ragstone.messages import format_count
 from ragstone.models import registry
 from ragstone.settings import Settings
@@ -161,27 +161,8 @@ def doctor(
 
       ragstone doctor --deep
     """
-    from ragstone.catalog.backup import check_data
-    from ragstone.catalog.documents import SqlCatalog
-
     with options.open_engine(options.load_settings(data, config), existing=data) as engine:
-        catalog = engine.catalog
-        assert isinstance(catalog, SqlCatalog), "the command line opens no other"
-        findings: list[Finding] = []
-        if deep:  # first: opening an index builds a damaged one again and would hide it
-            findings.extend(_check_index_files(engine, repair=not check))
-        findings.extend(
-            check_data(
-                catalog,
-                catalog.database,
-                dict(engine.list_indexes()),
-                engine.embedder,
-                repair=not check,
-                deep=deep,
-            )
-        )
-        if deep:
-            findings.extend(_check_content(catalog.database, engine.settings))
+        findings = list(_check_stores(engine, repair=not check, deep=deep))
         findings.append(_check_reading_model())
         findings.extend(_check_reranker(engine.settings))
         findings.append(_check_provider(engine))
@@ -204,6 +185,27 @@ def _advise(findings: Sequence[Finding], *, is_repaired: bool) -> str:
     if all("run: ragstone" in finding.detail.lower() for finding in wrong):
         return "Run the commands that the lines above name."
     return "Repair the problems above by hand; see docs/guides/upkeep.md."
+
+
+def _check_stores(engine: Engine, *, repair: bool, deep: bool) -> Iterator[Finding]:
+    """Check the catalog and the index. A server that is away is one finding."""
+    from ragstone.catalog.backup import Finding, check_data
+    from ragstone.catalog.documents import SqlCatalog
+
+    try:
+        catalog = engine.catalog
+        assert isinstance(catalog, SqlCatalog), "the command line opens no other"
+        if deep:  # first: opening an index builds a damaged one again and would hide it
+            yield from _check_index_files(engine, repair=repair)
+        indexes = dict(engine.list_indexes())
+        yield from check_data(
+            catalog, catalog.database, indexes, engine.embedder, repair=repair, deep=deep
+        )
+        if deep:
+            yield from _check_content(catalog.database, engine.settings)
+    except StoreUnavailableError as error:
+        reason = f"Reason: {error.reason}. " if error.reason else ""
+        yield Finding("stores", "wrong", f"{error.message} {reason}{error.hint}")
 
 
 def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:

@@ -22,7 +22,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ragstone.errors import InputError, NotFoundError, RagstoneError, SettingsError
+from ragstone.errors import (
+    InputError,
+    NotFoundError,
+    RagstoneError,
+    SettingsError,
+    StoreUnavailableError,
+)
 from ragstone.messages import choose_language, translate, translate_format
 from ragstone.types import Answer
 
@@ -121,6 +127,8 @@ def print_error(error: RagstoneError) -> None:
     stderr().print(f"[bold red]{say('error:')}[/] {escape(message)}")
     if hint:
         stderr().print(f"[dim]{say('hint:')}[/] {escape(hint)}")
+    if isinstance(error, StoreUnavailableError) and error.reason:
+        stderr().print(f"[dim]{say('reason:')} {escape(error.reason)}[/]")
 
 
 def print_json(value: Any) -> None:
@@ -135,7 +143,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "id")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     stdout().print(table)
@@ -286,12 +294,16 @@ def complete_id(catalog: Catalog, column: Column[str], given: str, *conditions: 
     from sqlalchemy import select
 
     prefix = given.rstrip("…")
-    if len(prefix) < _PREFIX_CHARS:
-        return given
-    begins = column.startswith(prefix, autoescape=True)
+    is_short = len(prefix) < _PREFIX_CHARS
+    begins = column == given if is_short else column.startswith(prefix, autoescape=True)
     query = select(column).where(begins, *conditions).distinct().order_by(column).limit(4)
     with catalog.read_transaction() as connection:
         found: list[str] = list(connection.scalars(query))
+    if is_short and not found:
+        raise NotFoundError(
+            f"There is no id '{given}'.",
+            hint=f"The first {_PREFIX_CHARS} characters of an id are enough, but not fewer.",
+        )
     if given in found or not found:
         return given
     if len(found) > 1:

@@ -17,6 +17,7 @@ class Pace:
         self.done = 0
         self.total: int | None = None
         self._current = FileProgress("", "reading")
+        self._embedding_since = 0.0
 
     def count(self, outcome: IngestedFile, done: int, total: int) -> None:
         self.done, self.total = done, total
@@ -27,6 +28,12 @@ class Pace:
             self._current = FileProgress("", "reading")
 
     def note(self, progress: FileProgress) -> None:
+        """Follow one document to its end, and then another."""
+        current = self._current
+        if progress.name != current.name and current.chunks_done < current.chunk_count:
+            return
+        if progress.name != current.name or not current.chunk_count:
+            self._embedding_since = time.monotonic()
         self._current = progress
 
     def get_progress(self) -> tuple[float, int | None]:
@@ -46,11 +53,22 @@ class Pace:
     def _seconds(self) -> float:
         return max(1e-3, time.monotonic() - self._begun)
 
-    def _get_rate(self) -> float:
-        return (self._chunks + self._current.chunks_done) / self._seconds()
-
     def format_rate(self) -> str:
-        return f"{rate:.0f} chunks/s" if (rate := self._get_rate()) else ""
+        rate = (self._chunks + self._current.chunks_done) / self._seconds()
+        return f"{rate:.0f} chunks/s" if rate else ""
+
+    def format_rest(self) -> str:
+        """Estimate the time that is left; empty while nothing is known about it."""
+        done, count = self._current.chunks_done, self._current.chunk_count
+        if count:  # long documents come last: the time per file says nothing
+            if not done:
+                return ""
+            left_s = (time.monotonic() - self._embedding_since) / done * (count - done)
+        elif self.done and self.total is not None:
+            left_s = self._seconds() / self.done * (self.total - self.done)
+        else:  # the first file may be an archive: its size isn't known before its end
+            return ""
+        return f"about {left_s:.0f} s left"
 
     def is_due(self) -> bool:
         """Return True once in every interval, when the next line should be printed."""
@@ -69,13 +87,7 @@ class Pace:
                 f"{self._documents} {noun}, {self._documents / self._seconds():.1f}/s",
             ]
         parts.append(self.format_rate())
-        if self._current.chunk_count:  # long documents come last: the time per file says nothing
-            rest = self._current.chunk_count - self._current.chunks_done
-            left_s = rest / max(1e-3, self._get_rate())
-            parts.append(f"{self.format_current()}, about {left_s:.0f} s left")
-        elif self.total is None:
+        if self._current.chunk_count or self.total is None:
             parts.append(self.format_current())
-        elif self.done:  # an archive may be the first file: its size isn't known before its end
-            left_s = self._seconds() / self.done * (self.total - self.done)
-            parts.append(f"about {left_s:.0f} s left")
+        parts.append(self.format_rest())
         return " · ".join(filter(None, parts))

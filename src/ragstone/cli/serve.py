@@ -128,9 +128,11 @@ def _refuse_mixed_options(
 
 def _serve_http(loaded: LoadedSettings, *, insecure: bool, mcp_only: bool = False) -> None:
     from ragstone.server.connections import open_listener
+    from ragstone.server.limits import RateLimits
     from ragstone.server.run import list_keyless_hosts, run_server
 
     _check_parts(loaded)
+    RateLimits(loaded.settings)  # refuses limits and addresses that it cannot read
     server = loaded.settings.server
     only_hosts = list_keyless_hosts(loaded.settings, insecure=insecure)
     listener = open_listener(server.host, server.port)

@@ -67,8 +67,14 @@ BATCH_POINTS = 256
 BATCH_CHANGES = 200
 
 
-class MissingCollectionError(Exception):
+class MissingCollectionError(StoreError):
     """Signal that the server has no collection of that name."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The index server does not have the index: {reason}.",
+            hint="Build it again with: ragstone reindex",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class _Node:
     client: httpx.Client
     down_until: float = 0.0
     is_probed: bool = False
+    failure: str = ""
+    """Why it failed last."""
 
     @property
     def is_up(self) -> bool:
@@ -90,9 +92,9 @@ class QdrantNodes:
             try:
                 reply = node.client.request(method, path, json=body, timeout=timeout_s)
             except httpx.TransportError as error:
-                self._leave_out(node, type(error).__name__)
+                self._leave_out(node, str(error) or type(error).__name__)
                 continue
-            if reply.status_code < 500 and reply.status_code != 429:
+            if reply.status_code < 500 and reply.status_code != 429 and _is_from_qdrant(reply):
                 node.down_until = 0.0
                 return _read_result(reply)
             self._leave_out(node, f"{reply.status_code} {_read_reason(reply)}")
@@ -100,6 +102,7 @@ class QdrantNodes:
             "The index server (Qdrant) does not answer.",
             hint="Try again in a moment. If it stays so, check that its nodes run and "
             "RAGSTONE_INDEX_QDRANT_URL; the log names the node and the reason.",
+            reason="; ".join(node.failure for node in self._nodes),
         )
 
     def _list_usable(self) -> Iterator[_Node]:
@@ -117,6 +120,7 @@ class QdrantNodes:
         others = [one for one in self._nodes if one is not node and one.is_up]
         with self._lock:
             node.down_until = time.monotonic() + (_LEAVE_OUT_S if others else _FAIL_FAST_S)
+        node.failure = f"{node.url}: {reason}"
         log.warning("the Qdrant node %s failed: %s", node.url, reason)
 
     def _probe_in_background(self, node: _Node) -> None:
@@ -135,6 +139,17 @@ class QdrantNodes:
             node.down_until = time.monotonic() + _LEAVE_OUT_S
         finally:
             node.is_probed = False
+
+
+def _is_from_qdrant(reply: httpx.Response) -> bool:
+    """Tell whether Qdrant wrote a reply: a proxy or another service may be at its address."""
+    if reply.status_code in (401, 403):
+        return True  # its only replies in plain text
+    try:
+        body = reply.json()
+    except ValueError:
+        return False
+    return isinstance(body, dict) and "status" in body
 
 
 def _read_result(reply: httpx.Response) -> Any:

@@ -34,7 +34,6 @@ from ragstone.ingest.store import (
     FinishedFile,
     PreparedDocument,
     Record,
-    refresh_index,
 )
 from ragstone.ingest.waiting import WaitingLine
 from ragstone.plugins import find_part
@@ -160,17 +159,18 @@ class Ingestor:
                 lost = self._writer.take_lost_sources()
                 changed = [file for file in changed if file.source in lost]
                 self._new_ids.clear()
+        hint = explain_unread_languages(self._languages, self._embedder)
         if not self._stop.is_set():
             if self._options.prune:
                 self._writer.prune(found)
-            refresh_index(self._writer.index, self._options.collection)
+            hint = self._writer.refresh() or hint
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),
             embedded_chunks=self._embedding.embedded_count,
             seconds=time.monotonic() - started,
             peak_bytes=measure_peak_bytes(),
-            hint=explain_unread_languages(self._languages, self._embedder),
+            hint=hint,
             stored_chunks=self._catalog.counts(self._options.collection).chunks,
             left_out=found.left_out,
         )

@@ -14,7 +14,7 @@ from ragstone.blocks import LineBox
 from ragstone.catalog.documents import lock_of
 from ragstone.catalog.uploads import MEMBER_SEPARATOR, SqlIntakeRecords
 from ragstone.catalog.vectors import OtherEmbedderError
-from ragstone.errors import NotFoundError, StoreBusyError
+from ragstone.errors import NotFoundError, StoreBusyError, StoreUnavailableError
 from ragstone.ingest.discover import FoundFile, FoundFiles
 from ragstone.ingest.embed import PendingVectors
 from ragstone.ingest.parser.pool import FileStamp
@@ -152,10 +152,12 @@ class BatchWriter:
                 raise
             self._change_embedder(*self.find_parts(self.collection))
             documents, files = self._store_batch(documents, files)
+        self.report(None, files_done=len(files))
         for item in documents:
             self.report(item.outcome)
         for file in files:
-            self.report(file.outcome if file.is_unchanged else None, files_done=1)
+            if file.is_unchanged:
+                self.report(file.outcome)
         self._refresh_if_due()
 
     def _change_embedder(self, embedder: Embedder, index: Index) -> None:
@@ -213,12 +215,20 @@ class BatchWriter:
         lost, self._lost_sources = self._lost_sources, set()
         return lost
 
+    def refresh(self) -> str:
+        """Make what is stored searchable; return why that has to wait, if it has."""
+        try:
+            refresh_index(self.index, self.collection)
+        except StoreUnavailableError as error:
+            return f"{error.message} What was read is stored; it is searched when that is over."
+        return ""
+
     def _refresh_if_due(self) -> None:
         """Make stored documents searchable at intervals that grow with the size of the index."""
         now = time.monotonic()
         pause_s = max(self.refresh_s, _PAUSE_PER_REFRESH * self._refresh_duration_s)
         if now - self._last_refresh >= pause_s:
-            refresh_index(self.index, self.collection)
+            self.refresh()
             self._last_refresh = time.monotonic()
             self._refresh_duration_s = self._last_refresh - now
 

@@ -170,6 +170,6 @@ def open_listener(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or str(error)
         raise SettingsError(
             f"The server cannot listen on {host}:{port}: {reason}.",
-            hint="Choose another with --port; --port 0 picks a free one.",
+            hint="Choose others with --host and --port; --port 0 picks a free port.",
         ) from error
     return listener

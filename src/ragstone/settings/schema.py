@@ -107,7 +107,7 @@ class IngestSettings(Section):
         gt=0,
         le=86_400,
     )
-    max_memory_mb: int = setting(1024, "Maximum memory to read one file.", ge=128, le=1_000_000)
+    max_memory_mb: int = setting(1024, "Maximum memory to read one file.", ge=256, le=1_000_000)
     max_pages: int = setting(5000, "Maximum pages of a document.", ge=1, le=1_000_000)
     max_unpacked_mb: int = setting(
         1000, "Maximum unpacked size of a compressed file.", ge=1, le=1_000_000

@@ -105,6 +105,7 @@ def check_by_command(answer: str, folder: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     reply: dict[str, Any] = json.loads(done.stdout)
     assert reply.pop("facts") == list(FACTS)
+    assert reply.pop("left_out") == []
     return reply
 
 

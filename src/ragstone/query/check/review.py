@@ -234,9 +234,9 @@ _SUPPORTED_VERDICTS: frozenset[Verdict] = frozenset({"supported", "misattributed
 
 
 def is_all_supported(grounding: Grounding) -> bool:
-    """Return True when there is a claim, all are supported, and every named source exists."""
+    """Return True when there is a claim, and all are supported by the sources that they name."""
     verdicts = {claim.verdict for claim in grounding.claims}
-    return bool(verdicts) and verdicts <= _SUPPORTED_VERDICTS and not grounding.unknown_sources
+    return verdicts == {"supported"} and not grounding.unknown_sources
 
 
 def measure_groundedness(claims: Sequence[Claim]) -> float:
