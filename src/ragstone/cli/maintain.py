@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -165,7 +166,8 @@ def doctor(
         findings = list(_check_stores(engine, repair=not check, deep=deep))
         findings.append(_check_reading_model())
         findings.extend(_check_reranker(engine.settings))
-        findings.append(_check_provider(engine))
+        with suppress(StoreUnavailableError):  # no part can be opened, as a finding above says
+            findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:
