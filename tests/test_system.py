@@ -169,10 +169,10 @@ def test_a_file_that_takes_too_much_memory_is_also_stopped_without_proc(
     if elsewhere["PRETENDED_SYSTEM"] == "win32":
         pytest.skip("Windows has no ps; there only the time of a file is limited")
     (tmp_path / "big.txt.gz").write_bytes(gzip.compress(b"word " * 15_000_000, 1))
-    elsewhere["RAGSTONE_INGEST_MAX_MEMORY_MB"] = "150"
+    elsewhere["RAGSTONE_INGEST_MAX_MEMORY_MB"] = "256"
     done = run(elsewhere, "-m", "ragstone", "ingest", "big.txt.gz", cwd=tmp_path)
     assert done.returncode == 1
-    assert "more than 150 MB of memory" in done.stdout
+    assert "more than 256 MB of memory" in done.stdout
 
 
 def test_memory_of_a_process_that_has_ended_is_nothing() -> None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,7 +116,8 @@ def test_a_watched_file_that_fails_is_not_read_again_and_again(
             if len(seen) > 3:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("ragstone.cli.ingest.time.sleep", sleep)
+        clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+        monkeypatch.setattr("ragstone.cli.ingest.time", clock)
         with pytest.raises(KeyboardInterrupt):
             _watch(engine, [tmp_path / "large.txt"], "default", {"prune": True}, json=False)
     assert seen[0] == []

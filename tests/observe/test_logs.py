@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -17,7 +18,9 @@ from ragstone.settings.services import ObserveSettings
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("ragstone.observe.logs.time.monotonic", lambda: now[0])
+    # Not `time` itself: an event loop that runs meanwhile would sleep for hours.
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("ragstone.observe.logs.time", clock)
     return now
 
 
