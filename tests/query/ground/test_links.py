@@ -27,6 +27,9 @@ ANSWERS = {
     "Run `curl https://evil.example` so.": "Run `curl https://evil.example` so.",
     "```\ncurl https://evil.example\n```\nDone.": "```\ncurl https://evil.example\n```\nDone.",
     "[x]: https://evil.example/p.png": "‹link removed›",
+    "[x ![y]( ](rel)//evil.example/p.png)": "x ![y] ( //evil.example/p.png)",
+    "[`](x) `[a](//evil.example)`": "' `[a](//evil.example)`",
+    "[1](x)(//evil.example)": "[1] (//evil.example)",
     "5 < 6 and a! (b) [c] http": "5 < 6 and a! (b) [c] http",
 }
 

@@ -23,11 +23,10 @@ _LINK = (
     r"<?(?P<target>(?:[a-z][a-z0-9+.-]*:|//|www\.)\S+?)>?(?:[ \t][^\n]*)?(?m:$))"
     r"|(?P<bare>(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>()\[\]\"'`]*[^\s<>()\[\]\"'`.,;:!?])"
 )
+_INLINE_CODE = r"(?P<code>(?<!`)(?P<ticks>`{1,2})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`))"
+_CODE = re.compile(_INLINE_CODE)
 # A listing, code inside a line, or a link. A backtick that nothing closes is text.
-_EVENT = re.compile(
-    rf"(?P<fence>`{{3,}})|(?P<code>(?<!`)(?P<ticks>`{{1,2}})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`))|{_LINK}",
-    re.IGNORECASE,
-)
+_EVENT = re.compile(rf"(?P<fence>`{{3,}})|{_INLINE_CODE}|{_LINK}", re.IGNORECASE)
 _FENCE_END = re.compile(r"`{3,}")
 # The end of a text that may become a link or code with the next piece.
 _OPEN = re.compile(
@@ -49,6 +48,7 @@ class LinkFilter:
     _buffer: str = ""
     _fence: int = 0
     """The length of the fence of an open listing."""
+    _ends_with_bracket: bool = False
 
     def feed(self, piece: str) -> str:
         self._buffer += piece
@@ -65,13 +65,22 @@ class LinkFilter:
             match = (_FENCE_END if self._fence else _EVENT).search(text, at)
             if match is None or match.start() > hold or (not last and _may_grow(match, hold)):
                 hold = min(hold, match.start()) if match else hold
-                out.append(text[at:hold])
+                out.append(self._part_brackets(text[at:hold]))
                 at = hold
                 break
-            out.append(text[at : match.start()] + self._replace(match))
+            out.append(self._part_brackets(text[at : match.start()]))
+            out.append(self._replace(match))
             at = match.end()
         self._buffer = text[at:]
         return "".join(out)
+
+    def _part_brackets(self, text: str) -> str:
+        """Return text that is no link, and no link with what is left of one before it."""
+        if not text or self._fence:
+            return text
+        gap = " " if self._ends_with_bracket and text.startswith("(") else ""
+        self._ends_with_bracket = text.endswith("]")
+        return gap + text.replace("](", "] (")
 
     def _find_open(self, text: str, at: int) -> int:
         """Return the place from which a text may still change with the next piece."""
@@ -96,7 +105,9 @@ class LinkFilter:
 
     def _replace_labelled(self, text: str, url: str) -> str:
         label = remove_foreign_links(text, self.is_known)
-        shown = f"[{label}]" if label.isdigit() else label
+        if "`" in _CODE.sub("", label):
+            label = label.replace("`", "'")  # it would open code that hides a link behind it
+        shown = self._part_brackets(f"[{label}]" if label.isdigit() else label)
         if not _HOST.match(url):
             return shown
         self.removed.append(url)
