@@ -27,8 +27,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS_")]:
         del os.environ[name]
 
-# Time on the wall says nothing on a machine that has other work.
-hypothesis.settings.register_profile("patient", deadline=None)
+# Time on the wall says nothing on a machine that has other work, and a run may not end by luck:
+# the examples are the same each time. New ones are tried with `--hypothesis-profile search`.
+hypothesis.settings.register_profile("search", deadline=None)
+hypothesis.settings.register_profile("patient", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("patient")
 
 # Fixtures that start a server of somebody else's.

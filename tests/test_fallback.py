@@ -17,6 +17,7 @@ from ragstone.testing import ScriptedProvider
 from ragstone.types import Answer
 
 from .conftest import settings_in
+from .patience import LONG_S
 from .query.scripted import SilentProvider
 
 QUESTION = "How long is the notice period of the lease?"
@@ -187,7 +188,10 @@ async def test_with_everything_off_the_hits_are_plain_retrieval(
         assert await engine.search(question, top_k=7) == expected[:7]
 
 
-async def test_a_journal_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+async def test_a_journal_that_cannot_be_written_costs_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragstone.catalog.journal._MAX_WAIT_S", LONG_S)
     engine = await filled(tmp_path, OnnxEmbedder())
     with engine.catalog.write_transaction() as connection:
         connection.exec_driver_sql(

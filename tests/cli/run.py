@@ -109,9 +109,9 @@ def _obey_permissions() -> None:
             assert libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], *said: str, code: int = 0) -> None:
-    """One sentence, one hint, an exit code (0: any refusal's), no traceback, no standard output."""
-    assert done.returncode in ((code,) if code else (1, 2)), done.stderr
+def assert_refused(done: subprocess.CompletedProcess[str], *said: str, code: int = 1) -> None:
+    """One sentence, one hint, the exit code, no traceback, and nothing on standard output."""
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     lines = done.stderr.strip().splitlines()
     assert [line.partition(":")[0] for line in lines] == ["error", "hint"], done.stderr

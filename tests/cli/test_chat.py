@@ -72,7 +72,7 @@ def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:
     assert call("sessions", "delete", "money", "-d", "data", cwd=folder).returncode == 0
     assert_refused(call("sessions", "show", "money", "-d", "data", cwd=folder), "no session")
     assert "No sessions yet" in call("sessions", "list", "-d", "data", cwd=folder).stdout
-    assert_refused(call("sessions", "delete", "-d", "data", cwd=folder), "--all")
+    assert_refused(call("sessions", "delete", "-d", "data", cwd=folder), "--all", code=2)
     refused = call("sessions", "delete", "--all", "-d", "data", cwd=folder)
     assert_refused(refused, "a terminal is needed to confirm it")
     said = call("sessions", "delete", "--all", "--yes", "-d", "data", cwd=folder).stdout
@@ -153,7 +153,9 @@ def test_in_a_terminal_it_prompts_and_streams(folder: Path) -> None:
 def test_history_deletes_the_selected_queries(folder: Path) -> None:
     talk(folder, "What was the revenue in 2022?\n")
     call("ask", "What was the revenue in 2023?", "-d", "data", cwd=folder)
-    assert_refused(call("history", "--delete", "-d", "data", cwd=folder), "needs a selection")
+    assert_refused(
+        call("history", "--delete", "-d", "data", cwd=folder), "needs a selection", code=2
+    )
     entries = json.loads(call("history", "-d", "data", "--json", cwd=folder).stdout)
     one = call("history", entries[0]["query_id"], "--delete", "-d", "data", cwd=folder)
     assert one.stdout == "Deleted 1 query.\n"

@@ -145,11 +145,13 @@ def test_wrong_requests_are_sentences(filled: Path, folder: Path) -> None:
     known = at(filled, folder)
     assert_refused(call("eval", cwd=folder, **known), "There are no questions", "--from-documents")
     assert_refused(call("eval", "nowhere", cwd=folder, **known), "There is no dataset 'nowhere'")
-    assert_refused(call("compare", "balanced", "nowhere", cwd=folder, **known), "not a preset")
+    assert_refused(
+        call("compare", "balanced", "nowhere", cwd=folder, **known), "not a preset", code=2
+    )
     wrong = call("eval", "questions.jsonl", "--fail-if", "beauty < 1", cwd=folder, **known)
-    assert_refused(wrong, "Unknown measure 'beauty'", "ndcg@10")
+    assert_refused(wrong, "Unknown measure 'beauty'", "ndcg@10", code=2)
     worse = call("eval", "questions.jsonl", "--fail-if", "f1 worse", cwd=folder, **known)
-    assert_refused(worse, "compares two systems", "ragstone compare")
+    assert_refused(worse, "compares two systems", "ragstone compare", code=2)
     for arguments in (
         ("compare", "balanced", "minimal", "questions.jsonl", "--junit", "questions.jsonl/j.xml"),
         ("tune", "questions.jsonl", "--out", "questions.jsonl"),

@@ -227,7 +227,7 @@ async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
 
 def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> None:
     done = run("mcp", "--http", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
-    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure")
+    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure", code=2)
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> N
 def test_flags_of_the_other_way_are_refused(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    assert_refused(call("mcp", *arguments, "-d", "data", cwd=tmp_path), said)
+    assert_refused(call("mcp", *arguments, "-d", "data", cwd=tmp_path), said, code=2)

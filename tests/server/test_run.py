@@ -87,7 +87,7 @@ def serving(*arguments: str | Path, cwd: Path) -> Iterator[Served]:
 
 def test_another_address_than_loopback_is_refused_without_keys(tmp_path: Path) -> None:
     done = run("serve", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
-    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure")
+    assert_refused(done, "open to everybody", "ragstone keys create", "--insecure", code=2)
 
 
 def test_workers_share_documents_metrics_and_keys_and_log_no_text(tmp_path: Path) -> None:
