@@ -90,7 +90,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             # Ctrl-C in a terminal is meant for its owner, which ends it.
-            process_group=system.OWN_PROCESS_GROUP,
+            **system.OWN_PROCESS_GROUP,
         )
         assert self._popen.stdout is not None
         self._output = system.open_pipe_reader(self._popen.stdout)
@@ -120,8 +120,8 @@ class WorkerProcess:
         self.restart_cpu_clock()
 
     def restart_cpu_clock(self) -> None:
-        """Count the processor time from now on."""
-        self._cpu_before = system.measure_cpu_seconds(self._popen.pid)
+        """Count the processor time from the next check on."""
+        self._cpu_before = None
 
     def receive(
         self, *, timeout_s: float, max_memory_bytes: int, max_cpu_s: float = math.inf
@@ -131,7 +131,7 @@ class WorkerProcess:
         `timeout_s` is for this message, `max_cpu_s` for all since the clock was restarted.
         """
         late: type[Exception] = WorkTimeoutError
-        if self._cpu_before is None and max_cpu_s < timeout_s:  # it can't be measured here
+        if not system.CAN_MEASURE_CPU and max_cpu_s < timeout_s:
             timeout_s, late = max_cpu_s, WorkCpuError
         limits = _Limits(time.monotonic() + timeout_s, late, max_memory_bytes, max_cpu_s)
         head = self._read(LENGTH.size, limits)
@@ -162,10 +162,12 @@ class WorkerProcess:
         self._next_check = now + system.get_memory_check_interval_s()
         if system.measure_resident_bytes(self._popen.pid) > limits.max_memory_bytes:
             raise WorkMemoryError
-        if self._cpu_before is None or math.isinf(limits.max_cpu_s):
+        if math.isinf(limits.max_cpu_s):
             return
-        used_s = (system.measure_cpu_seconds(self._popen.pid) or 0.0) - self._cpu_before
-        if used_s > limits.max_cpu_s:
+        used_s = system.measure_cpu_seconds(self._popen.pid)
+        if self._cpu_before is None:
+            self._cpu_before = used_s
+        if used_s - self._cpu_before > limits.max_cpu_s:
             raise WorkCpuError
 
     def _explain_end(self) -> WorkCrashError:

@@ -41,7 +41,7 @@ class IngestReport:
     peak_bytes: int = 0
     """The peak memory of this process and of the parser processes, added up."""
     hint: str = ""
-    """What keeps these documents from being found, e.g. that the index server is away."""
+    """What would make these documents easier to find, e.g. an embedder of their language."""
     stored_chunks: int = 0
     """How many chunks the whole collection holds after the run."""
     left_out: tuple[str, ...] = ()

@@ -26,8 +26,13 @@ _PROC = Path("/proc")
 _IS_LINUX = sys.platform == "linux"
 _IS_MACOS = sys.platform == "darwin"
 _IS_WINDOWS = sys.platform == "win32"
-# For `subprocess`: Ctrl-C in a terminal does not reach a group of its own. Windows has no groups.
-OWN_PROCESS_GROUP = None if _IS_WINDOWS else 0
+# For `subprocess.Popen`: Ctrl-C in a terminal doesn't reach a process in a group of its own.
+OWN_PROCESS_GROUP: dict[str, Any] = (
+    {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+    if _IS_WINDOWS
+    else {"process_group": 0}
+)
+CAN_MEASURE_CPU = not _IS_WINDOWS
 _READ_BYTES = 1 << 20
 
 
@@ -78,8 +83,8 @@ def measure_peak_bytes(pid: int) -> int:
     return measure_resident_bytes(pid)
 
 
-def measure_cpu_seconds(pid: int) -> float | None:
-    """Return the processor time that a process used; None where it cannot be known (Windows)."""
+def measure_cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used; 0 where it can't be known (Windows)."""
     if not _has_proc():
         return _read_cpu_from_ps(pid)
     try:
@@ -89,7 +94,7 @@ def measure_cpu_seconds(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _read_cpu_from_ps(pid: int) -> float | None:
+def _read_cpu_from_ps(pid: int) -> float:
     """Read the processor time from `ps`: [[days-]hours:]minutes:seconds."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         command = ["ps", "-o", "time=", "-p", str(pid)]
@@ -99,7 +104,7 @@ def _read_cpu_from_ps(pid: int) -> float | None:
         for part in clock.split(":"):
             seconds = seconds * 60 + float(part)
         return seconds + 86_400 * int(days or 0)
-    return None
+    return 0.0
 
 
 def _read_peak_from_proc(pid: int) -> int:

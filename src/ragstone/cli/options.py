@@ -287,15 +287,16 @@ def warn_about_provider(engine: Engine, answer: Answer) -> Answer:
 
 
 def complete_id(catalog: Catalog, column: Column[str], given: str, *conditions: Any) -> str:
-    """Return the one id in the catalog that begins with at least four characters of `given`.
+    """Return the one id in the catalog that begins with `given`, of which four characters will do.
 
-    Without any the id is returned as it is: the command says that there is none.
+    If there is none, `given` is returned as it is: the command says so.
     """
-    from sqlalchemy import select
+    from sqlalchemy import func, select
 
     prefix = given.rstrip("…")
     is_short = len(prefix) < _PREFIX_CHARS
-    begins = column == given if is_short else column.startswith(prefix, autoescape=True)
+    # Not LIKE, which ignores case in SQLite.
+    begins = column == given if is_short else func.substr(column, 1, len(prefix)) == prefix
     query = select(column).where(begins, *conditions).distinct().order_by(column).limit(4)
     with catalog.read_transaction() as connection:
         found: list[str] = list(connection.scalars(query))

@@ -100,6 +100,8 @@ def search(
 def complete_chunk_id(engine: Engine, chunk_id: str) -> str:
     """Complete the id of the document in DOCUMENT:INDEX."""
     document_id, colon, index = chunk_id.rpartition(":")
+    if not colon:
+        return chunk_id  # the explanation says what a chunk's id looks like
     return options.complete_id(engine.catalog, schema.documents.c.id, document_id) + colon + index
 
 

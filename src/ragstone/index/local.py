@@ -386,7 +386,7 @@ class EmbeddedIndex:
             stamp = read_stamp(self._folder(collection))
             try:
                 return self._read(collection, old)
-            except _DAMAGE:
+            except (OSError, *_DAMAGE):
                 if stamp == read_stamp(self._folder(collection)):
                     raise
         return self._read(collection, old)

@@ -94,15 +94,17 @@ class QdrantNodes:
             except httpx.TransportError as error:
                 self._leave_out(node, str(error) or type(error).__name__)
                 continue
-            if reply.status_code < 500 and reply.status_code != 429 and _is_from_qdrant(reply):
-                node.down_until = 0.0
-                return _read_result(reply)
+            if reply.status_code < 500 and reply.status_code != 429:
+                body = _read_body(reply)
+                if body is not None:
+                    node.down_until, node.failure = 0.0, ""
+                    return _read_result(reply, body)
             self._leave_out(node, f"{reply.status_code} {_read_reason(reply)}")
         raise StoreUnavailableError(
             "The index server (Qdrant) does not answer.",
             hint="Try again in a moment. If it stays so, check that its nodes run and "
             "RAGSTONE_INDEX_QDRANT_URL; the log names the node and the reason.",
-            reason="; ".join(node.failure for node in self._nodes),
+            reason="; ".join(node.failure for node in self._nodes if node.failure),
         )
 
     def _list_usable(self) -> Iterator[_Node]:
@@ -141,20 +143,20 @@ class QdrantNodes:
             node.is_probed = False
 
 
-def _is_from_qdrant(reply: httpx.Response) -> bool:
-    """Tell whether Qdrant wrote a reply: a proxy or another service may be at its address."""
+def _read_body(reply: httpx.Response) -> dict[str, Any] | None:
+    """Return what Qdrant replied; None if another service or a proxy is at its address."""
     if reply.status_code in (401, 403):
-        return True  # its only replies in plain text
+        return {}  # its only replies in plain text
     try:
         body = reply.json()
     except ValueError:
-        return False
-    return isinstance(body, dict) and "status" in body
+        return None
+    return body if isinstance(body, dict) and "status" in body else None
 
 
-def _read_result(reply: httpx.Response) -> Any:
+def _read_result(reply: httpx.Response, body: dict[str, Any]) -> Any:
     if reply.status_code < 400:
-        return reply.json()["result"]
+        return body["result"]
     reason = _read_reason(reply)
     if reply.status_code == 404:
         raise MissingCollectionError(reason)

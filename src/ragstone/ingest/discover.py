@@ -15,9 +15,9 @@ from ragstone.errors import IngestError, InputError
 from ragstone.ingest.formats.read import READABLE_HINT, is_hidden, is_wanted
 
 _WILDCARDS = frozenset("*?[")
-# A file of a watched folder that failed is read again after this time, or as soon as anything in
-# the folder changes.
-FAILED_AGAIN_S = 3600.0
+# A watched folder in which nothing changes is read again after this time: a file or a store may
+# have failed for a reason that has passed.
+FAILED_AGAIN_S = 60.0
 # Larger files are read last, the largest at the end.
 _LARGE_BYTES = 500_000
 _SPECIAL = "It is a pipe, a socket or a device and not a file."

@@ -163,7 +163,7 @@ class Ingestor:
         if not self._stop.is_set():
             if self._options.prune:
                 self._writer.prune(found)
-            hint = self._writer.refresh() or hint
+            self._writer.refresh()
         return IngestReport(
             self._options.collection,
             tuple(self._outcomes),

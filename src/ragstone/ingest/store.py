@@ -172,7 +172,6 @@ class BatchWriter:
         if vectors.embedder == self.embedder.name:
             computed = vectors.result()
         else:
-            vectors.cancel()
             computed = self.embedder.embed([chunk.contextual_text for chunk in item.chunks])
         return NewDocument(item.document, item.chunks, computed, item.lines)
 
@@ -215,20 +214,26 @@ class BatchWriter:
         lost, self._lost_sources = self._lost_sources, set()
         return lost
 
-    def refresh(self) -> str:
-        """Make what is stored searchable; return why that has to wait, if it has."""
+    def refresh(self) -> None:
+        """Make what is stored searchable."""
         try:
             refresh_index(self.index, self.collection)
         except StoreUnavailableError as error:
-            return f"{error.message} What was read is stored; it is searched when that is over."
-        return ""
+            raise StoreUnavailableError(
+                f"{error.message} The documents are stored, but can't be searched yet.",
+                hint=error.hint,
+                reason=error.reason,
+            ) from error
 
     def _refresh_if_due(self) -> None:
         """Make stored documents searchable at intervals that grow with the size of the index."""
         now = time.monotonic()
         pause_s = max(self.refresh_s, _PAUSE_PER_REFRESH * self._refresh_duration_s)
         if now - self._last_refresh >= pause_s:
-            self.refresh()
+            try:
+                refresh_index(self.index, self.collection)
+            except StoreUnavailableError as error:  # the end of the run tries again
+                log.warning("%s %s", error.message, error.reason)
             self._last_refresh = time.monotonic()
             self._refresh_duration_s = self._last_refresh - now
 

@@ -103,7 +103,7 @@ class IngestSettings(Section):
     )
     timeout_s: float = setting(
         120.0,
-        "Maximum processor time to read one document; waiting may take ten times as long.",
+        "Maximum processor time to read one document. The limit on elapsed time is ten times this.",
         gt=0,
         le=86_400,
     )

@@ -219,7 +219,7 @@ class _Supervisor:
         if isinstance(reason, WorkTimeoutError):
             return IngestError(
                 f"Reading the file made no progress for {self._wait_s:g} s and was stopped.",
-                hint="The disk or network share it is on may hang. The wait is ten times "
+                hint="The disk or network share it is on may be hanging. The limit is ten times "
                 "RAGSTONE_INGEST_TIMEOUT_S.",
             )
         if isinstance(reason, WorkStartError):
