@@ -1,8 +1,8 @@
 # Everything is set up on the way: a target needs Python 3.11 to 3.13 and nothing else.
 # The first run installs into .venv; later runs need no network.
 .DEFAULT_GOAL := help
-.PHONY: bench tools help demo test check quick lint types tests format reference docs dist \
-	wheel-check lock clean serve
+.PHONY: bench tools help demo test check quick lint types tests coverage format reference docs \
+	dist wheel-check lock clean serve
 
 # The newest that starts: a name on the PATH may be a shim for a version that is not installed.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
@@ -22,10 +22,9 @@ DEV := $(VENV)/.installed-dev
 BENCH := .venv-bench
 # What builds the documentation, and nothing else.
 DOCS := .venv-docs
-# Some tests wait for a time-out or a second process, so one worker more than cores; each costs 20
-# seconds of processor time to import the tests and load the models. The longest files come first
-# (tests/conftest.py orders them), and each file stays on one worker.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Many tests wait for a time-out or a second process, so two workers a core. The longest files come
+# first (tests/conftest.py orders them), and each file stays on one worker.
+WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # TESTS_MUST_RUN=1: a test of a server or a browser that would be skipped fails. Set for a release.
 PYTEST += $(if $(TESTS_MUST_RUN),-p tests.must_run)
@@ -43,7 +42,7 @@ serve: $(RUN) ## Serve the HTTP API on the sample documents
 
 check: lint types quick ## Lint, types and the fast tests: run it after every change
 
-test: lint types tests ## Lint, types and all tests: what CI runs
+test: lint types tests ## Lint, types and all tests
 
 lint: $(DEV) ## Check format and style
 	$(BIN)/ruff format --check .
@@ -59,7 +58,10 @@ tools: ## Fetch the servers and the browser that the tests start (they skip with
 quick: $(DEV) ## Run the tests that need no browser, no server and few seconds
 	$(BIN)/python $(PYTEST) -m 'not slow and not browser and not servers'
 
-tests: $(DEV) tools ## Run all tests with coverage, and print the ten slowest
+tests: $(DEV) tools ## Run all tests, and print the ten slowest
+	$(BIN)/python $(PYTEST) --durations=10
+
+coverage: $(DEV) tools ## Run all tests and measure what they cover: a quarter slower, so for CI
 	$(BIN)/coverage erase
 	$(BIN)/coverage run $(PYTEST) --durations=10
 	$(BIN)/coverage combine -q

@@ -1,4 +1,4 @@
-"""`ragstone chat` in a process of its own, `sessions` and `history --delete`."""
+"""`ragstone chat` in pipes and in a terminal, `sessions` and `history --delete`."""
 
 from __future__ import annotations
 
@@ -35,16 +35,7 @@ def folder(ingested: Path, tmp_path: Path) -> Path:
 
 
 def talk(folder: Path, said: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command("chat", "-d", "data", *arguments),
-        cwd=folder,
-        env=environment(),
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=LONG_S,
-        check=False,
-    )
+    return call("chat", "-d", "data", *arguments, cwd=folder, typed=said)
 
 
 def test_a_pipe_is_a_conversation_that_is_remembered(folder: Path) -> None:

@@ -18,7 +18,7 @@ from ragstone.engine import Engine
 from ragstone.server.app import create_app
 from ragstone.testing import HashEmbedder
 
-from ..cli.run import assert_refused, call, environment, run
+from ..cli.run import assert_refused, call, environment
 from ..cli.test_signals import started
 from ..conftest import settings_in
 from ..lazy import Lazy
@@ -226,7 +226,7 @@ async def test_assistants_alone_are_served_over_http(tmp_path: Path) -> None:
 
 
 def test_over_http_another_address_than_loopback_wants_keys(tmp_path: Path) -> None:
-    done = run("mcp", "--http", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
+    done = call("mcp", "--http", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
     assert_refused(done, "open to everybody", "ragstone keys create", "--insecure", code=2)
 
 

@@ -22,7 +22,7 @@ from ragstone.server.connections import open_listener
 from ragstone.server.run import AppFactory, build_config
 from ragstone.settings import load_settings
 
-from ..cli.run import assert_refused, call, run
+from ..cli.run import assert_refused, call
 from ..cli.test_signals import started
 from ..conftest import settings_in
 from ..patience import LONG_S, until, wait_until
@@ -86,7 +86,7 @@ def serving(*arguments: str | Path, cwd: Path) -> Iterator[Served]:
 
 
 def test_another_address_than_loopback_is_refused_without_keys(tmp_path: Path) -> None:
-    done = run("serve", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
+    done = call("serve", "--host", "0.0.0.0", "--port", "0", "-d", "data", cwd=tmp_path)
     assert_refused(done, "open to everybody", "ragstone keys create", "--insecure", code=2)
 
 
