@@ -74,7 +74,7 @@ def test_ctrl_c_ends_an_ingest_whose_threads_cannot_be_stopped(tmp_path: Path) -
     os.killpg(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=LONG_S)
     assert running.returncode == 130
-    assert errors.count("Stopped. Stored documents stay") == 1
+    assert errors.count("Stopped. What was finished is stored") == 1
     assert "Traceback" not in errors
     wait_until(lambda: not any(child.exists() for child in children))
     assert {document.status for document in engine.documents()} == {"indexed"}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import dropwhile
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown
+from rich.markdown import Heading, ListItem, Markdown
 from rich.markup import escape
 from rich.padding import Padding
 from rich.segment import Segment
@@ -53,10 +54,28 @@ class _LeftHeading(Heading):
         yield self.text
 
 
+class _DottedItem(ListItem):
+    """An item of a numbered list whose number has a dot."""
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        mark = f" {number}. "
+        lines = console.render_lines(self.elements, options.update(width=options.max_width - 5))
+        for at, line in enumerate(lines):
+            yield Segment(" " * len(mark) if at else mark)
+            yield from line
+            yield Segment.line()
+
+
 class _Answer(Markdown):
     """Markdown in which a marker is never folded, and a line of the text stays a line."""
 
-    elements: ClassVar = {**Markdown.elements, "heading_open": _LeftHeading}
+    elements: ClassVar = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "list_item_open": _DottedItem,
+    }
 
     def __init__(self, text: str, style: str) -> None:
         text = "  \n".join(_flatten_lone_rows(text))
@@ -68,7 +87,8 @@ class _Answer(Markdown):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cyan = Style.parse("cyan")
-        for segment in self._render(console, options):
+        # Rich begins a list with an empty line.
+        for segment in dropwhile(lambda one: not one.text.strip(), self._render(console, options)):
             for at, part in enumerate(_SHOWN_MARKER.split(segment.text)):
                 style = (segment.style or Style()) + cyan if at % 2 else segment.style
                 yield Segment(part.replace(_UNBROKEN, " "), style, segment.control)
@@ -126,7 +146,8 @@ def print_answer(answer: Answer) -> None:
     """Print an answer, its sources with page and quotation, and one line of figures."""
     numbers = SourceNumbers()
     if answer.short_answer:
-        stdout().print(Text(answer.short_answer, style="bold green"), end="\n\n")
+        short = flatten_quotation(answer.short_answer)
+        stdout().print(Text(short, style="bold green"), end="\n\n")
     is_plain = answer.status in ("answered", "conversational", "ungrounded")
     print_text(numbers.renumber(answer.text), style="" if is_plain else "yellow")
     print_sources(answer, numbers)

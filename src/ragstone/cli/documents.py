@@ -11,6 +11,7 @@ import typer
 from ragstone.catalog import schema
 from ragstone.cli import options
 from ragstone.cli.options import print_json, print_table, stdout
+from ragstone.errors import InputError
 from ragstone.types import DEFAULT_COLLECTION, Document
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ def show_document(
         document = _find_document(engine, document_id)
     if json:
         print_json(dataclasses.asdict(document))
+    elif document.error:
+        raise InputError(
+            f"'{document.name}' has no text: {document.error}",
+            hint="Put the file right and ingest it again.",
+        )
     else:
         typer.echo(document.text)
 

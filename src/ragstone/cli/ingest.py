@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -110,6 +111,7 @@ def ingest(
         if watch:
             arguments |= {"again": False, "prune": True}
             failed = {file.name for file in report.of("failed")}
+            stderr().print("Watching for changes. Stop with Ctrl-C.")
             _watch(engine, paths, collection, arguments, failed, json=json)
     if report.of("failed"):
         raise typer.Exit(1)
@@ -127,7 +129,9 @@ def end_soon_after_interrupt() -> Iterator[None]:
     def tell() -> None:
         if not told.is_set():
             told.set()
-            stderr().print(say("Stopped. Stored documents stay; run the same command to continue."))
+            stderr().print(
+                say("Stopped. What was finished is stored; run the same command for the rest.")
+            )
 
     def end() -> NoReturn:
         from ragstone.processes import kill_all_workers
@@ -189,7 +193,8 @@ def _watch(
         before, failed = failed, {file.name for file in report.of("failed")}
         is_changed = any(file.outcome not in {"unchanged", "failed"} for file in report.files)
         if is_changed or failed - before:
-            _print_result(report, json=json)
+            news = [file for file in report.files if file.name not in failed & before]
+            _print_result(replace(report, files=tuple(news)), json=json)
 
 
 def parse_metadata(tags: list[str], pairs: list[str]) -> dict[str, Any]:
@@ -254,7 +259,7 @@ def ingest_with_progress(
 
         def stage(progress: FileProgress) -> None:
             pace.note(progress)
-            show(pace.format_current())
+            show(progress.name[-40:] if pace.total is None else pace.format_current())
 
         return asyncio.run(
             engine.ingest(paths, collection=collection, progress=progress, stage=stage, **arguments)

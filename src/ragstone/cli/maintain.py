@@ -167,6 +167,7 @@ def doctor(
         findings.append(_check_reading_model())
         findings.extend(_check_reranker(engine.settings))
         with suppress(StoreError):  # no part can be opened, as a finding above says
+            engine.open()  # a setting that names an unknown part ends the command, as it ends ask
             findings.append(_check_provider(engine))
     if json:
         print_json([dataclasses.asdict(finding) for finding in findings])

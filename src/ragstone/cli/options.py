@@ -135,6 +135,9 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+_LONG_ID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{12,}\b")
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table in a terminal, and tab-separated lines in a pipe; both begin with headings."""
     if not stdout().is_terminal:
@@ -145,7 +148,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == "id")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        # The first characters of an id are enough for every command.
+        table.add_row(*(escape(_LONG_ID.sub(r"\1…", str(cell))) for cell in row))
     stdout().print(table)
 
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from ragstone.catalog import schema
 from ragstone.cli import options
+from ragstone.cli.answers import flatten_quotation
 from ragstone.cli.options import print_json, print_table, stdout
 from ragstone.types import DEFAULT_COLLECTION, Hit
 
@@ -146,8 +149,9 @@ def _print_hit(rank: int, hit: Hit) -> None:
         f"[bold]{rank}[/] [cyan]{hit.score:.3f}[/] [bold]{escape(_format_location(hit))}[/] "
         f"[dim]{escape(hit.chunk.id)}[/]"
     )
-    text = " ".join(hit.chunk.text.split())
-    console.print(f"    {escape(text[:240] + ('…' if len(text) > 240 else ''))}", style="dim")
+    text = flatten_quotation(hit.chunk.text)
+    shown = Text(text[:240] + ("…" if len(text) > 240 else ""), style="dim")
+    console.print(Padding(shown, (0, 0, 0, 4), expand=False))
 
 
 def _print_stages(run: QueryRun) -> None:
