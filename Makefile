@@ -22,9 +22,9 @@ DEV := $(VENV)/.installed-dev
 BENCH := .venv-bench
 # What builds the documentation, and nothing else.
 DOCS := .venv-docs
-# Many tests wait for a time-out or a second process, so two workers a core and one more. The longest
-# files come first (tests/conftest.py orders them), and each file stays on one worker.
-WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN) + 1)
+# Many tests wait for a time-out or a second process, so two workers a core. The longest files come
+# first (tests/conftest.py orders them), and each file stays on one worker.
+WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # TESTS_MUST_RUN=1: a test of a server or a browser that would be skipped fails. Set for a release.
 PYTEST += $(if $(TESTS_MUST_RUN),-p tests.must_run)
