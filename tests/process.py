@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -37,8 +38,10 @@ class ControllableProcess:
             self.process = None
 
     def freeze(self) -> None:
+        """Stop the process, and wait until the last of its threads has stopped."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         assert self.process is not None
