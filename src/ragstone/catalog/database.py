@@ -448,7 +448,7 @@ def _explain_sqlite(error: BaseException | None, location: str) -> StoreError:
         )
     if code == sqlite3.SQLITE_IOERR:
         return StoreUnavailableError(
-            f"The disk of the catalog {location} fails: {_first_line(reason)}.",
+            f"The disk of the catalog {location} reports an error: {_first_line(reason)}.",
             hint="Check the disk and its free space.",
         )
     return StoreError(

@@ -93,7 +93,7 @@ def show_document(
     elif document.error:
         raise InputError(
             f"'{document.name}' has no text: {document.error}",
-            hint="Put the file right and ingest it again.",
+            hint="Repair the file and ingest it again.",
         )
     else:
         typer.echo(document.text)

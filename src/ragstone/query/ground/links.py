@@ -70,12 +70,13 @@ class LinkFilter:
                 break
             out.append(self._part_brackets(text[at : match.start()]))
             out.append(self._replace(match))
+            self._ends_with_bracket = out[-1].endswith("]")
             at = match.end()
         self._buffer = text[at:]
         return "".join(out)
 
     def _part_brackets(self, text: str) -> str:
-        """Return text that is no link, and no link with what is left of one before it."""
+        """Separate brackets that would form a link, alone or with what was put out before."""
         if not text or self._fence:
             return text
         gap = " " if self._ends_with_bracket and text.startswith("(") else ""
