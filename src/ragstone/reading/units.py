@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from ragstone.reading.layout import find_blocks
 from ragstone.text import TextMemo, find_sentence_spans
 
+_SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]*_]*$")
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
 # The head of a column that says from when a row is valid.
 VALID_FROM = re.compile(
@@ -20,19 +23,69 @@ VALID_FROM = re.compile(
 )
 
 
+UnitKind: TypeAlias = Literal["sentence", "item", "header", "row", "code"]
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Hold a sentence, or the row of a table, at `text[start:end]`."""
+    """A sentence, an item of a list, a row of a table or a listing, at `text[start:end]`."""
 
     start: int
     end: int
     text: str
     header: tuple[str, ...] = ()
+    """The column names of a row."""
+    kind: UnitKind = "sentence"
+    lead: int | None = None
+    """The position of the unit that leads to this item or listing."""
 
     @property
     def sentence(self) -> str:
-        """Return it as a sentence: a row becomes its cells under their headings."""
+        """A row as its cells under their headings, any other unit as it stands."""
         return describe_row(self.header, self.text) if self.header else self.text
+
+
+def find_units(text: str, table_header: str = "") -> tuple[Unit, ...]:
+    """Find the units of a text in order, without headings and the rules of tables.
+
+    `table_header` is the header row of a table that the text begins in the middle of.
+    """
+    units: list[Unit] = []
+    leads: dict[int, int | None] = {}
+    header = split_cells(table_header) if table_header else ()
+    table = None
+    for block in find_blocks(text):
+        body = text[block.start : block.end]
+        if block.kind == "row":
+            if _RULE.match(body):
+                continue
+            if block.group != table and not (header and table is None and not units):
+                header = split_cells(body)
+                units.append(Unit(block.start, block.end, body, kind="header"))
+            else:
+                units.append(Unit(block.start, block.end, body, header, "row"))
+            table = block.group
+        elif block.kind == "code":
+            units.append(Unit(block.start, block.end, body, (), "code", _find_lead(units, True)))
+        elif block.kind != "heading":
+            is_item = block.kind == "item"
+            if is_item and block.group not in leads:
+                leads[block.group] = _find_lead(units, False)
+            for start, end in find_sentence_spans(body):
+                if not _RULE.match(body[start:end]):
+                    start, end = block.start + start, block.start + end
+                    kind: UnitKind = "item" if is_item else "sentence"
+                    lead = leads[block.group] if is_item else None
+                    units.append(Unit(start, end, text[start:end], (), kind, lead))
+    return tuple(units)
+
+
+def _find_lead(units: Sequence[Unit], before_code: bool) -> int | None:
+    """Return the position of the last unit if it leads to what follows: it does not end a
+    sentence, or a listing follows."""
+    if not units or units[-1].kind not in ("sentence", "item"):
+        return None
+    return len(units) - 1 if before_code or not _SENTENCE_END.search(units[-1].text) else None
 
 
 def split_units(text: str, table_header: str = "") -> list[Unit]:
