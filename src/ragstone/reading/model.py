@@ -34,7 +34,7 @@ from ragstone.threads import opened_once
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-SHIPPED_MODEL = "ragstone-reading-l6"
+SHIPPED_MODEL = "ragstone-reading-l12"
 # Every version has the tokenizer of the base model, unless its card names another hash.
 _TOKENIZER_SHA256 = "9114256b104cca80e04367526f03f46aa3c443c2ed174904142a73bbf13b9fbb"
 # A question and a chunk of 200 tokens fit; longer passages are read in overlapping windows.
