@@ -192,7 +192,7 @@ class StatementJudge:
         for said in dict.fromkeys((claim, spell_like(claim, window.text))):
             if not is_readable or self.verifier is None or supported >= _DENIED_FROM:
                 break
-            (scores,) = self.verifier.verify([(said, window.text)], self.limit)
+            scores = self.verifier.verify(said, window.text, self.limit)
             if scores is None:
                 return OUT_OF_TIME
             supported = max(supported, scores.supported)

@@ -172,7 +172,7 @@ def _grow(
         best = max(wider, key=measure, default=run)
         size = sum(len(units[place].text) for place in best)
         is_lead_in = units[run[0]].is_item
-        if size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING * (not is_lead_in):
+        if best is run or size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING * (not is_lead_in):
             break
         run = best
     return run

@@ -31,7 +31,7 @@ def main() -> None:
 def prepare() -> None:
     system.lower_process_priority(_NICENESS)
     if verifier := load_verifier():
-        verifier.verify([("It is loaded", "before the first text is checked.")], WorkLimit())
+        verifier.verify("It is loaded", "before the first text is checked.", WorkLimit())
 
 
 def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
