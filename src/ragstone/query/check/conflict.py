@@ -9,7 +9,7 @@ from ragstone.query.check.values import find_values
 from ragstone.query.check.verifier import WorkLimit, load_verifier
 from ragstone.query.check.windows import read_source
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation, split_statements
-from ragstone.reading.units import escape_markers
+from ragstone.reading.markers import escape_markers
 
 # The share of words, numbers aside, that two sentences on the same point have in common.
 _SAME_POINT = 0.6

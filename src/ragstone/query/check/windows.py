@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.units import find_suspicious_spans, split_units
+from ragstone.reading.units import find_suspicious_spans, find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 
@@ -30,6 +31,7 @@ _CENTRES = 6
 _WORTH_JOINING, _WORTH_JOINING_APART = 0.04, 0.2
 _WORD = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|[^\W_]+|[%‰€$£¥°<>≤≥±]")
 _LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|<[^<>\s]+>")
+Measure: TypeAlias = Callable[[Iterable[int]], float]
 _LIST_MARK = re.compile(rf"\s*{LIST_MARK}\s+")
 
 
@@ -42,7 +44,8 @@ class ReadUnit:
     text: str
     terms: frozenset[str]
     is_row: bool
-    is_item: bool
+    lead: int | None
+    """The place of the unit that leads to this item or listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,14 @@ def _read_text(text: str, table_header: str) -> ReadSource:
 
     units: list[ReadUnit] = []
     joined, starts = " ", []
-    for unit in split_units(text, table_header):
+    places: dict[int | None, int] = {}
+    for place, unit in enumerate(find_units(text, table_header)):
         if is_suspicious(unit.start, unit.end):
             continue
+        places[place] = len(units)
         said = " ".join(unit.sentence.split())
-        terms = frozenset(extract_terms(said))
-        is_item = _LIST_MARK.match(unit.text) is not None
-        units.append(ReadUnit(unit.start, unit.end, said, terms, bool(unit.header), is_item))
+        terms, lead = frozenset(extract_terms(said)), places.get(unit.lead)
+        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind == "row", lead))
         starts.append(len(joined))
         joined += "".join(f"{word} " for word in split_exact_words(said))
     suspicious = tuple(
@@ -138,7 +142,7 @@ def find_windows(claim: str, source: Source) -> list[Window]:
         return sum(weight for term, weight in weights.items() if term in held)
 
     order = sorted(range(len(units)), key=lambda place: (-measure([place]), place))[:_CENTRES]
-    runs = [_grow([place], units, measure) for place in order]
+    runs = [_grow(place, units, measure) for place in order]
     # What a claim joins may stand apart, in two rows or two paragraphs.
     apart = [sorted({*order[:1], place}) for place in order[1:]]
     runs += [run for run in apart if measure(run) >= measure(order[:1]) + _WORTH_JOINING_APART]
@@ -155,24 +159,19 @@ def _weigh_terms(wanted: frozenset[str], units: Sequence[ReadUnit]) -> dict[str,
     return {term: weight / total for term, weight in raw.items()}
 
 
-def _grow(
-    run: list[int], units: Sequence[ReadUnit], measure: Callable[[Iterable[int]], float]
-) -> list[int]:
-    """Add the neighbours that hold more of the claim, while the window stays short."""
-    while not units[run[0]].is_row and len(run) < _MAX_UNITS:
-        if units[run[0]].is_item:
-            beside = [max((n for n in range(run[0]) if not units[n].is_item), default=-1)]
-        else:
-            beside = [run[0] - 1, run[-1] + 1]
+def _grow(place: int, units: Sequence[ReadUnit], measure: Measure) -> list[int]:
+    """Add the lead-in, then the neighbours that hold more of the claim, while it stays short."""
+    lead = units[place].lead
+    run = [place] if lead is None else [lead, place]
+    while lead is None and not units[place].is_row and len(run) < _MAX_UNITS:
         wider = [
-            sorted({*run, place})
-            for place in beside
-            if 0 <= place < len(units) and not units[place].is_row
+            sorted([*run, beside])
+            for beside in (run[0] - 1, run[-1] + 1)
+            if 0 <= beside < len(units) and not units[beside].is_row
         ]
         best = max(wider, key=measure, default=run)
         size = sum(len(units[place].text) for place in best)
-        is_lead_in = units[run[0]].is_item
-        if best is run or size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING * (not is_lead_in):
+        if best is run or size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING:
             break
         run = best
     return run
