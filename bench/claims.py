@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragstone.models.embedder import OnnxEmbedder
-from ragstone.protocols import Embedder
 from ragstone.query.check.review import check_against_facts, review_text
 from ragstone.query.check.verifier import WorkLimit
 from ragstone.query.ground.cite import Notation
@@ -132,21 +130,21 @@ def load_neighbours(data: Path, *, dev: bool, most: int = 300) -> list[Pair]:
 ORDER = ("contradicted", "suspicious", "unsupported", "partial", "unchecked", "supported")
 
 
-def show_verdict(pair: Pair, embedder: Embedder | None) -> tuple[str, float, tuple[str, ...]]:
+def show_verdict(pair: Pair) -> tuple[str, float, tuple[str, ...]]:
     """Return the worst verdict that a user sees for a text, its score and reasons."""
     hit = Hit(Chunk("d", 0, pair.evidence, 0, len(pair.evidence)), 1.0, "hybrid")
     notation = Notation((Source(1, hit, pair.evidence),))
-    claims = review_text(pair.claim, notation, embedder).claims
+    claims = review_text(pair.claim, notation).claims
     if not claims:
         return "no claim", 0.0, ()
     worst = min(claims, key=lambda one: ORDER.index(one.verdict))
     return worst.verdict, worst.score, worst.reasons
 
 
-def measure(pairs: list[Pair], embedder: Embedder | None, worst: int) -> list[str]:
+def measure(pairs: list[Pair], worst: int) -> list[str]:
     """Print one line per group: share shown as supported, the verdicts, and the worst mistakes."""
     begun = time.process_time()
-    seen = [(pair, *show_verdict(pair, embedder)) for pair in pairs]
+    seen = [(pair, *show_verdict(pair)) for pair in pairs]
     spent = (time.process_time() - begun) * 1000 / max(len(pairs), 1)
     lines = [f"{len(pairs)} claims, {spent:.1f} CPU ms per claim", ""]
     lines += ["| kind | claims | shown as supported | verdicts |", "|---|---|---|---|"]
@@ -183,7 +181,7 @@ def measure(pairs: list[Pair], embedder: Embedder | None, worst: int) -> list[st
     return [*lines, "", *mistakes] if worst else lines
 
 
-def measure_cost(embedder: Embedder) -> list[str]:
+def measure_cost() -> list[str]:
     """Check 200 sentences against 20 sources, without the deadline of 30 s that `Engine.check` has.
 
     On a busy machine the deadline would measure the others: compare it with the CPU time.
@@ -195,7 +193,7 @@ def measure_cost(embedder: Embedder) -> list[str]:
     claims = [*known, *others][:200]
     cpu, begun = time.process_time(), time.monotonic()
     limit = WorkLimit.of_seconds(1e6)
-    found = check_against_facts("\n\n".join(claims), facts, embedder, limit=limit)
+    found = check_against_facts("\n\n".join(claims), facts, limit=limit)
     cpu, begun = time.process_time() - cpu, time.monotonic() - begun
     count = Counter(claim.verdict for claim in found.claims)
     verdicts = ", ".join(f"{name} {number}" for name, number in count.most_common())
@@ -214,8 +212,6 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=5, help="mistakes to print per kind")
     options = parser.parse_args()
     dev = options.half == "dev"
-    embedder = OnnxEmbedder()
-    embedder.embed(["warm"])
     parts = {
         "pack": ("The pack", lambda: load_pack(dev=dev)),
         "quotations": (
@@ -226,10 +222,10 @@ def main() -> None:
     }
     for key, (title, load) in parts.items():
         if not options.only or key in options.only:
-            lines = measure(load(), embedder, options.worst)
+            lines = measure(load(), options.worst)
             print("\n".join([f"## {title} ({options.half})", "", *lines, ""]), flush=True)
     if not options.only or "cost" in options.only:
-        print("\n".join(["## A long answer", "", *measure_cost(embedder)]), flush=True)
+        print("\n".join(["## A long answer", "", *measure_cost()]), flush=True)
 
 
 if __name__ == "__main__":

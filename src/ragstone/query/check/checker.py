@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib import resources
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel
 
 from ragstone.evidence import CheckedDraft, Draft, Evidence
 from ragstone.fallback import MODEL_FAILED, Fallbacks
-from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.prompts import render
-from ragstone.protocols import Chat, Embedder, MeteredChat
+from ragstone.protocols import Chat, MeteredChat
 from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED, OUT_OF_TIME
 from ragstone.query.check.review import Review, measure_groundedness, review_text
 from ragstone.query.ground.cite import Notation, find_text
@@ -37,13 +34,14 @@ _MAX_SOURCES = 6
 _MAX_SOURCE_CHARS = 1500
 # The score of a claim that the model confirms is enough to be grounded; of one it denies, not.
 _CONFIRMED, _DENIED = 0.9, 0.2
+# Platt's method on one half of the question sets.
+_SLOPE, _OFFSET = 0.739, -0.464
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimChecker:
-    """Check a draft against its sources. `chat` is asked only about what is in doubt."""
+    """The check of a draft against its sources. `chat` is asked only about what is in doubt."""
 
-    embedder: Embedder
     chat: Chat | None
     fallbacks: Fallbacks
     verify_timeout_s: float = 30.0
@@ -109,7 +107,7 @@ class ClaimChecker:
     ) -> Review:
         with run.span("check.ground") as span:
             review = await span.run_in_background(
-                partial(review_text, text, notation, self.embedder, is_cut_off=is_cut_off)
+                partial(review_text, text, notation, is_cut_off=is_cut_off)
             )
             span.count(
                 claims=len(review.claims),
@@ -141,7 +139,6 @@ class ClaimChecker:
 
 def build(context: PartContext) -> ClaimChecker:
     return ClaimChecker(
-        add_vector_cache(context.reads_with),
         context.chat,
         context.fallbacks,
         context.settings.provider.timeout_s,
@@ -159,21 +156,9 @@ def compute_confidence(probability: float, groundedness: float) -> float:
 
 
 def calibrate_probability(probability: float) -> float:
-    """Turn the chooser's probability into a share of right answers (Platt's method).
-
-    `bench/fit_answers.py` fits the two constants on one half of the question sets, and
-    `bench/answers.py` prints the reliability on questions that nothing was fitted on.
-    """
-    slope, offset = _load_constants()
+    """Turn the probability that the sources hold the answer into a share of right answers."""
     bounded = min(max(probability, 1e-6), 1 - 1e-6)
-    return 1 / (1 + math.exp(-(slope * math.log(bounded / (1 - bounded)) + offset)))
-
-
-@cache
-def _load_constants() -> tuple[float, float]:
-    text = resources.files(__package__).joinpath("weights.toml").read_text("utf-8")
-    table = tomllib.loads(text)["confidence"]
-    return float(table["slope"]), float(table["offset"])
+    return 1 / (1 + math.exp(-(_SLOPE * math.log(bounded / (1 - bounded)) + _OFFSET)))
 
 
 def find_doubtful_claims(claims: Sequence[Claim], final: frozenset[int] = frozenset()) -> list[int]:

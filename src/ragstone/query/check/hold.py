@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from ragstone.events import ClaimsChecked, Event, Token
 from ragstone.evidence import Draft
-from ragstone.protocols import Embedder
 from ragstone.query.check.review import Review, review_text
 from ragstone.query.ground.cite import Notation, Statement, split_statements
 from ragstone.reading.markers import find_code_spans
@@ -25,7 +24,6 @@ class SentenceHold:
     """
 
     notation: Notation
-    embedder: Embedder | None
     drops_unsupported: bool = True
     """False: correct the markers of a sentence that no source supports, but let it out."""
     holds: bool = True
@@ -117,7 +115,7 @@ class SentenceHold:
         """Let out a sentence or list with corrected markers, or withhold it."""
         if NO_ANSWER in part:
             return self._let_out(part)
-        review = review_text(part, self.notation, self.embedder)
+        review = review_text(part, self.notation)
         if not self.holds:
             return self._let_out(part, _place_claims(review, part, self.notation))
         if not (self.drops_unsupported and any(map(_is_doubtful, review.claims))):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ragstone.protocols import Embedder
 from ragstone.query.check.judge import (
+    NO_VERIFIER,
+    SUPPORTED_FROM,
     UNKNOWN_SCORE,
     Judgement,
     StatementJudge,
     give_verdict,
 )
-from ragstone.query.check.support import SUPPORTED_FROM
 from ragstone.query.check.verifier import Verifier, WorkLimit, load_verifier
 from ragstone.query.check.windows import find_quotation, read_source
 from ragstone.query.ground.cite import (
@@ -30,14 +30,10 @@ from ragstone.query.ground.cite import (
 from ragstone.query.ground.parts import find_listing
 from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
 
-NO_VERIFIER = (
-    "The reading model is not installed: claims were checked by their words alone, which is weaker."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Hold an answer as it may be shown, with what the sources say of it."""
+    """An answer as it may be shown, with what the sources say of it."""
 
     text: str
     claims: tuple[Claim, ...] = ()
@@ -58,7 +54,7 @@ class Review:
     @property
     def precision(self) -> float:
         """Return the share of the checked citations that support their claim."""
-        checked = [one for one in self.citations if one.verdict != "unchecked"]
+        checked = [citation for citation in self.citations if citation.verdict != "unchecked"]
         good = sum(citation.verdict == "supported" for citation in checked)
         return good / len(checked) if checked else 0.0
 
@@ -72,7 +68,6 @@ class Review:
 def review_text(
     text: str,
     notation: Notation,
-    embedder: Embedder | None,
     *,
     verifier: Verifier | None = None,
     limit: WorkLimit | None = None,
@@ -87,7 +82,7 @@ def review_text(
     text = drop_leading_markers(notation.remove_foreign_links(text), notation)
     statements = split_statements(text, notation, is_cut_off=is_cut_off)
     judge = StatementJudge(
-        notation.sources, embedder, verifier, limit=limit or WorkLimit.of_seconds(30)
+        notation.sources, verifier, limit=limit or WorkLimit.of_seconds(30)
     )
     claims = {place: one for place, one in enumerate(statements) if one.is_claim}
     claims |= _find_quoted_listings(text, statements, notation)
@@ -131,7 +126,7 @@ def _find_quoted_listings(
         listing = find_listing(text, one.end, one.next_start)
         said = listing if one.text in notation.labels else f"{one.text} {listing}"
         sources = [notation.sources[number - 1] for number in one.numbers]
-        if listing and any(find_quotation(said, read_source(source.text)) for source in sources):
+        if listing and any(find_quotation(said, read_source(source)) for source in sources):
             found[place] = replace(one, text=said)
     return found
 
@@ -199,7 +194,6 @@ def _build_citations(
 def check_against_facts(
     answer: str,
     facts: Sequence[str],
-    embedder: Embedder | None,
     *,
     threshold: float = SUPPORTED_FROM,
     limit: WorkLimit | None = None,
@@ -211,7 +205,7 @@ def check_against_facts(
     )
     verifier = load_verifier()
     limit = limit or WorkLimit.of_seconds(30)
-    judge = StatementJudge(sources, embedder, verifier, threshold, limit)
+    judge = StatementJudge(sources, verifier, threshold, limit)
     notation = Notation(sources)
     statements = split_statements(answer, notation)
     judgements = judge.judge_all([one for one in statements if one.is_claim])

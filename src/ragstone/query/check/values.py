@@ -1,7 +1,7 @@
-"""Read the exact values of a text: quantities with units and scales, and dates.
+"""Find the values of a text, and say which of them another text gives nowhere.
 
-text → values, each with its place. A spelling with two meanings ("40m", "1 MB") has both readings:
-the check must not contradict a claim over a spelling.
+A value is a number with its unit, a date, a time, or an identifier such as `HR-215`. Equal values
+in other words or units are equal: twelve and 12, 2 h and 120 minutes, 30 June 2024 and 2024-06-30.
 """
 
 from __future__ import annotations
@@ -9,423 +9,331 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-Bound: TypeAlias = Literal["", "min", "max"]
-Reading: TypeAlias = tuple[float, str]
+Amount: TypeAlias = tuple[float, str]
+Day: TypeAlias = tuple[int | None, int | None, int | None]
+Tokens: TypeAlias = Sequence[re.Match[str]]
 
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """Hold a number with its possible readings: value in a common unit, and that unit."""
-
-    text: str
-    start: int
-    end: int
-    readings: tuple[Reading, ...]
-    is_rounded: bool = False
-    bound: Bound = ""
-
-    def matches(self, other: Quantity) -> bool:
-        """Return True when both can be the same amount, or the other one implies this one."""
-        return any(
-            (self._is_same(mine, theirs, other) and (one == two or not one or not two))
-            or _is_same_time(mine, one, theirs, two)
-            for mine, one in self.readings
-            for theirs, two in other.readings
-        )
-
-    def _is_same(self, mine: float, theirs: float, other: Quantity) -> bool:
-        tolerance = 0.05 if self.is_rounded or other.is_rounded else 2e-3
-        if math.isclose(mine, theirs, rel_tol=tolerance, abs_tol=1e-12):
-            return True
-        # "within 30 months" follows from "within 30 days", "over 300" from "340"
-        weaker = mine >= theirs if self.bound == "max" else mine <= theirs
-        return bool(self.bound) and other.bound in ("", self.bound) and weaker
-
-    def is_equal(self, other: Quantity) -> bool:
-        """Return True when both are the same amount, however they are written."""
-        units = {unit for _, unit in (*self.readings, *other.readings)}
-        return "ordinal" not in units and any(
-            one == two and math.isclose(mine, theirs, rel_tol=1e-6)
-            for mine, one in self.readings
-            for theirs, two in other.readings
-        )
-
-    def is_opposite_bound(self, other: Quantity) -> bool:
-        return {self.bound, other.bound} == {"min", "max"}
-
-
-# Days that may be called a month: four weeks, 30 days, a twelfth of a year.
-_MONTH_DAYS = (28, 31)
-_DAY_S = 86_400
-
-
-def _is_same_time(mine: float, one: str, theirs: float, two: str) -> bool:
-    """Return True for months and days that can be the same time: three months and 90 days."""
-    if {one, two} != {"month", "s"}:
-        return False
-    months, seconds = (mine, theirs) if one == "month" else (theirs, mine)
-    return _MONTH_DAYS[0] * months <= seconds / _DAY_S <= _MONTH_DAYS[1] * months
-
-
-@dataclass(frozen=True, slots=True)
-class Date:
-    """Hold a date as far as it is given; a missing part matches everything."""
-
-    year: int | None
-    month: int | None
-    day: int | None
-    text: str
-    start: int = 0
-    end: int = 0
-
-    def matches(self, other: Date) -> bool:
-        pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
-        known = [(mine, theirs) for mine, theirs in pairs if mine is not None]
-        return all(theirs is None or mine == theirs for mine, theirs in known) and any(
-            theirs is not None for _, theirs in known
-        )
-
-
-_SMALL = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-    "nineteen",
-)  # fmt: skip
-_TENS = (
-    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
-)  # fmt: skip
-_ORDINALS = (
-    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-    "eleventh", "twelfth",
-)  # fmt: skip
-_WORD_VALUES = {word: float(value) for value, word in enumerate(_SMALL)} | {
-    word: 20.0 + 10 * place for place, word in enumerate(_TENS)
-}
-_SCALES = {
-    "hundred": 1e2, "dozen": 12.0, "thousand": 1e3, "million": 1e6, "billion": 1e9,
-    "trillion": 1e12, "millions": 1e6, "billions": 1e9, "mio": 1e6, "mn": 1e6, "bn": 1e9,
-}  # fmt: skip
-# After an amount of money these letters are scales, and not metres or kelvin.
-_MONEY_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "tn": 1e12}
-_FRACTIONS = {
-    "half": 0.5, "third": 1 / 3, "thirds": 1 / 3, "quarter": 0.25, "quarters": 0.25,
-    "fifth": 0.2, "fifths": 0.2, "tenth": 0.1, "tenths": 0.1,
-}  # fmt: skip
-# unit as written → (common unit, factor), one or two readings
-_UNITS: dict[str, tuple[tuple[str, float], ...]] = {}
-for _common, _spellings in {
-    "m": "m:1 metre:1 metres:1 meter:1 meters:1 km:1e3 kilometre:1e3 kilometres:1e3 kilometer:1e3 "
-    "kilometers:1e3 cm:1e-2 centimetre:1e-2 centimetres:1e-2 centimeters:1e-2 mm:1e-3 "
-    "millimetre:1e-3 millimetres:1e-3 millimeters:1e-3 µm:1e-6 nm:1e-9 mile:1609.344 "
-    "miles:1609.344 ft:0.3048 foot:0.3048 feet:0.3048 inch:0.0254 inches:0.0254 yards:0.9144 "
-    "yard:0.9144",
-    "m²": "m²:1 km²:1e6 hectare:1e4 hectares:1e4 ha:1e4 acre:4046.856 acres:4046.856",
-    "g": "g:1 gram:1 grams:1 kg:1e3 kilogram:1e3 kilograms:1e3 kilos:1e3 mg:1e-3 milligrams:1e-3 "
-    "tonne:1e6 tonnes:1e6 ton:907184.74 tons:907184.74 lb:453.59237 lbs:453.59237 "
-    "pounds:453.59237",
-    "s": "s:1 sec:1 second:1 seconds:1 minute:60 minutes:60 min:60 mins:60 hour:3600 hours:3600 "
-    "hourly:3600 h:3600 ms:1e-3 milliseconds:1e-3 day:86400 days:86400 week:604800 weeks:604800 "
-    "night:86400 nights:86400 fortnight:1209600",
-    "month": "month:1 months:1 year:12 years:12 quarter:3 decade:120 decades:120 century:1200 "
-    "centuries:1200",
-    "m/s": "m/s:1 metres_per_second:1 meters_per_second:1 kilometres_per_hour:0.277777777778 "
-    "kilometers_per_hour:0.277777777778 miles_per_hour:0.44704 "
-    "km/h:0.277777777778 mph:0.44704 kmh:0.277777777778 knots:0.514444444444",
-    "l": "l:1 litre:1 litres:1 liter:1 liters:1 ml:1e-3 millilitre:1e-3 millilitres:1e-3 "
-    "gallon:3.785411784 gallons:3.785411784",
-    "%": "%:1 percent:1 percentage:1", "‰": "‰:1",
-    "°C": "°c:1 celsius:1 degrees_celsius:1", "°F": "°f:1 fahrenheit:1 degrees_fahrenheit:1",
-    "K": "kelvin:1", "°": "°:1 degrees:1",
-    "EUR": "€:1 eur:1 euro:1 euros:1 cents:0.01", "USD": "$:1 usd:1 dollar:1 dollars:1 cents:0.01",
-    "GBP": "£:1 gbp:1 pounds:1 pence:0.01", "CHF": "chf:1 francs:1", "JPY": "¥:1 yen:1",
-    "W": "w:1 kw:1e3 mw:1e6 gw:1e9 watts:1 kilowatts:1e3 megawatts:1e6",
-    "Hz": "hz:1 khz:1e3 mhz:1e6 ghz:1e9", "V": "v:1 volts:1 kv:1e3", "bar": "bar:1",
-    "B": "byte:1 bytes:1 kb:1e3 mb:1e6 gb:1e9 tb:1e12 kib:1024 mib:1048576 gib:1073741824 "
-    "kilobytes:1e3 megabytes:1e6 gigabytes:1e9 terabytes:1e12 "
-    "kb:1024 mb:1048576 gb:1073741824 kilobytes:1024 megabytes:1048576 gigabytes:1073741824",
+# dimension → spellings (plurals in -s are understood) → factor
+_UNITS: dict[str, list[Amount]] = {}
+for _dimension, _spellings in {
+    "m": "m metre meter 1 km kilometre kilometer 1e3 cm centimetre centimeter 1e-2 mm millimetre "
+    "millimeter 1e-3 µm 1e-6 nm 1e-9 mile 1609.344 ft foot feet .3048 inch inche .0254 yard .9144",
+    "m²": "m² 1 km² 1e6 hectare ha 1e4 acre 4046.856",
+    "g": "g gram 1 kg kilogram kilo 1e3 mg milligram 1e-3 tonne t 1e6 ton 907184.74 lb pound "
+    "453.59237",
+    "s": "s sec second 1 min minute 60 h hour hourly 3600 ms millisecond 1e-3 day daily night 86400 "
+    "week weekly 604800 fortnight 1209600",
+    "month": "month monthly 1 quarter 3 year yearly annually 12 decade 120 century centurie 1200",
+    "m/s": "m/s metres_per_second meters_per_second 1 km/h kmh kilometres_per_hour "
+    "kilometers_per_hour .27777777778 mph miles_per_hour .44704 knot .51444444444",
+    "l": "l litre liter 1 ml millilitre milliliter 1e-3 gallon 3.785411784",
+    "%": "% percent percentage per_cent 1", "‰": "‰ 1",
+    "°C": "°c celsius degrees_celsius degree_celsius 1", "K": "kelvin k 1", "°": "° degree 1",
+    "EUR": "€ eur euro 1 cent .01", "USD": "$ usd dollar us$ 1 cent .01",
+    "GBP": "£ gbp pound 1 pence .01", "CHF": "chf franc 1", "JPY": "¥ yen jpy 1",
+    "W": "w watt 1 kw kilowatt 1e3 mw megawatt 1e6 gw gigawatt 1e9",
+    "Wh": "wh 1 kwh 1e3 mwh 1e6", "V": "v volt 1 kv 1e3", "bar": "bar 1",
+    "Hz": "hz 1 khz 1e3 mhz 1e6 ghz 1e9", "clock": "noon 720 midnight 0",
+    "": "dozen 12", "B": "byte 1 kb kilobyte 1e3 mb megabyte 1e6 gb gigabyte 1e9 tb terabyte 1e12 "
+    "kb kib kilobyte 1024 mb mib megabyte 1048576 gb gib gigabyte 1073741824",
 }.items():  # fmt: skip
+    _names: list[str] = []
     for _entry in _spellings.split():
-        _name, _, _factor = _entry.replace("_", " ").partition(":")
-        _UNITS[_name] = (*_UNITS.get(_name, ()), (_common, float(_factor)))
-
-MONTHS = {
+        if _entry[0].isdigit() or _entry[0] == ".":
+            for _name in _names:
+                _UNITS.setdefault(_name, []).append((float(_entry), _dimension))
+            _names = []
+        else:
+            _names.append(_entry.replace("_", " "))
+_NUMBERS = {
+    word: float(number)
+    for number, words in enumerate(
+        "zero|one first|two second twice|three third|four fourth|five fifth|six sixth|"
+        "seven seventh|eight eighth|nine ninth|ten tenth|eleven eleventh|twelve twelfth|thirteen|"
+        "fourteen|fifteen|sixteen|seventeen|eighteen|nineteen".split("|")
+    )
+    for word in words.split()
+} | {
+    word: 20.0 + 10 * place
+    for place, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split())
+} | {"hundred": 100.0, "dozen": 12.0}
+_SCALES = {
+    "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9,
+    "trillion": 1e12,
+}  # fmt: skip
+_SHARES = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "fifth": 0.2, "tenth": 0.1}
+_CURRENCIES = ("€", "$", "£", "¥", "eur", "usd", "gbp", "chf")
+_MONTHS = {
     name: number
     for number, names in enumerate(
-        (
-            "january jan januar", "february feb februar", "march mar märz", "april apr", "may mai",
-            "june jun juni", "july jul juli", "august aug", "september sep sept",
-            "october oct oktober", "november nov", "december dec dezember",
-        ),
+        "january jan|february feb|march mar|april apr|may|june jun|july jul|august aug|"
+        "september sep sept|october oct|november nov|december dec".split("|"),
         start=1,
     )
     for name in names.split()
-}  # fmt: skip
-_MONTH = rf"(?:{'|'.join(sorted(MONTHS, key=len, reverse=True))})\.?"
-_DATE = re.compile(
-    rf"\b(?P<y1>\d{{4}})-(?P<m1>\d{{2}})-(?P<d1>\d{{2}})\b"
-    rf"|\b(?P<d2>\d{{1,2}})\.\s?(?P<m2>\d{{1,2}})\.\s?(?P<y2>\d{{4}})\b"
-    rf"|\b(?P<d3>\d{{1,2}})(?:st|nd|rd|th|\.)?\s(?:of\s)?(?P<m3>{_MONTH})\b(?:,?\s(?P<y3>\d{{4}}))?"
-    rf"|\b(?P<m4>{_MONTH})\s(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,?\s(?P<y4>\d{{4}}))?"
-    rf"|\b(?P<m5>{_MONTH})\s(?:of\s)?(?P<y5>\d{{4}})\b"
-    rf"|\b(?P<y6>1[0-9]\d\d|20\d\d)\b(?!\s?(?:%|€|[kc]?m\b|kg\b|°|MiB|MB|bytes|euros|dollars))",
-    re.IGNORECASE,
+}
+_TOKEN = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d|\d{1,2}\.\s?\d{1,2}\.\s?\d{4}|\d{1,2}/\d{1,2}/\d{4})(?!\d)"
+    r"|(?P<name>(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
+    r"|\w*[a-z][A-Z]\w*|\d+(?:\.\d+){2,}(?!\.?\d)))"
+    r"|(?P<number>(?:(?<!\w)[-−–])?(?:\d{1,3}(?:[,.\u00a0\u202f ]\d{3})+(?!\d)(?:[.,]\d+)?"
+    r"|\d+(?:[.,]\d+)?))(?::(?P<minute>[0-5]\d)(?!\d))?(?:(?:st|nd|rd|th)\b)?"
+    r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?"
+    r"|[^\W\d_]+(?:/[^\W\d_]+)?²?|°\s?[CF]\b|\S"
 )
-_UNIT = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
-_NUMBER_WORD = "|".join(sorted([*_WORD_VALUES, "hundred", "dozen"], key=len, reverse=True))
-_SCALE = "|".join(sorted(_SCALES, key=len, reverse=True))
-_FRACTION = "|".join(sorted(_FRACTIONS, key=len, reverse=True))
-_PLUS = r"\sand\sa\shalf\b"
-_QUANTITY = re.compile(
-    # a clock time
-    r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?"
-    r"|\b(?P<hour2>[01]?\d|2[0-4]):(?P<minute2>[0-5]\d)\b"
-    # an ordinal: "4th", "fourth"; "second" alone may be a unit
-    rf"|\b(?P<ordinal>\d{{1,3}}(?:st|nd|rd|th)|{'|'.join(_ORDINALS)})\b(?!\s?(?:of\b|a\b|\d))"
-    # "half a litre", "two thirds"
-    # and before them "an hour and a half"
-    rf"|\b(?:an?|one)\s(?P<unit3>{_UNIT})\sand\sa\shalf\b"
-    rf"|\b(?:(?P<parts>an?|one|two|three)[\s-])?(?P<fraction>{_FRACTION})\b"
-    rf"(?:\s(?:of\s)?an?\s(?P<whole>{_UNIT}|dozen)\b)?"
-    rf"|(?P<before>€|\$|£|¥|\bEUR\s?|\bUSD\s?|\bCHF\s?|\bGBP\s?)?"
-    rf"(?:(?P<number>(?<![\w.,])[−–-]?\d{{1,3}}(?:[,   ]\d{{3}})+(?:\.\d+)?(?![\d])"
-    rf"|(?<![\w.,])[−–-]?\d+(?:[.,]\d+)?(?![\d])))"
-    rf"(?:(?P<money>bn|mn|tn|[kmb])\b|(?P<plus3>{_PLUS})?[\s-]?(?P<scale>{_SCALE})\b)?(?P<plus>{_PLUS})?"
-    rf"(?:[\s-]?(?P<unit>{_UNIT})(?![\w]))?"
-    # number words
-    rf"|\b(?P<words>(?:{_NUMBER_WORD}|{_SCALE})(?:[\s-](?:and\s)?(?:{_NUMBER_WORD}|{_SCALE}))*)\b"
-    rf"(?:(?P<plus2>{_PLUS})(?:[\s-](?P<scale2>{_SCALE})\b)?)?(?:[\s-](?P<unit2>{_UNIT})(?![\w]))?",
-    re.IGNORECASE,
-)
-_ABOUT = re.compile(
-    r"\b(?:about|around|roughly|nearly|almost|approximately|approx\.?|circa|ca\.?|some|just over|"
-    r"just under|close to)\s+(?:€|\$|£)?$",
-    re.IGNORECASE,
-)
-_MIN_BOUND = re.compile(
-    r"\b(?:more than|over|at least|above|exceed(?:s|ing)?|(?:no|not) (?:less|fewer) than|"
-    r"minimum of|longer than|older than|from age)\s+(?:the\s)?(?:€|\$|£)?$",
-    re.IGNORECASE,
-)
-_MAX_BOUND = re.compile(
-    r"\b(?:less than|fewer than|under|below|at most|up to|within|(?:no|not) more than|maximum of|"
-    r"shorter than|younger than|not exceed(?:ing)?)\s+(?:the\s)?(?:€|\$|£)?$",
-    re.IGNORECASE,
-)
-_NO_MORE = re.compile(r"\b(?:no|not) (?:more|over) than\s+$", re.IGNORECASE)
-_NO_LESS = re.compile(r"\b(?:no|not) (?:less|fewer) than\s+$", re.IGNORECASE)
+_GAP = r"[\W_]*"
 
 
-@lru_cache(maxsize=8192)
-def find_dates(text: str) -> tuple[Date, ...]:
-    """Return the dates of a text, and its bare years."""
-    found = []
-    for match in _DATE.finditer(text):
-        parts = {key[0]: value for key, value in match.groupdict().items() if value}
-        month = parts.get("m", "")
-        number = MONTHS.get(month.casefold().rstrip("."), int(month) if month.isdigit() else None)
-        year, day = (int(parts[key]) if key in parts else None for key in "yd")
-        found.append(Date(year, number, day, match[0].strip(), *match.span()))
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value at `text[start:end]`, with each reading that its spelling allows."""
+
+    number: float | None = None
+    """The number without its unit."""
+    amounts: tuple[Amount, ...] = ()
+    days: tuple[Day, ...] = ()
+    name: str = ""
+    is_implied: bool = False
+    """True for "a year", "both halves" and "two of them", which the reading judges better."""
+    text: str = ""
+    start: int = 0
+    end: int = 0
+
+    @property
+    def is_small_word(self) -> bool:
+        """Return True for a number up to twelve that is written as a word."""
+        return self.number is not None and self.number <= 12 and self.text[:1].isalpha()
+
+    def equals(self, other: Value) -> bool:
+        if self.days and other.days:
+            return any(_is_same_day(a, b) for a in self.days for b in other.days)
+        if self.amounts and other.amounts:
+            return any(_is_same_amount(a, b) for a in self.amounts for b in other.amounts)
+        if self.number is None or other.number is None:
+            return False
+        return _is_close(self.number, other.number)
+
+    def can_be_compared(self, other: Value) -> bool:
+        """Return True for values of the same dimension: two prices, two days."""
+        units = [{unit.replace("month", "s") for _, unit in one.amounts} for one in (self, other)]
+        return bool(units[0] & units[1]) or bool(self.days and other.days)
+
+
+def _is_same_day(mine: Day, theirs: Day) -> bool:
+    known = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
+    return bool(known) and all(a == b for a, b in known)
+
+
+def _is_same_amount(mine: Amount, theirs: Amount) -> bool:
+    (amount, unit), (other, other_unit) = mine, theirs
+    if {unit, other_unit} == {"month", "s"}:
+        months, seconds = (amount, other) if unit == "month" else (other, amount)
+        # 28 to 31 days may be called a month: three months and 90 days.
+        return 28 * months <= seconds / 86_400 <= 31 * months
+    return unit == other_unit and _is_close(amount, other)
+
+
+def _is_close(said: float, given: float) -> bool:
+    """Return True for equal numbers, and for a rounded one: 25,000 for 24,960."""
+    is_rounded = said >= 1000 and said % 100 == 0 and given % 100 != 0
+    return math.isclose(said, given, rel_tol=0.02 if is_rounded else 2e-3, abs_tol=1e-12)
+
+
+@lru_cache(maxsize=8_192)
+def find_values(text: str) -> tuple[Value, ...]:
+    """Return the values of a text in order."""
+    tokens = list(_TOKEN.finditer(text))
+    words = [token[0].casefold() for token in tokens] + [""] * 6
+    found: list[Value] = []
+    at = 0
+    while at < len(tokens):
+        value, end = _read_day(tokens, words, at) or _read_amount(tokens, words, at) or (None, 0)
+        if value is not None:
+            start, stop = tokens[at].start(), tokens[end - 1].end()
+            found.append(replace(value, text=text[start:stop], start=start, end=stop))
+        at = max(at + 1, end)
     return tuple(found)
 
 
-@lru_cache(maxsize=8192)
-def find_quantities(text: str) -> tuple[Quantity, ...]:
-    """Return every number that is not part of a date."""
-    masked = _DATE.sub(lambda match: " " * len(match[0]), text)
-    return tuple(
-        quantity for match in _QUANTITY.finditer(masked) if (quantity := _parse_quantity(match))
-    )
-
-
-_WITHOUT_NUMBER = re.compile(
-    r"\b(?P<unit>hour|day|week|fortnight|month|quarter|year|decade|century|hourly)\b", re.IGNORECASE
-)
-
-
-@lru_cache(maxsize=8192)
-def find_implied_quantities(text: str) -> tuple[Quantity, ...]:
-    """Return the units without a number: "the first week" lasts seven days, "a year" one year."""
-    return tuple(
-        Quantity(match[0], *match.span(), tuple(_convert(1.0, match["unit"].casefold())))
-        for match in _WITHOUT_NUMBER.finditer(text)
-    )
-
-
-def spell_values_like(claim: str, evidence: str) -> str:
-    """Write the amounts of a claim as the evidence does: "1.6 tonnes" for "1,600 kilograms".
-
-    The verifier reads words and converts no units. On the dev half of bench/packs/claims.jsonl this
-    changes 40 paraphrases and 2 changed claims, and raises their log odds by 0.7 and -0.1.
-    """
-    there = find_quantities(evidence)
-    said = {other.text.casefold().rstrip("s") for other in there}
-    pieces: list[str] = []
-    position = 0
-    for quantity in find_quantities(claim):
-        same = next((other for other in there if quantity.is_equal(other)), None)
-        if same is not None and quantity.text.casefold().rstrip("s") not in said:
-            pieces += [claim[position : quantity.start], same.text]
-            position = quantity.end
-    return "".join(pieces) + claim[position:]
-
-
-_CURRENCIES = frozenset({"EUR", "USD", "GBP", "CHF", "JPY"})
-_SCALE_ERRORS = (1e3, 1e6, 1e9)
-
-
-def get_family(unit: str) -> str:
-    """Return what units that can be converted have in common: time for days and months."""
-    return "s" if unit == "month" else unit
-
-
-def has_other_unit(one: Quantity, other: Quantity) -> bool:
-    """Return True for the same number of another unit or scale: 24 days and 24 hours."""
-    (mine, unit), (theirs, other_unit) = one.readings[0], other.readings[0]
-    is_money = unit in _CURRENCIES and other_unit in _CURRENCIES
-    if not unit or (get_family(unit) != get_family(other_unit) and not is_money):
-        return False
-    ratio = max(mine, theirs) / min(mine, theirs) if min(mine, theirs) > 0 else 0.0
-    is_scaled = any(math.isclose(ratio, scale, rel_tol=1e-6) for scale in _SCALE_ERRORS)
-    same_number = _read_plain(one) == _read_plain(other) != 0
-    return (same_number or (is_scaled and unit == other_unit)) and not one.is_equal(other)
-
-
-_RANGE = re.compile(r"\s?(?:to|–|-|and)\s?", re.IGNORECASE)
-
-
-def is_inside_range(value: Quantity, quantities: Sequence[Quantity], text: str) -> bool:
-    """Return True when a text gives a range ("two to four weeks") that holds the value."""
-    for low, high in itertools.pairwise(quantities):
-        if not _RANGE.fullmatch(text, low.end, high.start):
-            continue
-        for mine, unit in value.readings:
-            least = [v for v, u in high.readings if u == unit or not unit or not u]
-            if any(
-                factor and v * factor <= mine <= top
-                for v, u in low.readings
-                for top in least
-                for factor in (1.0, top / _read_plain(high) if not u and _read_plain(high) else 0)
-            ):
-                return True
-    return False
-
-
-def _read_plain(quantity: Quantity) -> float:
-    """Return the number of a quantity without its unit: 7 for "7 weeks"."""
-    found = _QUANTITY.match(quantity.text)
-    if found and found["number"]:
-        return next(_parse_digits(found["number"]))
-    words = (found["words"] or "").casefold() if found else ""
-    return _WORD_VALUES.get(words, 0.0)
-
-
-def _parse_quantity(match: re.Match[str]) -> Quantity | None:
-    readings = tuple(dict.fromkeys(_read_match(match)))
-    if not readings:
+def _read_day(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int] | None:
+    """Read a date, or a month with what is given of its date."""
+    if tokens[at]["day"]:
+        first, month, last = (int(part) for part in re.findall(r"\d+", words[at]))
+        if first > 31:
+            return Value(days=((first, month, last),)), at + 1
+        return Value(days=((last, month, first), (last, first, month))), at + 1
+    day = _read_day_number(tokens, at)
+    month_at = at if day is None else at + 1 + (words[at + 1] == "of")
+    month = _MONTHS.get(words[month_at])
+    end = month_at + 1 + (words[month_at + 1] == ".")
+    if month is None:
         return None
-    before = match.string[max(0, match.start() - 40) : match.start()]
-    bound: Bound = ""
-    if _NO_MORE.search(before) or (_MAX_BOUND.search(before) and not _NO_LESS.search(before)):
-        bound = "max"
-    elif _MIN_BOUND.search(before):
-        bound = "min"
-    text = match[0].strip()
-    start = match.start() + match[0].index(text)
-    return Quantity(text, start, start + len(text), readings, bool(_ABOUT.search(before)), bound)
+    if day is None and (day := _read_day_number(tokens, end)) is not None:
+        end += 1
+    after = end + (words[end] in (",", "of"))
+    year = _find_year(words[after])
+    # "may" and "march" alone are words, and so is "May" at the beginning of a sentence.
+    is_named = tokens[month_at][0][0].isupper() and month_at > 0 and words[month_at - 1] not in ".!?"
+    if day is None and year is None and not is_named:
+        return None
+    return Value(days=((year, month, day),)), after + 1 if year else end
 
 
-def _read_match(match: re.Match[str]) -> Iterator[Reading]:
-    if match["hour"]:
-        hour = int(match["hour"]) % 12 + (12 if match["half"].casefold() == "p" else 0)
-        yield hour * 60.0 + int(match["minute"] or 0), "clock"
-    elif match["hour2"]:
-        yield int(match["hour2"]) * 60.0 + int(match["minute2"]), "clock"
-    elif match["ordinal"]:
-        word = match["ordinal"].casefold()
-        number = _ORDINALS.index(word) + 1 if word in _ORDINALS else int(word[:-2])
-        yield float(number), "ordinal"
-        yield float(number), ""  # "the ninth minute" and "nine minutes"
-    elif match["unit3"]:
-        yield from _convert(1.5, match["unit3"].casefold())
-    elif match["fraction"]:
-        yield from _read_fraction(match)
-    elif match["number"]:
-        yield from _read_digits(match)
-    elif match["words"]:
-        yield from _read_words(match)
+def _read_day_number(tokens: Tokens, at: int) -> int | None:
+    if at >= len(tokens) or tokens[at]["minute"] or tokens[at]["half"]:
+        return None
+    digits = tokens[at]["number"] or ""
+    return int(digits) if digits.isdecimal() and 1 <= int(digits) <= 31 else None
 
 
-def _read_fraction(match: re.Match[str]) -> Iterator[Reading]:
-    word, count = match["fraction"].casefold(), (match["parts"] or "a").casefold()
-    if word in ("third", "fifth", "tenth") and not match["parts"]:
-        return  # an ordinal without its noun
-    share = _FRACTIONS[word] * {"two": 2, "three": 3}.get(count, 1)
-    whole = (match["whole"] or "").casefold()
-    if whole == "dozen":
-        yield share * _SCALES["dozen"], ""
-    elif whole:
-        yield from _convert(share, whole)
-    else:
-        yield share * 100, "%"
-        yield share, ""
-        if word == "quarter":
-            yield 3.0, "month"
+def _find_year(word: str) -> int | None:
+    return int(word) if word.isdecimal() and "1000" <= word <= "2199" and len(word) == 4 else None
 
 
-def _read_digits(match: re.Match[str]) -> Iterator[Reading]:
-    unit = (match["unit"] or match["before"] or "").strip().casefold()
-    scale = _SCALES.get((match["scale"] or "").casefold(), 1.0)
-    letters = (match["money"] or "").casefold()
-    half = 0.5 if match["plus"] or match["plus3"] else 0.0
-    for value in _parse_digits(match["number"]):
-        if not letters:
-            yield from _convert((value + half) * scale, unit)
-            continue
-        yield from _convert(value * _MONEY_SCALES[letters], unit)
-        if not match["before"] and letters in _UNITS:
-            yield from _convert(value, letters)
+def _read_amount(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int] | None:
+    if tokens[at]["name"]:
+        return Value(name=tokens[at][0]), at + 1
+    if words[at] in ("noon", "midnight"):
+        return _give_unit(1, _UNITS[words[at]]), at + 1
+    if tokens[at]["minute"] or tokens[at]["half"]:
+        return _read_clock(tokens[at]), at + 1
+    if words[at] in ("a", "an", "each", "every", "per") and words[at + 1] != "quarter":
+        units, end = _find_unit(words, at + 1)
+        half, end = _find_half(words, end)
+        if units:
+            return replace(_give_unit(1 + half, units), is_implied=not half), end
+    currency = _UNITS[words[at]] if words[at] in _CURRENCIES else []
+    number, end = _read_number(tokens, words, at + bool(currency))
+    if number is None:
+        return None
+    if words[end - 1].removesuffix("s") in _SHARES and not number.is_integer():
+        return _read_share(number, words, end)
+    half, end = _find_half(words, end)
+    # "40m" is 40 metres, or with a currency 40 million; "1.5k" is a number, and "1.5 K" kelvin.
+    is_scale = currency or words[end] not in _UNITS or tokens[end].start() == tokens[end - 1].end()
+    if words[end] in _SCALES and is_scale and (currency or words[end] != "m"):
+        more, after = _find_half(words, end + 1)
+        number, half, end = number * _SCALES[words[end]], (half + more) * _SCALES[words[end]], after
+    units, after = (currency, end) if currency else _find_unit(words, end)
+    number += half
+    if words[at] == "one" and after == at + 1:
+        return None  # "one of them" counts nothing
+    year = None if units else _find_year(words[at])
+    is_word = not units and not half and number <= 12 and words[at][0].isalpha()
+    value = replace(_give_unit(number, units), is_implied=is_word)
+    return replace(value, days=((year, None, None),) if year else ()), after
 
 
-def _parse_digits(number: str) -> Iterator[float]:
-    plain = number.replace("−", "-").replace("–", "-")
-    if re.fullmatch(r"-?\d+,\d{1,2}|-?\d+,\d{4,}", plain):
-        yield float(plain.replace(",", "."))
-        return
-    yield float(re.sub(r"[,   ]", "", plain))
-    if re.fullmatch(r"-?\d{1,3}\.\d{3}", plain):  # "1.000" in German is a thousand
-        yield float(plain.replace(".", ""))
+def _read_share(share: float, words: Sequence[str], end: int) -> tuple[Value, int]:
+    """Read what a half or a quarter is of: an hour, a dozen, or anything."""
+    begin = end + (words[end] == "of")
+    units, after = _find_unit(words, begin + 1)
+    if words[begin] in ("a", "an") and units:
+        return _give_unit(share, units), after
+    quarter = [(12 * share, "month")] if words[end - 1].startswith("quarter") else []
+    return Value(share, ((100 * share, "%"), (share, ""), *quarter), is_implied=True), end
 
 
-def _read_words(match: re.Match[str]) -> Iterator[Reading]:
-    words = re.split(r"[\s-]+", match["words"].casefold())
-    half = 0.5 if match["plus2"] else 0.0
-    if words in (["one"], ["zero"]) and not match["unit2"] and not half:
-        return  # "one of them" counts nothing
-    total = part = 0.0
-    for word in words:
-        if word in _WORD_VALUES:
-            part += _WORD_VALUES[word]
-        elif word in _SCALES:
-            part = (part or 1.0) * _SCALES[word]
-            if _SCALES[word] >= 1e3:
-                total, part = total + part, 0.0
-    if words[0] in _SCALES and len(words) == 1 and words[0] not in ("hundred", "dozen"):
-        return  # "millions of people"
-    # "two and a half million", and "two million and a half"
-    last = _SCALES.get(words[-1], 1.0) if words[-1] != "hundred" else 1.0
-    scale = _SCALES.get((match["scale2"] or "").casefold(), 1.0)
-    yield from _convert((total + part + half * last) * scale, (match["unit2"] or "").casefold())
+def _read_clock(token: re.Match[str]) -> Value:
+    hour, _, minute = token["number"].replace(",", ".").partition(".")
+    late = {"p": 12, "a": 0}.get((token["half"] or "").casefold())
+    hours = int(hour) if late is None else int(hour) % 12 + late
+    return Value(float(hour), ((hours * 60.0 + int(token["minute"] or minute or 0), "clock"),))
 
 
-def _convert(value: float, unit: str) -> Iterator[Reading]:
-    if not unit:
-        yield value, ""
-    for common, factor in _UNITS.get(unit, ()):
-        if common == "°F":
-            yield (value - 32) * 5 / 9, "°C"
-        yield value * factor, common
+def _read_number(
+    tokens: Tokens, words: Sequence[str], at: int
+) -> tuple[float | None, int]:
+    """Read digits or number words, and a share of them: "three quarters", "half"."""
+    number: float | None = None
+    if at < len(tokens) and tokens[at]["number"]:
+        number, at = _parse_digits(tokens[at]["number"]), at + 1
+    while number is None or number % 100 == 0 or number >= 20:
+        if words[at] not in _NUMBERS or tokens[at - 1]["number"]:
+            break
+        number, at = (number or 0.0) + _NUMBERS[words[at]], at + 1
+        if words[at] == "hundred":
+            number, at = number * 100, at + 1
+        if words[at] in ("-", "and") and number >= 20 and words[at + 1] in _NUMBERS:
+            at += 1
+    share = _SHARES.get(words[at].removesuffix("s"))
+    if share and (number or words[at - 1] in ("a", "an") or words[at] in ("half", "quarter")):
+        number, at = (number or 1.0) * share, at + 1
+    return number, at
+
+
+def _parse_digits(digits: str) -> float:
+    plain = re.sub(r"[\u00a0\u202f ]", "", digits).replace("−", "-").replace("–", "-")
+    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
+        return float(plain.replace(",", ""))
+    if re.fullmatch(r"-?\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain) and not plain.startswith("0"):
+        plain = plain.replace(".", "")  # 1.850 is 1850 in German
+    return float(plain.replace(",", "."))
+
+
+def _find_half(words: Sequence[str], at: int) -> tuple[float, int]:
+    return (0.5, at + 3) if words[at : at + 3] == ["and", "a", "half"] else (0.0, at)
+
+
+def _find_unit(words: Sequence[str], at: int) -> tuple[Sequence[Amount], int]:
+    """Return the unit that begins at a word: the longest of up to three words."""
+    begin = at + (words[at] in ("-", "‑"))
+    for size in (3, 2, 1):
+        name = " ".join(words[begin : begin + size])
+        for spelling in (name, name.removesuffix("s"), name.partition("/")[0] if size == 1 else ""):
+            if spelling in _UNITS:
+                return _UNITS[spelling], begin + size
+    return [], at
+
+
+def _give_unit(number: float, units: Sequence[Amount]) -> Value:
+    amounts = tuple((number * factor, unit) for factor, unit in units)
+    return Value(amounts[0][0] if amounts and not amounts[0][1] else number, amounts)
+
+
+def find_missing_values(claim: str, *evidence: str) -> list[Value]:
+    """Return the values of a claim that no text of its evidence gives."""
+    there = [value for text in evidence for value in find_values(text)]
+    plain = "\n".join(evidence).casefold()
+    return [
+        value
+        for value in find_values(claim)
+        if not value.is_implied
+        and not (_stands(value.name, plain) if value.name else any(map(value.equals, there)))
+    ]
+
+
+def _stands(name: str, text: str) -> bool:
+    parts = re.findall(r"[^\W_]+", name.casefold())
+    return re.search(rf"(?<!\w){_GAP.join(parts)}(?!\w)", text) is not None
+
+
+def is_computed(value: Value, evidence: str) -> bool:
+    """Return True for the sum, difference, ratio or share of two amounts of the evidence."""
+    numbers = sorted({found.number for found in find_values(evidence) if found.number})
+    results = (
+        result
+        for a, b in itertools.permutations(numbers, 2)
+        for result in (a + b, a - b, a / b, 100 * a / b)
+    )
+    return value.number is not None and any(
+        math.isclose(value.number, result, rel_tol=1e-3) for result in results
+    )
+
+
+def spell_like(claim: str, evidence: str) -> str:
+    """Write the amounts of a claim as its evidence does: "1.6 tonnes" for "1,600 kilograms"."""
+    there = [value for value in find_values(evidence) if value.amounts and not value.is_implied]
+    spelled = {value.text.casefold() for value in there}
+    pieces, position = [], 0
+    for value in find_values(claim):
+        same = next((one for one in there if value.amounts and value.equals(one)), None)
+        if same is not None and value.text.casefold() not in spelled:
+            pieces += [claim[position : value.start], same.text]
+            position = value.end
+    return "".join([*pieces, claim[position:]])

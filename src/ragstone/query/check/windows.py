@@ -1,8 +1,8 @@
-"""Find the few sentences of a source that a claim must be read against.
+"""Find the few lines of a source that a claim must be read against.
 
-claim and source → windows of one to four sentences, table rows with their header. Chosen by words,
-rare ones counting more: reading a window costs milliseconds, choosing it microseconds. Text that
-reads like an instruction to a model is never evidence.
+claim and source → windows: one or two neighbouring units, a row under its header, an item with its
+lead-in. They are chosen by words, rare ones counting more. Text that reads like an instruction to a
+model is never evidence.
 """
 
 from __future__ import annotations
@@ -12,275 +12,175 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.layout import clean_for_reading
-from ragstone.reading.units import find_suspicious_spans, split_units
+from ragstone.reading.units import find_suspicious_spans, find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
+from ragstone.types import Source
 
-WINDOW_SENTENCES = 4
-_SCATTERED_SENTENCES = 3
-_CENTRES = 3
-_NAMES_BOTH = 0.25
-_MAX_WINDOW_CHARS = 1_400
-# The snippet of a citation may leave out sentences that add less than this to the coverage.
-_SNIPPET_SHARE = 0.85
-_TOKEN = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|\w+|[%‰€$£¥°<>≤≥±]")
+# About 100 tokens: of whole passages (170 tokens) true sentences about a row or a list got .05 to
+# .5, of windows of this size .6 to .98.
+_MAX_CHARS = 400
+_MAX_UNITS = 4
+_CENTRES = 6
+# A neighbour joins the window if it holds this share more of the claim's terms.
+_WORTH_JOINING, _WORTH_JOINING_APART = 0.04, 0.2
+_WORD = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|[^\W_]+|[%‰€$£¥°<>≤≥±]")
+_LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|<[^<>\s]+>")
+Measure: TypeAlias = Callable[[Iterable[int]], float]
 _LIST_MARK = re.compile(rf"\s*{LIST_MARK}\s+")
-_NEGATIVE_LEAD = re.compile(
-    r"\b(?:not|never|no|avoid|wrong|false|myths?|incorrect|don['’]t|untrue|forbidden|excluded?|"
-    r"except)\b[^.!?]*:\s*$",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """Hold a sentence or row of a source, as it is read, and its place in the stored text."""
+    """A sentence, item or row of a source as it is read, and its place in the stored text."""
 
     start: int
     end: int
     text: str
     terms: frozenset[str]
     is_row: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SuspiciousPart:
-    """Hold a sentence that reads like an instruction."""
-
-    start: int
-    end: int
-    terms: frozenset[str]
+    lead: int | None
+    """The place of the unit that leads to this item or listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSource:
-    """Hold a source split for reading."""
+    """A source split for reading."""
 
     units: tuple[ReadUnit, ...]
-    terms: frozenset[str]
-    suspicious: tuple[SuspiciousPart, ...]
+    suspicious: tuple[frozenset[str], ...]
+    """The terms of each sentence that reads like an instruction."""
     words: str
     """All units as words, each between spaces, to find quotations."""
     word_starts: tuple[int, ...]
     """The place in `words` at which each unit begins, and the end of the last."""
-    negated: frozenset[int]
-    """Units under a lead-in such as "Do not:"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Hold sentences of one source to read a claim against; `start` and `end` are its snippet."""
+    """Lines of a source to read a claim against; `start` and `end` are its snippet."""
 
     number: int
-    text: str
     start: int
     end: int
+    text: str
     coverage: float
+    """The share of the claim's terms that it holds, rare terms counting more."""
+
+
+def read_source(source: Source) -> ReadSource:
+    return _read_text(source.text, source.hit.chunk.table_header)
 
 
 @lru_cache(maxsize=1024)
-def read_source(text: str) -> ReadSource:
-    """Split a source into units without markup and without suspicious sentences."""
-    clean = clean_for_reading(text)
+def _read_text(text: str, table_header: str) -> ReadSource:
     spans = find_suspicious_spans(text)
+
+    def is_suspicious(start: int, end: int) -> bool:
+        return any(start < stop and begin < end for begin, stop in spans)
+
     units: list[ReadUnit] = []
-    negated: set[int] = set()
-    lead = ""
-    for unit in split_units(clean.text):
-        start, end = clean.locate(unit.start, unit.end)
-        if any(start < stop and begin < end for begin, stop in spans):
+    joined, starts = " ", []
+    places: dict[int | None, int] = {}
+    for place, unit in enumerate(find_units(text, table_header)):
+        if is_suspicious(unit.start, unit.end):
             continue
-        sentence = " ".join(unit.sentence.split())
-        if unit.header or _LIST_MARK.match(unit.text):
-            if _NEGATIVE_LEAD.search(lead):
-                negated.add(len(units))
-        else:
-            lead = sentence
-        terms = frozenset(extract_terms(sentence))
-        units.append(ReadUnit(start, end, sentence, terms, bool(unit.header)))
-    words, starts = _join_words(units)
-    return ReadSource(
-        tuple(units),
-        frozenset().union(*(unit.terms for unit in units)),
-        tuple(_split_suspicious(text, spans)),
-        words,
-        starts,
-        frozenset(negated),
-    )
-
-
-def _split_suspicious(text: str, spans: Sequence[tuple[int, int]]) -> list[SuspiciousPart]:
-    return [
-        SuspiciousPart(start, end, frozenset(extract_terms(text[start:end])))
-        for start, end in find_sentence_spans(text)
-        if any(start < stop and begin < end for begin, stop in spans)
-    ]
-
-
-def _join_words(units: Sequence[ReadUnit]) -> tuple[str, tuple[int, ...]]:
-    joined = " "
-    starts = []
-    for unit in units:
+        places[place] = len(units)
+        said = " ".join(unit.sentence.split())
+        terms, lead = frozenset(extract_terms(said)), places.get(unit.lead)
+        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind == "row", lead))
         starts.append(len(joined))
-        words = split_exact_words(unit.text)
-        joined += " ".join(words) + (" " if words else "")
-    return joined, (*starts, len(joined))
+        joined += "".join(f"{word} " for word in split_exact_words(said))
+    suspicious = tuple(
+        frozenset(extract_terms(text[start:end]))
+        for start, end in (find_sentence_spans(text) if spans else ())
+        if is_suspicious(start, end)
+    )
+    return ReadSource(tuple(units), suspicious, joined, (*starts, len(joined)))
 
 
 def split_exact_words(text: str) -> list[str]:
-    """Return words and signs that carry meaning (%, €, a minus), without a list's mark."""
-    plain = unicodedata.normalize("NFKC", _LIST_MARK.sub("", text, count=1)).casefold()
-    plain = plain.replace("’", "").replace("'", "").replace("−", "-").replace("–", "-")
-    return _TOKEN.findall(plain)
+    """Return words and signs that carry meaning (%, €, a minus), without markup."""
+    plain = _LINK_TARGET.sub("", _LIST_MARK.sub("", text, count=1))
+    plain = unicodedata.normalize("NFKC", plain).casefold()
+    return _WORD.findall(plain.replace("’", "").replace("'", ""))
 
 
 def find_quotation(claim: str, source: ReadSource) -> tuple[int, int] | None:
-    """Return the place of a claim that stands word for word in a source, as whole sentences.
+    """Return the place of a claim that stands word for word in a source, as whole units.
 
     Part of a sentence is not a quotation: a condition or a "not" may stand in the rest.
     """
-    words = split_exact_words(claim)
-    if not words:
-        return None
-    wanted = f" {' '.join(words)} "
-    at = source.words.find(wanted)
+    wanted = " " + "".join(f"{word} " for word in split_exact_words(claim))
+    at = source.words.find(wanted) if wanted != " " else -1
     while at >= 0:
         first = bisect_left(source.word_starts, at + 1)
         last = bisect_left(source.word_starts, at + len(wanted))
-        begins = first < len(source.units) and source.word_starts[first] == at + 1
-        ends = last < len(source.word_starts) and source.word_starts[last] == at + len(wanted)
-        # Units without words share their place with the next one.
-        while first + 1 < last and source.word_starts[first + 1] == at + 1:
-            first += 1
-        if begins and ends and first < last and first not in source.negated:
+        begins = source.word_starts[first] == at + 1
+        ends = source.word_starts[min(last, len(source.units))] == at + len(wanted)
+        if begins and ends and first < last:
+            # A unit without words shares its place with the next one.
+            while first + 1 < last and source.word_starts[first + 1] == at + 1:
+                first += 1
             return source.units[first].start, source.units[last - 1].end
         at = source.words.find(wanted, at + 1)
     return None
 
 
-def weigh_terms(wanted: frozenset[str], units: Sequence[ReadUnit]) -> dict[str, float]:
+def find_windows(claim: str, source: Source) -> list[Window]:
+    """Return the windows of a source that hold most of a claim's terms, best first."""
+    units = read_source(source).units
+    weights = _weigh_terms(frozenset(extract_terms(claim)), units)
+
+    def measure(places: Iterable[int]) -> float:
+        held = frozenset().union(*(units[place].terms for place in places))
+        return sum(weight for term, weight in weights.items() if term in held)
+
+    order = sorted(range(len(units)), key=lambda place: (-measure([place]), place))[:_CENTRES]
+    runs = [_grow(place, units, measure) for place in order]
+    # What a claim joins may stand apart, in two rows or two paragraphs.
+    apart = [sorted({*order[:1], place}) for place in order[1:]]
+    runs += [run for run in apart if measure(run) >= measure(order[:1]) + _WORTH_JOINING_APART]
+    found = {tuple(run): measure(run) - _WORTH_JOINING * len(run) for run in runs}
+    ranked = sorted(found, key=lambda run: -found[run])
+    return [_build_window(source, [units[place] for place in run], measure(run)) for run in ranked]
+
+
+def _weigh_terms(wanted: frozenset[str], units: Sequence[ReadUnit]) -> dict[str, float]:
     """Return the weight of each term of a claim: the rarer in the source, the higher."""
     count = Counter(term for unit in units for term in wanted & unit.terms)
-    raw = {t: math.log(1 + (len(units) + 1) / (count[t] + 0.5)) for t in wanted}
+    raw = {term: math.log(1 + (len(units) + 1) / (count[term] + 0.5)) for term in wanted}
     total = sum(raw.values()) or 1.0
     return {term: weight / total for term, weight in raw.items()}
 
 
-def find_windows(claim: str, number: int, source: ReadSource) -> list[Window]:
-    """Return the best run of up to four sentences, and the best sentences wherever they are."""
-    units = source.units
-    if not units:
-        return []
-    weights = weigh_terms(frozenset(extract_terms(claim)), units)
-    coverage = [_measure(weights, unit.terms) for unit in units]
-    order = sorted(range(len(units)), key=lambda place: (-coverage[place], place))
-    runs = [_find_best_run(weights, units, order)]
-    if len(units) > WINDOW_SENTENCES and not units[order[0]].is_row:
-        runs.append(_find_scattered(weights, units, order))
-    return [
-        _build_window(number, weights, units, places)
-        for places in dict.fromkeys(tuple(run) for run in runs if run)
-    ]
-
-
-def _measure(weights: dict[str, float], terms: frozenset[str]) -> float:
-    return sum(weight for term, weight in weights.items() if term in terms)
-
-
-def _measure_all(
-    weights: dict[str, float], units: Sequence[ReadUnit], places: Sequence[int]
-) -> float:
-    return _measure(weights, frozenset().union(*(units[place].terms for place in places)))
-
-
-def _find_best_run(
-    weights: dict[str, float], units: Sequence[ReadUnit], order: Sequence[int]
-) -> list[int]:
-    best = order[0]
-    if units[best].is_row:
-        # Another row says nothing about this one, and its values must not confirm a claim; two rows
-        # are read together only where a claim names both.
-        rows = [
-            place
-            for place in order[1:2]
-            if units[place].is_row
-            and _measure(weights, units[place].terms - units[best].terms) >= _NAMES_BOTH
+def _grow(place: int, units: Sequence[ReadUnit], measure: Measure) -> list[int]:
+    """Add the lead-in, then the neighbours that hold more of the claim, while it stays short."""
+    lead = units[place].lead
+    run = [place] if lead is None else [lead, place]
+    while lead is None and not units[place].is_row and len(run) < _MAX_UNITS:
+        wider = [
+            sorted([*run, beside])
+            for beside in (run[0] - 1, run[-1] + 1)
+            if 0 <= beside < len(units) and not units[beside].is_row
         ]
-        return sorted([best, *rows])
-    found: tuple[float, int, list[int]] | None = None
-    for centre in order[:_CENTRES]:
-        for begin in range(max(0, centre - WINDOW_SENTENCES + 1), centre + 1):
-            run = list(range(begin, min(begin + WINDOW_SENTENCES, len(units))))
-            distance = -abs(best - (run[0] + run[-1]) // 2)
-            rank = (round(_measure_all(weights, units, run), 6), distance, run)
-            if found is None or rank[:2] > found[:2]:
-                found = rank
-    return found[2] if found else [best]
-
-
-def _find_scattered(
-    weights: dict[str, float], units: Sequence[ReadUnit], order: Sequence[int]
-) -> list[int]:
-    """Return the sentences that together hold most of the claim's terms."""
-    chosen: list[int] = []
-    covered: set[str] = set()
-    for _ in range(_SCATTERED_SENTENCES):
-        rest = [place for place in order[:24] if place not in chosen]
-        if not rest:
+        best = max(wider, key=measure, default=run)
+        size = sum(len(units[place].text) for place in best)
+        if best is run or size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING:
             break
-        place = max(rest, key=lambda one: _measure(weights, units[one].terms - covered))
-        chosen.append(place)
-        covered |= units[place].terms
-    return sorted(chosen)
+        run = best
+    return run
 
 
-def _build_window(
-    number: int, weights: dict[str, float], units: Sequence[ReadUnit], places: Sequence[int]
-) -> Window:
-    coverage = _measure_all(weights, units, places)
-    first, last = _find_snippet(weights, units, places, coverage)
-    text = " ".join(units[place].text for place in places)
-    return Window(number, text[:_MAX_WINDOW_CHARS], units[first].start, units[last].end, coverage)
-
-
-def _find_snippet(
-    weights: dict[str, float], units: Sequence[ReadUnit], places: Sequence[int], coverage: float
-) -> tuple[int, int]:
-    """Return the shortest run of the window that holds nearly all its terms."""
-    first, last = places[0], places[-1]
-    if last - first != len(places) - 1:  # scattered: the best sentence stands for all
-        best = max(places, key=lambda place: _measure(weights, units[place].terms))
-        return best, best
-    runs = [
-        (end - begin, -_measure_all(weights, units, range(begin, end + 1)), begin, end)
-        for begin in range(first, last + 1)
-        for end in range(begin, last + 1)
-    ]
-    good = [run for run in runs if -run[1] >= _SNIPPET_SHARE * coverage]
-    _, _, begin, end = min(good or runs)
-    return begin, end
-
-
-def rank_sources(claim: str, sources: Sequence[ReadSource]) -> list[int]:
-    """Return the places of the sources that hold most of a claim's terms, best first."""
-    wanted = frozenset(extract_terms(claim))
-    shares: list[tuple[float, int]] = []
-    for place, source in enumerate(sources):
-        best = max((len(wanted & unit.terms) for unit in source.units), default=0)
-        if best:
-            shares.append((-(best + 0.5 * len(wanted & source.terms)), place))
-    return [place for _, place in sorted(shares)]
-
-
-def find_suspicious_part(claim: str, source: ReadSource, least: float) -> SuspiciousPart | None:
-    """Return the sentence that reads like an instruction and holds `least` of a claim's terms."""
-    wanted = frozenset(extract_terms(claim))
-    best = max(source.suspicious, key=lambda one: len(wanted & one.terms), default=None)
-    if best is None or not wanted or len(wanted & best.terms) < least * len(wanted):
-        return None
-    return best
+def _build_window(source: Source, units: Sequence[ReadUnit], coverage: float) -> Window:
+    text = " ".join(unit.text for unit in units)
+    heading = " > ".join(source.hit.chunk.heading_path)
+    if heading and len(heading) + len(text) <= _MAX_CHARS:
+        text = f"{heading}\n{text}"
+    # Of units that stand apart the last is cited: a citation is one span.
+    return Window(source.number, units[0].start, units[-1].end, text[: 2 * _MAX_CHARS], coverage)

@@ -13,8 +13,6 @@ from typing import Any
 
 from ragstone import system
 from ragstone.errors import StoreError
-from ragstone.models.cache import CachedEmbedder
-from ragstone.models.embedder import OnnxEmbedder
 from ragstone.processes import answer_requests, pack_message
 from ragstone.query.check.review import check_against_facts
 from ragstone.query.check.verifier import WorkLimit, load_verifier
@@ -25,9 +23,6 @@ _OWN_SHARE = 0.8
 # The least urgent work of a server: an answer that somebody waits for comes first.
 _NICENESS = 14
 
-# The weights of the check were fitted to the shipped embedder, whichever one searches.
-_embedder = CachedEmbedder(OnnxEmbedder())
-
 
 def main() -> None:
     answer_requests(answer, prepare)
@@ -35,8 +30,8 @@ def main() -> None:
 
 def prepare() -> None:
     system.lower_process_priority(_NICENESS)
-    load_verifier()
-    _embedder.embed(["It is loaded before the first text is checked."])
+    if verifier := load_verifier():
+        verifier.verify("It is loaded", "before the first text is checked.", WorkLimit())
 
 
 def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
@@ -46,7 +41,6 @@ def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
         grounding = check_against_facts(
             message["answer"],
             message["facts"],
-            _embedder,
             threshold=message["threshold"],
             limit=WorkLimit.of_seconds(_OWN_SHARE * timeout_s),
         )
