@@ -32,7 +32,6 @@ from ragstone.reading.features import (
     weigh_terms,
 )
 from ragstone.reading.model import ReadingModel, load_reading_model
-from ragstone.reading.named import find_named_document
 from ragstone.reading.question import Question, QuestionKind, parse_question
 from ragstone.reading.read import READING, ShortAnswer, read_sentences
 from ragstone.reading.times import find_covered_year, prefer_valid, remove_year
@@ -53,7 +52,6 @@ CHARS_READ = 1_800
 # A short answer stands alone, so it must be more probable than a quotation.
 _SURE_OF_SHORT = 0.6
 # The same holds for an answer to a question without a part of a document's name.
-_SURE_OF_NAME = 0.5
 _MAX_LEAD = 4.0
 # Differences of scores, chosen on the development half of bench/packs/answers.jsonl.
 _REFERS_COSTS = 3.0
@@ -188,17 +186,7 @@ class AnswerChooser:
         return choice
 
     def _choose_part(self, question: str, sources: Sequence[Source]) -> PartChoice:
-        if named := find_named_document(question, sources):
-            choice = self._choose_among(named.question, named.sources)
-            if choice.probability >= self.weights.threshold:
-                return choice
-        choice = self._choose_among(question, sources)
-        if choice.probability < self.weights.threshold and (
-            named := find_named_document(question, sources, in_part=True)
-        ):
-            narrow = self._choose_among(named.question, named.sources)
-            return narrow if narrow.probability >= _SURE_OF_NAME else choice
-        return choice
+        return self._choose_among(question, sources)
 
     def _choose_among(self, question: str, sources: Sequence[Source]) -> PartChoice:
         candidates = list_candidates(question, sources)

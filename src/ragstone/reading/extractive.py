@@ -12,7 +12,7 @@ from ragstone.plugins import PartContext
 from ragstone.reading.choose import AnswerChooser, Choice, PartChoice
 from ragstone.reading.documents import needs_model
 from ragstone.reading.question import parse_question
-from ragstone.reading.summary import NEEDS_MODEL, write_outline
+from ragstone.reading.outline import NEEDS_MODEL, write_outline
 from ragstone.reading.write import AnswerUnit, build_units
 from ragstone.threads import run_in_thread
 from ragstone.types import NEAREST, NO_ANSWER, Prompt
