@@ -144,6 +144,11 @@ class Quote:
     place: int
     """Where it begins in the text of its draft."""
 
+    @property
+    def end_place(self) -> int:
+        """Where it ends: its marker follows, and after that its listing."""
+        return self.place + len(self.text.partition("\n\n```")[0])
+
 
 @dataclass(slots=True)
 class Draft:

@@ -148,7 +148,7 @@ def test_an_overview_names_topics_questions_and_what_is_new(client: httpx.Client
     assert found["documents"] == 1
     assert found["topics"] == ["Rent"]
     assert [one["name"] for one in found["recent"]] == ["rent.md"]
-    assert found["questions"]
+    assert found["questions"] == ["Summarize Rent"]
     assert len(client.get("/v1/queries", params={"limit": 100}).json()) == before
     client.post("/v1/documents", json={**body, "name": "b.md", "text": "# Gate\n\nIt is green."})
     again = client.get("/v1/collections/overview/overview").json()

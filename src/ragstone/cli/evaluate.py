@@ -204,6 +204,11 @@ def load_questions(
             return loaded
         assert making is not None
         options.require_collection(engine, collection)
+        if not making.with_model:
+            stderr().print(
+                "Without --with-model the questions are words of the documents: they measure the "
+                "search, not the answers."
+            )
         return asyncio.run(
             make_questions(
                 engine,

@@ -34,7 +34,6 @@ from ragstone.protocols import (
     Chat,
     Checker,
     ContextBuilder,
-    Embedder,
     MeteredChat,
     Reader,
     Refiner,
@@ -44,17 +43,9 @@ from ragstone.protocols import (
 from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
-from ragstone.query.contest import (
-    avoid_repetition,
-    choose_reading,
-    leave_document,
-    list_asked_units,
-    quote_units,
-)
 from ragstone.query.ground.cite import Notation
 from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
-from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.reading.reader import MOST
 from ragstone.settings.schema import CheckSettings
@@ -80,8 +71,6 @@ class Pipeline:
     fallbacks: Fallbacks
     options: CheckSettings
     chat: Chat | None = None
-    embedder: Embedder | None = None
-    """Compares sentences where they are checked before they are streamed."""
     reads_all: Retriever | None = None
     """The same search with every candidate read, where `retriever` reads only the first."""
     evidence_cache: EvidenceCache | None = None
@@ -142,12 +131,6 @@ class Pipeline:
         self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
         """Write from the evidence; without a model, "tell me more" quotes what comes next."""
-        if self.quotes_only and query.mode == "refined":
-            units = list_asked_units(query, evidence.sources)
-            if units is not None:
-                return quote_units(units)
-            if names_little(query):
-                return write_choices(query, evidence, run, self.answerer, self.grader)
         return self.answerer.write(query, evidence, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
@@ -191,12 +174,11 @@ class Pipeline:
     ) -> SentenceHold | None:
         drops = self.options.hold_unverified
         holds = drops or query.hold_markers
-        # What is quoted comes at once, and the check right after it.
-        reports = reports and not self.quotes_only
         # Without sources no sentence has support: what is written then is no answer from documents.
-        if not notation.sources or not (holds or reports):
+        # What is quoted needs no check.
+        if self.quotes_only or not notation.sources or not (holds or reports):
             return None
-        return SentenceHold(notation, self.embedder, drops, holds, reports)
+        return SentenceHold(notation, drops, holds, reports)
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""
@@ -232,15 +214,7 @@ class Pipeline:
         query = replace(understood.query, mode=query.mode)
         evidence = await self._find_evidence(query, run, start)
         # The documents decide: what they answer was a question.
-        if evidence.query.wants_other and (others := leave_document(evidence)) is not None:
-            evidence = await self._search_until_good(others, run)
-        return understood.settle(evidence), await self._avoid_repetition(evidence, run)
-
-    async def _avoid_repetition(self, evidence: Evidence, run: QueryRun) -> Evidence:
-        """Leave out what the last answer said, where a quoted answer would only repeat it."""
-        if not self.quotes_only or evidence.query.mode != "refined":
-            return evidence
-        return await avoid_repetition(evidence, run, self.answerer, self._estimate)
+        return understood.settle(evidence), evidence
 
     async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
@@ -317,13 +291,10 @@ class Pipeline:
     ) -> Evidence:
         """Return the first evidence if it is good, else the best of all that was searched."""
         if start is None and len(query.readings) > 1:
-            evidence = await choose_reading(
-                query, run, self._retrieve_and_refine, self._grade, self.batcher
-            )
-        else:
-            retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
-            retrieved = await self._refine_retrieved(query, retrieved, run)
-            evidence = await self._grade(query, retrieved, run)
+            raise NotImplementedError
+        retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
+        retrieved = await self._refine_retrieved(query, retrieved, run)
+        evidence = await self._grade(query, retrieved, run)
         for _ in range(self.options.max_iterations):
             if not self._may_search_again(evidence):
                 break

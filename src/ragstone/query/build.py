@@ -74,7 +74,6 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
     """Build the pipeline of an engine."""
     given = given or GivenParts()
     settings = context.settings
-    reading = add_vector_cache(context.reads_with)
     hybrid = HybridRetriever(
         context.catalog,
         context.index,
@@ -109,7 +108,6 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         fallbacks=context.fallbacks,
         options=settings.check,
         chat=context.chat,
-        embedder=reading,
         reads_all=thorough if retriever is hybrid else None,
         evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,

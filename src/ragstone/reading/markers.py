@@ -77,5 +77,5 @@ def escape_markers(text: str) -> str:
 def format_label(chunk: Chunk) -> str:
     """Return where a chunk stands, to be shown before a short quotation: its last two headings,
     or the name of its document."""
-    title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
+    title = clean_for_reading(" > ".join(chunk.heading_path[-2:])) or chunk.document_name
     return " ".join(escape_markers(title).split())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from ragstone.engine import Engine
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import NO_ANSWER, Answer
@@ -47,7 +45,7 @@ def check_quoted(answer: Answer) -> None:
 async def test_a_summary_quotes_a_sentence_of_each_section(sample_engine: Engine) -> None:
     answer = await sample_engine.ask("Summarize the catering contract")
     check_quoted(answer)
-    assert answer.text.startswith("Extractive summary of CATERING AGREEMENT")
+    assert answer.text.startswith("Key sentences of CATERING AGREEMENT")
     assert {s.hit.chunk.document_name for s in answer.sources} == {
         "contracts/catering-agreement.txt"
     }
@@ -68,14 +66,12 @@ async def test_a_topic_is_summarized_from_the_passages_about_it(sample_engine: E
     assert "Dogs are welcome on the terrace" in answer.text
 
 
-async def test_an_unknown_document_is_named_and_the_others_listed(sample_engine: Engine) -> None:
+async def test_what_no_document_is_about_is_not_summarized(sample_engine: Engine) -> None:
     answer = await sample_engine.ask("Summarize the contract with the cleaning company")
     assert answer.status == "abstained"
     assert not answer.citations
     assert answer.text.startswith(NO_ANSWER)
-    assert "No document on “the contract with the cleaning company” was found" in answer.text
-    assert "There are 13 documents" in answer.text
-    assert "Lease of the Ridge" in answer.text
+    assert "There are 13 documents: handbook (3)" in answer.text
 
 
 async def test_an_overview_counts_and_names_all_documents(sample_engine: Engine) -> None:
@@ -86,9 +82,8 @@ async def test_an_overview_counts_and_names_all_documents(sample_engine: Engine)
         assert name in answer.text
 
 
-@pytest.mark.parametrize("question", ["List all contracts", "Liste alle Verträge auf"])
-async def test_documents_of_a_kind_are_listed(sample_engine: Engine, question: str) -> None:
-    answer = await sample_engine.ask(question)
+async def test_documents_of_a_folder_are_listed(sample_engine: Engine) -> None:
+    answer = await sample_engine.ask("List all contracts")
     check_quoted(answer)
     assert answer.text.startswith("2 of 13 documents match")
     assert "contracts/catering-agreement.txt" in answer.text
@@ -103,10 +98,10 @@ async def test_documents_are_counted(sample_engine: Engine) -> None:
 async def test_two_documents_are_compared_section_by_section(sample_engine: Engine) -> None:
     answer = await sample_engine.ask("Compare the lease and the catering agreement")
     check_quoted(answer)
-    shared, _, alone = answer.text.partition("**Only in Lease of the Ridge:")
-    assert "EUR 5,000,000" in shared
-    assert "EUR 2,000,000" in shared
-    assert "Protection of the dark sky" in alone
+    assert answer.text.startswith("Comparison of Lease of the Ridge and CATERING AGREEMENT")
+    assert "**Term / TERM AND NOTICE**" in answer.text
+    pairs = re.findall(r"\n- .*\[Source \d+\]\n- .*\[Source \d+\]", answer.text)
+    assert len(pairs) > 3
 
 
 async def test_two_things_are_not_compared_as_documents(sample_engine: Engine) -> None:
@@ -119,7 +114,7 @@ async def test_a_question_limited_to_a_document_summarizes_that_one(sample_engin
     one = next(d for d in documents if d.name.endswith("safety.md"))
     answer = await sample_engine.ask("What is this document about?", document_ids=[one.id])
     check_quoted(answer)
-    assert answer.text.startswith("Extractive summary of Safety Policy")
+    assert answer.text.startswith("Key sentences of Safety Policy")
 
 
 async def test_writing_needs_a_model_and_the_answer_says_so(sample_engine: Engine) -> None:

@@ -7,7 +7,6 @@ leaves in doubt.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,20 +21,18 @@ from ragstone.prompts import render
 from ragstone.protocols import Chat, MeteredChat
 from ragstone.query.check.judge import GROUNDED, NOT_GROUNDED, OUT_OF_TIME
 from ragstone.query.check.review import Review, measure_groundedness, review_text
-from ragstone.query.ground.cite import Notation, find_text
+from ragstone.query.ground.cite import Notation, build_citation, find_text
 from ragstone.query.ground.generate import is_refusal
 from ragstone.query.understand.rewrite import ask_json
 from ragstone.reading.markers import escape_markers
 from ragstone.trace import QueryRun
-from ragstone.types import NEAREST, NO_ANSWER, Claim, Query, Source
+from ragstone.types import NO_ANSWER, AnswerStatus, Claim, Query, Source
 
 MAX_CLAIMS = 8
 _MAX_SOURCES = 6
 _MAX_SOURCE_CHARS = 1500
 # The score of a claim that the model confirms is enough to be grounded; of one it denies, not.
 _CONFIRMED, _DENIED = 0.9, 0.2
-# Platt's method on one half of the question sets.
-_SLOPE, _OFFSET = 0.739, -0.464
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +51,30 @@ class ClaimChecker:
         """Separate refusals from answers, judge each claim, and compute the figures."""
         if draft.is_plain:
             return CheckedDraft(draft.text, "ungrounded")
+        if draft.status != "written":
+            return accept_quotes(query, evidence, draft)
         text = draft.text.strip()
-        notation = Notation(evidence.sources, query.citation_style)
         if is_refusal(text):
-            return await self._check_refusal(draft, notation, run)
+            return CheckedDraft(text if text.startswith(NO_ANSWER) else NO_ANSWER, "abstained")
+        notation = Notation(evidence.sources, query.citation_style)
         judge = self._choose_judge(query, draft)
         is_cut_off = draft.stop_reason == "length"
         review = await self._review(text, notation, run, judge, is_cut_off=is_cut_off)
         score = measure_groundedness(review.claims)
-        places = find_text(evidence.short_answer, review.text)
+        short = evidence.extract.short_answer
+        places = find_text(short, review.text)
         return CheckedDraft(
             review.text,
             citations=review.citations,
             claims=review.claims,
             is_grounded=score > GROUNDED,
             groundedness_score=round(score, 4),
-            confidence=compute_confidence(evidence.probability, score),
+            confidence=round(evidence.probability * min(max(score, 0.0), 1.0), 4),
             citation_precision=round(review.precision, 4),
             citation_recall=round(review.recall, 4),
-            short_answer=evidence.short_answer if places else "",
+            short_answer=short if places else "",
             highlights=places,
         )
-
-    async def _check_refusal(self, draft: Draft, notation: Notation, run: QueryRun) -> CheckedDraft:
-        """Keep the nearest passage that was quoted as one that does not answer."""
-        _, mark, nearest = draft.text.partition(NEAREST)
-        if not mark or draft.provider != "extractive":
-            # Ragstone's own refusal may say which documents there are.
-            own = draft.provider == "extractive" and draft.text.startswith(NO_ANSWER)
-            return CheckedDraft(draft.text if own else NO_ANSWER, "abstained")
-        review = await self._review(nearest.strip(), notation, run, None)
-        text = f"{NO_ANSWER}\n\n{NEAREST}\n\n{review.text}"
-        return CheckedDraft(text, "abstained", citations=review.citations)
 
     def _choose_judge(self, query: Query, draft: Draft) -> Chat | None:
         """Return the model that may judge: never the one that wrote, unless that is wanted."""
@@ -146,19 +135,33 @@ def build(context: PartContext) -> ClaimChecker:
     )
 
 
-def compute_confidence(probability: float, groundedness: float) -> float:
-    """Estimate how probable it is that an answer is right.
-
-    The product of how probable it is that the sources hold the answer, and how far they support
-    what was written.
-    """
-    return round(calibrate_probability(probability) * min(max(groundedness, 0.0), 1.0), 4)
-
-
-def calibrate_probability(probability: float) -> float:
-    """Turn the probability that the sources hold the answer into a share of right answers."""
-    bounded = min(max(probability, 1e-6), 1 - 1e-6)
-    return 1 / (1 + math.exp(-(_SLOPE * math.log(bounded / (1 - bounded)) + _OFFSET)))
+def accept_quotes(query: Query, evidence: Evidence, draft: Draft) -> CheckedDraft:
+    """Cite what was quoted: the reader took it from its sources, so there is nothing to judge."""
+    sources, extract = evidence.sources, evidence.extract
+    citations = tuple(
+        build_citation(sources[quote.source - 1], (quote.start, quote.end), "supported")
+        for quote in draft.quotes
+    )
+    if draft.status != "answered":
+        status: AnswerStatus = "near" if draft.status == "near" else "abstained"
+        return CheckedDraft(draft.text, status, citations)
+    claims = tuple(
+        Claim(quote.text, quote.place, quote.end_place, (quote.source,), "supported", 1.0)
+        for quote in draft.quotes
+    )
+    places = find_text(extract.short_answer, draft.text)
+    return CheckedDraft(
+        draft.text,
+        citations=citations,
+        claims=claims,
+        is_grounded=True,
+        groundedness_score=1.0,
+        confidence=round(evidence.probability, 4),
+        citation_precision=1.0,
+        citation_recall=1.0,
+        short_answer=extract.short_answer if places else "",
+        highlights=places,
+    )
 
 
 def find_doubtful_claims(claims: Sequence[Claim], final: frozenset[int] = frozenset()) -> list[int]:

@@ -53,14 +53,12 @@ for _dimension, _spellings in {
 _NUMBERS = {
     word: float(number)
     for number, words in enumerate(
-        "zero|one first|two second twice|three third|four fourth|five fifth|six sixth|"
-        "seven seventh|eight eighth|nine ninth|ten tenth|eleven eleventh|twelve twelfth|thirteen|"
-        "fourteen|fifteen|sixteen|seventeen|eighteen|nineteen".split("|")
+        ["zero", "one first", "two second twice", "three third", "four fourth", "five fifth", "six sixth", "seven seventh", "eight eighth", "nine ninth", "ten tenth", "eleven eleventh", "twelve twelfth", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
     )
     for word in words.split()
 } | {
     word: 20.0 + 10 * place
-    for place, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split())
+    for place, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
 } | {"hundred": 100.0, "dozen": 12.0}
 _SCALES = {
     "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9,
@@ -71,8 +69,7 @@ _CURRENCIES = ("€", "$", "£", "¥", "eur", "usd", "gbp", "chf")
 _MONTHS = {
     name: number
     for number, names in enumerate(
-        "january jan|february feb|march mar|april apr|may|june jun|july jul|august aug|"
-        "september sep sept|october oct|november nov|december dec".split("|"),
+        ["january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug", "september sep sept", "october oct", "november nov", "december dec"],
         start=1,
     )
     for name in names.split()

@@ -20,8 +20,8 @@ from ragstone.query.ground.cite import Notation
 from ragstone.reading.documents import needs_model
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.markers import escape_markers, format_label
+from ragstone.reading.outline import NEEDS_MODEL, write_outline
 from ragstone.reading.reader import UnitReader
-from ragstone.reading.summary import NEEDS_MODEL, write_outline
 from ragstone.reading.units import Unit, list_units
 from ragstone.text import LIST_MARK
 from ragstone.threads import run_in_thread

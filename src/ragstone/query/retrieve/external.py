@@ -7,23 +7,23 @@ lists are fused. A summary reads what the service finds in the order of its docu
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ragstone.index.analyze import extract_terms
 from ragstone.outline import DocumentEntry, Outline
 from ragstone.protocols import Retriever
 from ragstone.query.retrieve.fuse import reciprocal_rank_fusion
-from ragstone.query.retrieve.sequential import find_named, find_passages
-from ragstone.reading.documents import match_request
+from ragstone.query.retrieve.match import find_named
+from ragstone.query.retrieve.sequential import MAX_SUMMARIZED, find_about
+from ragstone.reading.documents import find_subject
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits
 
 # As in the built-in search: an expansion weighs half as much as its question.
 _EXPANSION_WEIGHT = 0.5
-_MAX_SUMMARIZED = 6
 # How probable it is that the hits are of the document that is meant.
 _NAMED, _BY_SEARCH = 0.85, 0.7
 
@@ -123,7 +123,7 @@ class ExternalDocuments:
         wanted = max(query.top_k, self.candidates)
         found = await self.search.retrieve(replace(query, top_k=wanted), run)
         with run.span("retrieve.sequential") as span:
-            subject = getattr(match_request(query.text), "subject", "")
+            subject = find_subject(query.text)
             chosen, probability = choose_hits(subject, found.hits)
             in_order = sorted(chosen, key=lambda hit: (hit.chunk.document_name, hit.chunk.index))
             documents = _list_documents(in_order)
@@ -132,34 +132,20 @@ class ExternalDocuments:
             )
         if not in_order:
             return replace(found, hits=found.hits[: query.top_k])
-        outline = Outline(
-            "summary",
-            subject,
-            tuple(documents),
-            len(documents),
-            len(documents),
-            is_topic=True,
-            probability=probability,
-        )
+        count = len(documents)
+        outline = Outline("summary", subject, documents, count, count, (), True, probability)
         return RetrievedHits(tuple(in_order), chunks_found=found.chunks_found, outline=outline)
 
 
 def choose_hits(subject: str, hits: Hits) -> tuple[Hits, float]:
-    """Keep the hits of the documents that a subject names, else those about it, else of the
-    document with the best hits where no subject is given."""
-    named = find_named(subject, _list_documents(hits), _MAX_SUMMARIZED) if subject else []
-    if named:
-        ids = {one.id for one in named}
+    """Keep the hits of the documents that a subject names, else those about it."""
+    named = find_named(set(extract_terms(subject)), _list_documents(hits))
+    if 0 < len(named) <= MAX_SUMMARIZED:
+        ids = {entry.id for entry in named}
         return tuple(hit for hit in hits if hit.chunk.document_id in ids), _NAMED
-    if subject:
-        return tuple(find_passages(subject, hits)), _BY_SEARCH
-    votes: dict[str, float] = defaultdict(float)
-    for hit in hits:
-        votes[hit.chunk.document_id] += max(hit.score, 0.0)
-    best = sorted(votes, key=lambda one: (-votes[one], one))[:_MAX_SUMMARIZED]
-    return tuple(hit for hit in hits if hit.chunk.document_id in best), _BY_SEARCH
+    return find_about(subject, hits)[0], _BY_SEARCH
 
 
-def _list_documents(hits: Sequence[Hit]) -> list[DocumentEntry]:
+def _list_documents(hits: Sequence[Hit]) -> tuple[DocumentEntry, ...]:
     names = {hit.chunk.document_id: hit.chunk.document_name for hit in hits}
-    return [DocumentEntry(document_id, name) for document_id, name in names.items()]
+    return tuple(DocumentEntry(document_id, name) for document_id, name in names.items())

@@ -40,7 +40,6 @@ from ragstone.query.understand.small_talk import (
     find_small_talk,
     match_small_talk,
 )
-from ragstone.reading.question import parse_question
 from ragstone.settings import UnderstandSettings
 from ragstone.trace import QueryRun, Span
 from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Reading, Route
@@ -260,6 +259,6 @@ def add_parts(query: Query) -> Query:
     """Search the parts of a question that asks several things as well, unless a model did that."""
     if query.expansions:
         return query
-    parts = parse_question(query.text).parts
+    parts = ()
     others = tuple(Expansion("sub-question", part) for part in parts if part != query.text)
     return replace(query, expansions=others)

@@ -1,7 +1,6 @@
 """Create, list and delete collections: `/v1/collections`; show what one holds: `…/overview`.
 
-Nothing of an overview is written by a model. It quotes the documents, and every suggested question
-was asked and answered from the sentence that it was made of.
+Nothing of an overview is written by a model: it quotes the documents and their headings.
 """
 
 from __future__ import annotations
@@ -15,25 +14,22 @@ from typing import Self
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from ragstone.catalog.collections import CollectionInfo, collection_not_found, list_entries
+from ragstone.catalog.collections import CollectionInfo, collection_not_found
 from ragstone.engine import Engine
 from ragstone.errors import RagstoneError
 from ragstone.files import check_collection
-from ragstone.reading.starters import Starter, list_starters, list_topics
+from ragstone.reading.starters import list_starters, list_topics
 from ragstone.server.deps import CallerDep, EngineDep
 from ragstone.server.openapi import NOT_FOUND, SEARCH_PROBLEMS
 from ragstone.server.routes.explore import variants_of
 from ragstone.server.schemas import DocumentSummary, QueryReply, forbid_other_fields
-from ragstone.text import measure_support
 from ragstone.threads import run_in_thread
-from ragstone.types import Document, Query
+from ragstone.types import Document
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
 _ABOUT = "What are these documents about?"
-_DOCUMENTS_READ, _CHUNKS_READ = 40, 8
-_MAX_ASKED, _MAX_OFFERED, _MIN_OFFERED, _MAX_RECENT, _MAX_TITLE = 16, 6, 3, 5, 80
-_CONFIDENT, _SAME_SENTENCE = 0.5, 0.6
+_MAX_RECENT = 5
 
 
 class NewCollection(BaseModel):
@@ -95,7 +91,7 @@ class OverviewReply(BaseModel):
     chunks: int
     about: QueryReply | None = Field(None, description="An overview in the documents' own words.")
     topics: list[str]
-    questions: list[str] = Field(description="Questions that the documents answer.")
+    questions: list[str] = Field(description="Headings that ask something, and summaries.")
     recent: list[DocumentSummary]
 
 
@@ -136,51 +132,26 @@ async def get_overview(
 async def _build_overview(engine: Engine, quoting: Engine, name: str) -> OverviewReply:
     info = await run_in_thread("store", engine.collections.get, name)
     documents = await run_in_thread("store", engine.documents, name)
-    newest = sorted(documents, key=lambda one: -one.created_at)
-    recent = [DocumentSummary.of(one) for one in newest if one.status == "indexed"][:_MAX_RECENT]
-    reply = OverviewReply(
+    indexed = [document for document in documents if document.status == "indexed"]
+    newest = sorted(indexed, key=lambda document: -document.created_at)[:_MAX_RECENT]
+    headings = await run_in_thread("store", engine.collections.headings, name)
+    return OverviewReply(
         collection=name,
         documents=info.documents,
         failed=info.failed,
         chunks=info.chunks,
-        topics=list_topics(await run_in_thread("store", engine.collections.headings, name)),
-        about=None,
-        questions=[],
-        recent=recent,
+        about=await _ask(quoting, _ABOUT, name) if info.documents else None,
+        topics=list_topics(headings),
+        questions=list_starters(headings, _list_titles(indexed)),
+        recent=[DocumentSummary.of(document) for document in newest],
     )
-    if not info.documents:
-        return reply
-    about = await _ask(quoting, _ABOUT, name)
-    starters = await run_in_thread("store", _find_starters, engine, name)
-    questions = await _choose_questions(quoting, starters, name)
-    for title in _list_titles(documents)[: max(0, _MIN_OFFERED - len(questions))]:
-        questions.append(f"Summarize {title}")
-    return reply.model_copy(update={"about": about, "questions": questions})
 
 
 def _list_titles(documents: Sequence[Document]) -> list[str]:
-    """List the titles of the longest documents; a summary of one is always possible."""
-    longest = sorted(documents, key=lambda one: -one.chunk_count)
-    titles = (" ".join(str(one.metadata.get("title") or one.name).split()) for one in longest)
-    return list(dict.fromkeys(title for title in titles if len(title) <= _MAX_TITLE))
-
-
-async def _choose_questions(quoting: Engine, starters: list[Starter], name: str) -> list[str]:
-    """Ask candidates and keep those that are answered from their sentence."""
-    chosen: list[str] = []
-    for starter in starters[:_MAX_ASKED]:
-        answer = await _ask(quoting, starter.question, name)
-        cited = " ".join(one.snippet for one in answer.citations) if answer else ""
-        if (
-            answer is not None
-            and answer.status == "answered"
-            and answer.confidence >= _CONFIDENT
-            and measure_support(starter.sentence, cited) >= _SAME_SENTENCE
-        ):
-            chosen.append(starter.question)
-        if len(chosen) == _MAX_OFFERED:
-            break
-    return chosen
+    """List the titles of the longest documents."""
+    longest = sorted(documents, key=lambda document: -document.chunk_count)
+    titles = (str(document.metadata.get("title") or document.name) for document in longest)
+    return [" ".join(title.split()) for title in titles]
 
 
 async def _ask(quoting: Engine, question: str, name: str) -> QueryReply | None:
@@ -188,16 +159,3 @@ async def _ask(quoting: Engine, question: str, name: str) -> QueryReply | None:
         return QueryReply.of(await quoting.ask(question, collection=name))
     except RagstoneError:  # an overview without this part is still one
         return None
-
-
-def _find_starters(engine: Engine, name: str) -> list[Starter]:
-    """Make candidates from documents spread over the collection, one of each in turn."""
-    entries, _ = list_entries(engine.catalog, Query("", "", collection=name))
-    step = max(1, len(entries) // _DOCUMENTS_READ)
-    per_document = []
-    for entry in entries[::step][:_DOCUMENTS_READ]:
-        keys = range(entry.first_key, entry.first_key + min(entry.chunk_count, _CHUNKS_READ))
-        chunks = engine.catalog.chunks(keys).values()
-        per_document.append(list_starters((one.heading_path, one.text) for one in chunks))
-    turns = max(map(len, per_document), default=0)
-    return [found[turn] for turn in range(turns) for found in per_document if turn < len(found)]

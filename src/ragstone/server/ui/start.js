@@ -44,7 +44,7 @@ export function createStart(start, { shared, ask, isWanted }) {
   function sections({ questions, topics, about, recent, failed }) {
     const choose = (text, label = text, kind = "example") => el("li", {}, el("button", { type: "button", class: kind, onclick: () => ask(text) }, label));
     return [
-      questions.length > 0 && el("section", {}, el("h2", {}, t("Questions these documents answer")),
+      questions.length > 0 && el("section", {}, el("h2", {}, t("Suggested questions")),
         el("ul", { class: "examples", "aria-label": t("Suggested questions") }, questions.map((text) => choose(text)))),
       topics.length > 1 && el("section", {}, el("h2", {}, t("Topics")),
         el("ul", { class: "topics", "aria-label": t("Topics") }, topics.map((topic) => choose(t("What do the documents say about {}?", topic), topic, "tag")))),

@@ -394,7 +394,6 @@ export default {
   "Reading the documents for an overview…": "Die Dokumente werden für einen Überblick gelesen …",
   "Ask in your own words. Every sentence of the answer is checked against its source.": "Fragen Sie in Ihren eigenen Worten. Jeder Satz der Antwort wird an seiner Quelle geprüft.",
   "{} in “{}”.": "{} in „{}“.",
-  "Questions these documents answer": "Fragen, die diese Dokumente beantworten",
   "Suggested questions": "Vorgeschlagene Fragen",
   "Topics": "Themen",
   "What do the documents say about {}?": "Was sagen die Dokumente über {}?",

@@ -394,7 +394,6 @@ export default {
   "Reading the documents for an overview…": "正在阅读文档以生成概览…",
   "Ask in your own words. Every sentence of the answer is checked against its source.": "用您自己的话提问。回答的每一句都会与来源核对。",
   "{} in “{}”.": "“{1}”中有 {0}。",
-  "Questions these documents answer": "这些文档能回答的问题",
   "Suggested questions": "建议的问题",
   "Topics": "主题",
   "What do the documents say about {}?": "文档中关于 {} 是怎么说的？",

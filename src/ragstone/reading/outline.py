@@ -1,0 +1,365 @@
+"""Write summaries, comparisons, overviews and lists of documents in the documents' own words.
+
+outline and sources → text with markers. Every statement is a sentence of a source, word for word:
+the one nearest to the mean of its section and of the whole text, by the embedder. Headings come
+from the catalog and cite nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragstone.models.cache import embed_sentences
+from ragstone.outline import DocumentEntry, DocumentGroup, Outline
+from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.layout import clean_for_reading
+from ragstone.reading.markers import escape_markers
+from ragstone.reading.units import has_instructions, list_units
+from ragstone.text import LIST_MARK, remove_markup
+from ragstone.types import NO_ANSWER, Source
+
+NEEDS_MODEL = (
+    "Without a language model Ragstone only quotes: it cannot write, rewrite or translate a text. "
+    "Set LLM_PROVIDER to connect a model; the page “Ground” of the documentation says how."
+)
+# So many sentences are embedded at most, each cut to so many characters: about 130 CPU ms.
+MAX_EMBEDDED, _MAX_CHARS_EMBEDDED = 44, 160
+_MAX_SECTIONS, _MAX_SECTIONS_COMPARED, _PARTS_WITHOUT_HEADINGS = 8, 12, 5
+# A document with so few sections gets two sentences of each.
+_FEW_SECTIONS = 4
+_MIN_WORDS, _MAX_WORDS = 5, 60
+_SAME = 0.92
+# A sentence is about a topic when it is nearly as similar to it as the most similar one.
+_ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
+# Two sections are compared when they are about the same.
+_MIN_ALIKE = 0.45
+_NAMES_IN_GROUP, _MAX_NAME_CHARS = 5, 60
+_NUMBERING = re.compile(r"^(?:§\s*)?\d+(?:\.\d+)*[.):]?\s+(?=\S)")
+_ITEM_MARK = re.compile(rf"^\s*{LIST_MARK}\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence that can be quoted alone, and the number of its source."""
+
+    text: str
+    source: int
+    start: int
+    end: int
+
+    def format(self) -> str:
+        return f"\n- {escape_markers(self.text)} [Source {self.source}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The sentences under one heading, in reading order, with their vectors."""
+
+    label: str
+    sentences: tuple[Sentence, ...]
+    document_id: str
+    vectors: Vectors
+
+    @property
+    def mean(self) -> Vectors:
+        return _normalize(self.vectors.mean(axis=0))
+
+    def choose_nearest(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
+        """Quote the most central sentences that do not repeat what was said, in reading order."""
+        first = 0.15 / np.arange(1, len(self.sentences) + 1)
+        scores = self.vectors @ (0.5 * self.mean + 0.3 * direction) + first
+        places: list[int] = []
+        for place in np.argsort(-scores, kind="stable").tolist():
+            if len(places) < count and not _is_said(self.vectors[place], said):
+                said.append(self.vectors[place])
+                places.append(place)
+        return "".join(self.sentences[place].format() for place in sorted(places))
+
+
+def _normalize(vector: Vectors) -> Vectors:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector
+
+
+def _is_said(vector: Vectors, said: Sequence[Vectors]) -> bool:
+    return any(float(vector @ other) > _SAME for other in said)
+
+
+def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
+    """Yield the pieces of the answer to a request about documents as a whole."""
+    if not outline.documents:
+        names = ", ".join(_name_group(group, short=True) for group in outline.groups)
+        found = f"No document on “{clean_label(outline.subject)}” was found."
+        return iter(
+            [f"{NO_ANSWER}\n\n{found} There are {_count_documents(outline.total)}: {names}."]
+        )
+    write = {
+        "overview": _write_overview,
+        "catalog": _write_list,
+        "comparison": _write_comparison,
+        "summary": _write_topic if outline.is_topic else _write_summary,
+    }[outline.kind]
+    return write(outline, sources, embedder)
+
+
+def name_document(entry: DocumentEntry) -> str:
+    """Return the title of a document, else its file name."""
+    return clean_label(entry.title or entry.name.rsplit("/", 1)[-1]) or entry.name
+
+
+def clean_label(label: str) -> str:
+    """Return a heading as a label: on one line, without its number and without markup."""
+    plain = _NUMBERING.sub("", " ".join(remove_markup(label).split()).strip(" #:;.*_"))
+    return escape_markers(plain.replace(". ", " ").replace("*", ""))
+
+
+def _name_in_full(entry: DocumentEntry) -> str:
+    title = name_document(entry)
+    return title if title == entry.name else f"{title} ({entry.name})"
+
+
+def _count_documents(count: int) -> str:
+    return f"{count} document{'' if count == 1 else 's'}"
+
+
+def _write_summary(
+    outline: Outline, sources: Sequence[Source], embedder: Embedder
+) -> Iterator[str]:
+    documents = outline.documents
+    is_one = len(documents) == 1
+    groups = _group_by_heading(sources) if is_one else _group_by_document(documents, sources)
+    if not groups:
+        yield f"{NO_ANSWER}\n\n{_name_in_full(documents[0])} has no sentences to quote."
+        return
+    kept = _embed_sections(groups, embedder, _MAX_SECTIONS)
+    of = _name_in_full(documents[0]) if is_one else _count_documents(len(groups))
+    part = f" ({len(kept)} of {len(groups)} sections)" if len(kept) < len(groups) else ""
+    yield f"Key sentences of {of}{part}, in {'its' if is_one else 'their'} own words:"
+    whole = _normalize(np.concatenate([section.vectors for section in kept]).mean(axis=0))
+    count = 2 if len(kept) <= _FEW_SECTIONS and kept[-1].label else 1
+    said: list[Vectors] = []
+    for section in kept:
+        if quoted := section.choose_nearest(whole, count, said):
+            yield _format_heading(section.label) + quoted
+
+
+def _write_topic(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
+    """Quote what the passages say on a topic, under their headings."""
+    groups = _group_by_heading(sources)
+    if not groups:
+        yield NO_ANSWER
+        return
+    sections = _embed_sections(groups, embedder, len(groups))
+    topic = embedder.embed([outline.subject])[0]
+    yield f"Key sentences of the documents on “{clean_label(outline.subject)}”, in their own words:"
+    scores = [section.vectors @ topic for section in sections]
+    ranked = sorted(((float(s), n, at) for n, own in enumerate(scores) for at, s in enumerate(own)),
+                    reverse=True)  # fmt: skip
+    said: list[Vectors] = []
+    chosen: set[tuple[int, int]] = set()
+    for score, n, at in ranked:
+        vector = sections[n].vectors[at]
+        if score >= _ON_TOPIC * ranked[0][0] and not _is_said(vector, said):
+            said.append(vector)
+            chosen.add((n, at))
+        if len(chosen) == _MAX_ON_TOPIC:
+            break
+    for n, section in enumerate(sections):
+        if quoted := [s.format() for at, s in enumerate(section.sentences) if (n, at) in chosen]:
+            label = section.label or name_document(outline.documents[0])
+            yield _format_heading(label) + "".join(quoted)
+
+
+def _write_comparison(
+    outline: Outline, sources: Sequence[Source], embedder: Embedder
+) -> Iterator[str]:
+    """Put the sections of two documents that are about the same side by side."""
+    names = [name_document(entry) for entry in outline.documents]
+    own = [
+        [source for source in sources if source.hit.chunk.document_id == entry.id]
+        for entry in outline.documents
+    ]
+    groups = [_group_by_heading(half) if half else [] for half in own]
+    if not all(groups):
+        yield f"{NO_ANSWER}\n\nThere is nothing to compare in {names[0]} and {names[1]}."
+        return
+    left, right = (_embed_sections(half, embedder, _MAX_SECTIONS_COMPARED) for half in groups)
+    yield f"Comparison of {names[0]} and {names[1]}, in their own words:"
+    pairs = pair_sections(left, right)
+    for one, other in pairs:
+        labels = {label.casefold(): label for label in (other.label, one.label) if label}
+        middle = _normalize(one.mean + other.mean)
+        yield _format_heading(" / ".join(reversed(labels.values())) or f"{names[0]} / {names[1]}")
+        yield one.choose_nearest(middle, 1, []) + other.choose_nearest(middle, 1, [])
+    for name, half, place in ((names[0], left, 0), (names[1], right, 1)):
+        paired = [id(pair[place]) for pair in pairs]
+        if alone := [one.label for one in half if id(one) not in paired and one.label]:
+            yield f"\n\n**Only in {name}: {', '.join(alone)}**"
+
+
+def pair_sections(
+    left: Sequence[Section], right: Sequence[Section]
+) -> list[tuple[Section, Section]]:
+    """Pair sections with the same heading or the same subject, each at most once."""
+    alike = np.stack([one.mean for one in left]) @ np.stack([one.mean for one in right]).T
+    for (at, one), (to, other) in itertools.product(enumerate(left), enumerate(right)):
+        alike[at, to] += bool(one.label) and one.label.casefold() == other.label.casefold()
+    found: dict[int, int] = {}
+    for flat in np.argsort(-alike, axis=None, kind="stable").tolist():
+        at, to = divmod(flat, len(right))
+        if alike[at, to] >= _MIN_ALIKE and at not in found and to not in found.values():
+            found[at] = to
+    return [(left[at], right[to]) for at, to in sorted(found.items())]
+
+
+def _write_overview(
+    outline: Outline, sources: Sequence[Source], embedder: Embedder
+) -> Iterator[str]:
+    openings = _choose_openings(outline.documents, sources, embedder)
+    yield f"Overview of {_count_documents(outline.total)}, from their titles and folders:"
+    for group in outline.groups:
+        main = group.documents[0]
+        yield _format_entry(_name_group(group), openings.get(main.id, ""))
+
+
+def _name_group(group: DocumentGroup, *, short: bool = False) -> str:
+    """Name a group with its first documents, in short with their number; else its document."""
+    if group.count == 1:
+        return name_document(group.documents[0]) if short else _name_in_full(group.documents[0])
+    if short:
+        return f"{group.name or 'others'} ({group.count})"
+    names = dict.fromkeys(name_document(one)[:_MAX_NAME_CHARS] for one in group.documents)
+    shown = list(names)[:_NAMES_IN_GROUP]
+    more = ", …" if group.count > len(shown) else ""
+    return f"{group.name or 'others'}: {_count_documents(group.count)} ({', '.join(shown)}{more})"
+
+
+def _write_list(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
+    openings = _choose_openings(outline.documents, sources, embedder)
+    count, total = outline.count, outline.total
+    if count == total:
+        yield f"There are {_count_documents(total)}:"
+    else:
+        verb = "matches" if count == 1 else "match"
+        yield f"{count} of {_count_documents(total)} {verb} “{clean_label(outline.subject)}”:"
+    for entry in outline.documents:
+        if entry.id in openings:
+            yield _format_entry(_name_in_full(entry), openings[entry.id])
+    rest = [_name_in_full(one) for one in outline.documents if one.id not in openings]
+    if hidden := count - len(outline.documents):
+        rest.append(f"{hidden} more")
+    if rest:
+        yield f"\n\n**Also: {'; '.join(rest).replace('*', '')}**"
+
+
+def _choose_openings(
+    entries: Sequence[DocumentEntry], sources: Sequence[Source], embedder: Embedder
+) -> dict[str, str]:
+    """Quote of each document the sentence of its beginning that is nearest to its title."""
+    groups = _group_by_document(entries, sources)
+    if not groups:
+        return {}
+    sections = _embed_sections(groups, embedder, len(groups))
+    titles = embedder.embed([section.label for section in sections])
+    return {
+        section.document_id: section.choose_nearest(title, 1, [])
+        for section, title in zip(sections, titles, strict=True)
+    }
+
+
+def _format_heading(label: str) -> str:
+    return f"\n\n**{label}**" if label else "\n"
+
+
+def _format_entry(name: str, opening: str) -> str:
+    plain = escape_markers(name.replace("*", ""))
+    return f"\n\n**{plain}:**{opening}" if opening else f"\n\n**{plain}**"
+
+
+def list_sentences(source: Source) -> list[Sentence]:
+    """List the sentences of a source that can be quoted alone; its first row where there are
+    none."""
+    found, rows = [], []
+    for unit in list_units(source):
+        plain = clean_for_reading(_ITEM_MARK.sub("", unit.sentence))
+        text = " ".join(plain.split())
+        sentence = Sentence(text, source.number, unit.start, unit.end)
+        if unit.kind == "row":
+            rows.append(sentence)
+        elif unit.kind in ("sentence", "item") and unit.lead is None and _is_whole(text):
+            found.append(sentence)
+    chosen = found or rows[:1]
+    return [sentence for sentence in chosen if not has_instructions(sentence.text)]
+
+
+def _is_whole(text: str) -> bool:
+    words = max(len(text.split()), len(text) // 8)
+    is_statement = text.rstrip("\"'”’»)]*").endswith((".", "!", "…", "。", "！"))
+    return is_statement and _MIN_WORDS <= words <= _MAX_WORDS
+
+
+def _group_by_document(
+    entries: Sequence[DocumentEntry], sources: Sequence[Source]
+) -> list[Section]:
+    found = []
+    for entry in entries:
+        own = [source for source in sources if source.hit.chunk.document_id == entry.id]
+        if sentences := [sentence for source in own for sentence in list_sentences(source)]:
+            found.append(_make_section(name_document(entry), sentences, entry.id))
+    return found
+
+
+def _group_by_heading(sources: Sequence[Source]) -> list[Section]:
+    """Group sentences by the main headings of one document; without any, by place."""
+    paths = [source.hit.chunk.heading_path for source in sources]
+    depth = count_shared([path for path in paths if path])
+    groups: dict[str, list[Sentence]] = {}
+    for source, path in zip(sources, paths, strict=True):
+        label = path[depth] if len(path) > depth else ""
+        groups.setdefault(label, []).extend(list_sentences(source))
+    groups = {label: own for label, own in groups.items() if own}
+    document_id = sources[0].hit.chunk.document_id
+    if len(groups) != 1:
+        return [
+            _make_section(clean_label(label), own, document_id) for label, own in groups.items()
+        ]
+    (sentences,) = groups.values()
+    parts = min(_PARTS_WITHOUT_HEADINGS, max(1, len(sentences) // 3))
+    edges = [round(at * len(sentences) / parts) for at in range(parts + 1)]
+    return [_make_section("", sentences[a:b], document_id) for a, b in itertools.pairwise(edges)]
+
+
+def count_shared(paths: Iterable[Sequence[str]]) -> int:
+    """Count the parts that all paths begin with."""
+    levels = zip(*paths, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, levels))
+
+
+def _make_section(label: str, sentences: Sequence[Sentence], document_id: str) -> Section:
+    return Section(label, tuple(sentences), document_id, np.empty((0, 0), np.float32))
+
+
+def _embed_sections(sections: Sequence[Section], embedder: Embedder, limit: int) -> list[Section]:
+    """Embed sentences of the first and the longest sections, evenly spread over each."""
+    order = sorted(sections, key=lambda one: -sum(len(s.text) for s in one.sentences))
+    longest = {id(one) for one in (sections[0], *order)[:limit]}
+    kept = [one for one in sections if id(one) in longest]
+    each = max(3, MAX_EMBEDDED // len(kept))
+    kept = [replace(one, sentences=_spread(one.sentences, each)) for one in kept]
+    texts = [one.text[:_MAX_CHARS_EMBEDDED] for section in kept for one in section.sentences]
+    owners = [section.document_id for section in kept for _ in section.sentences]
+    vectors = embed_sentences(embedder, texts, owners)
+    ends = list(itertools.accumulate(len(one.sentences) for one in kept))
+    return [
+        replace(one, vectors=vectors[end - len(one.sentences) : end])
+        for one, end in zip(kept, ends, strict=True)
+    ]
+
+
+def _spread(sentences: tuple[Sentence, ...], limit: int) -> tuple[Sentence, ...]:
+    return sentences[:: -(-len(sentences) // limit)]
