@@ -34,7 +34,7 @@ MAX_TAKEN = {
 }  # fmt: skip
 THRESHOLDS = {"intent": 0.75, "stands_alone": 0.5, "route": 0.5, "questions": 0.5, "injection": 0.5}
 _PENALTIES = {"intent": 2e-6, "stands_alone": 2e-6, "route": 6e-7, "questions": 2e-6, "injection": 6e-7}
-_COLUMNS = {"intent": 50_000, "route": 25_000, "injection": 40_000}
+_COLUMNS = {"intent": 60_000, "route": 25_000, "injection": 40_000}
 _OTHER_COLUMNS = 20_000
 _FOLDS = 4
 

@@ -236,8 +236,10 @@ def read_routes(data: Path) -> Iterator[Row]:
 
 
 def read_alone(data: Path) -> Iterator[Row]:
-    asked = [row for row in read_written("talk") if row["label"] == "question"]
-    for row in asked:
+    more = {row["text"] for row in read_written("alone") if row["label"] == "more"}
+    for row in read_written("talk"):
+        if row["label"] != "question" or row["text"] in more:
+            continue
         if row["kind"] in _SECOND:
             yield Row(row["text"], "no", "second questions", row["language"])
         elif row["kind"] not in (*_MIXED, "mixed_thanks"):

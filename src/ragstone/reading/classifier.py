@@ -23,13 +23,13 @@ HEADS: dict[str, tuple[str, ...]] = {
     "intent": (
         "question", "greeting", "gratitude", "farewell", "chitchat", "help", "acknowledgement",
     ),
-    "stands_alone": ("yes", "no"),
+    "stands_alone": ("yes", "no", "more"),
     "route": ("ask", "summarize", "overview", "list", "compare", "compose"),
     "questions": ("one", "two"),
     "injection": ("text", "instruction"),
 }  # fmt: skip
 """The labels of each head. The first one is the ordinary case: its score is always zero."""
-BITS = 17
+BITS = 19
 """The table has two to this power of rows."""
 
 Features: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.float32]]
