@@ -1,6 +1,6 @@
 """Ask real questions of real documents, and count the answers that a person would accept.
 
-    python bench/answers.py [--pack answers|office|everyday|fresh] [--half dev|report]
+    python bench/answers.py [--pack answers|office|everyday|fresh|records] [--half dev|report]
     python bench/answers.py --ids office-001,k8s-009 --show
 
 The questions and the rules are in `bench/packs/*.jsonl` and the README there: a right answer holds
@@ -39,8 +39,9 @@ DATA = HERE.parent.parent / "shared" / "data"
 CACHE = HERE / "cache" / "answers"
 COLLECTIONS = (
     "k8s", "anthropic", "samples", "odd", "office", "everyday-dev", "everyday-report", "fresh",
+    "records",
 )  # fmt: skip
-PACKS = ("answers", "office", "everyday", "fresh")
+PACKS = ("answers", "office", "everyday", "fresh", "records")
 # The folders of the Kubernetes documentation that the questions were written for.
 K8S_FOLDERS = (
     "concepts", "tasks/access-application-cluster", "tasks/configmap-secret",
@@ -99,7 +100,7 @@ def write_collections(data: Path, folder: Path) -> dict[str, Path]:
             place.write_text(f"# {row['title']}\n\n{row['text']}\n", "utf-8")
     if not places["odd"].exists():
         shutil.copytree(data / "odd-files", places["odd"])
-    places |= {name: HERE / "packs" / name for name in ("office", "fresh")}
+    places |= {name: HERE / "packs" / name for name in ("office", "fresh", "records")}
     for half in ("dev", "report"):
         places[f"everyday-{half}"] = HERE / "packs/everyday" / half
     places["samples"] = HERE.parent / "src/ragstone/samples/documents"

@@ -26,7 +26,7 @@ import torch
 from onnx import TensorProto, helper
 from tokenizers import Tokenizer
 
-from training.model import Reading, load_half
+from training.model import Reading, load_half, load_int8
 from training.rows import OUT, ROOT
 
 OUTPUTS = ("spans", "verdict", "score")
@@ -240,14 +240,16 @@ def measure_cost(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--weights", type=Path, default=OUT / "student")
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--tokenizer", type=Path, default=OUT / "base/tokenizer.json")
     parser.add_argument("--rows", type=Path, default=OUT / "rows")
     parser.add_argument("--out", type=Path, default=OUT / "reading")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     builder = load_builder()
-    model = load_half(arguments.weights, arguments.layers).eval()
+    is_int8 = any(arguments.weights.glob("int8.*"))
+    load = load_int8 if is_int8 else load_half
+    model = load(arguments.weights, arguments.layers).eval()
     tokenizer = Tokenizer.from_file(str(arguments.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -23,7 +23,8 @@ from ragstone.query.understand.nouns import PRONOUNS
 from ragstone.query.understand.small_talk import strip_small_talk
 from ragstone.query.understand.understander import resolve_reading
 from ragstone.reading.layout import clean_for_reading
-from ragstone.reading.units import Unit, escape_markers, split_units
+from ragstone.reading.markers import escape_markers
+from ragstone.reading.units import Unit, split_units
 from ragstone.text import split_words
 from ragstone.trace import QueryRun, Waterfall
 from ragstone.types import NO_ANSWER, Message, Query, Reading, RetrievedHits, Source

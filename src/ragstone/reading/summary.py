@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ragstone.outline import DocumentEntry, DocumentGroup, Outline
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.markers import escape_markers
 from ragstone.reading.sections import (
     MAX_EMBEDDED,
     Section,
@@ -27,7 +28,6 @@ from ragstone.reading.sections import (
     score_sentences,
     split_sections,
 )
-from ragstone.reading.units import escape_markers
 from ragstone.types import NO_ANSWER, Source
 
 NEEDS_MODEL = (

@@ -1,19 +1,19 @@
 """Split a text into units to read: sentences, and rows of tables with their header.
 
-Document texts are not trusted: `has_instructions` finds text that speaks to a model, and
-`escape_markers` changes text that looks like a marker of an answer.
+Document texts are not trusted: `has_instructions` finds text that speaks to a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from ragstone.reading.layout import clean_for_reading
+from ragstone.reading.layout import find_blocks
 from ragstone.text import TextMemo, find_sentence_spans
-from ragstone.types import Chunk
 
+_SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]*_]*$")
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
 # The head of a column that says from when a row is valid.
 VALID_FROM = re.compile(
@@ -23,19 +23,69 @@ VALID_FROM = re.compile(
 )
 
 
+UnitKind: TypeAlias = Literal["sentence", "item", "header", "row", "code"]
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Hold a sentence, or the row of a table, at `text[start:end]`."""
+    """A sentence, an item of a list, a row of a table or a listing, at `text[start:end]`."""
 
     start: int
     end: int
     text: str
     header: tuple[str, ...] = ()
+    """The column names of a row."""
+    kind: UnitKind = "sentence"
+    lead: int | None = None
+    """The position of the unit that leads to this item or listing."""
 
     @property
     def sentence(self) -> str:
-        """Return it as a sentence: a row becomes its cells under their headings."""
+        """A row as its cells under their headings, any other unit as it stands."""
         return describe_row(self.header, self.text) if self.header else self.text
+
+
+def find_units(text: str, table_header: str = "") -> tuple[Unit, ...]:
+    """Find the units of a text in order, without headings and the rules of tables.
+
+    `table_header` is the header row of a table that the text begins in the middle of.
+    """
+    units: list[Unit] = []
+    leads: dict[int, int | None] = {}
+    header = split_cells(table_header) if table_header else ()
+    table = None
+    for block in find_blocks(text):
+        body = text[block.start : block.end]
+        if block.kind == "row":
+            if _RULE.match(body):
+                continue
+            if block.group != table and not (header and table is None and not units):
+                header = split_cells(body)
+                units.append(Unit(block.start, block.end, body, kind="header"))
+            else:
+                units.append(Unit(block.start, block.end, body, header, "row"))
+            table = block.group
+        elif block.kind == "code":
+            units.append(Unit(block.start, block.end, body, (), "code", _find_lead(units, True)))
+        elif block.kind != "heading":
+            is_item = block.kind == "item"
+            if is_item and block.group not in leads:
+                leads[block.group] = _find_lead(units, False)
+            for start, end in find_sentence_spans(body):
+                if not _RULE.match(body[start:end]):
+                    start, end = block.start + start, block.start + end
+                    kind: UnitKind = "item" if is_item else "sentence"
+                    lead = leads[block.group] if is_item else None
+                    units.append(Unit(start, end, text[start:end], (), kind, lead))
+    return tuple(units)
+
+
+def _find_lead(units: Sequence[Unit], before_code: bool) -> int | None:
+    """Return the position of the last unit if it leads to what follows: it does not end a
+    sentence, or a listing follows."""
+    if not units or units[-1].kind not in ("sentence", "item"):
+        return None
+    return len(units) - 1 if before_code or not _SENTENCE_END.search(units[-1].text) else None
 
 
 def split_units(text: str, table_header: str = "") -> list[Unit]:
@@ -285,76 +335,3 @@ def find_suspicious_spans(text: str) -> list[tuple[int, int]]:
             is_near = "\n\n" not in text[end : follows[0]]
             spans.append((start, follows[1] if is_near else end))
     return spans
-
-
-_NUMBERS = r"\d{1,4}(?:\s*(?:,|;|and|&)\s*(?:Sources?\s*)?\d{1,4})*"
-# `[Source 1]`, `(Sources 1 and 2)`, and what other systems taught models to write: `[1]`, `[^1]`,
-# `【1】`. A bare number has at most two digits: `[2019]` is text.
-MARKER_BY_NUMBER = re.compile(
-    rf"[\[(]\s*Sources?\s*[#:]?\s*(?P<numbers>{_NUMBERS})"
-    r"\s*(?:[,:;–-]\s*\D[^\[\]()\n]{0,60})?[\])]"
-    r"|\[\^?(?P<bare>\d{1,2}(?:\s*[,;]\s*\d{1,2})*)\]"
-    r"|【(?:Source\s*)?(?P<wide>\d{1,2}(?:\s*[,;]\s*\d{1,2})*)(?::\d+)?(?:†[^】\n]{0,60})?】",
-    re.IGNORECASE,
-)
-MARKER_BY_CHUNK = re.compile(r"\[([\w.-]{1,80}:\d{1,6}(?:\s*[,;]\s*[\w.-]{1,80}:\d{1,6})*)\]")
-# An index of an array, a link or a footnote's definition: `a[1]`, `[1](…)`, `[1]: …`.
-_NOT_A_MARKER = re.compile(r"\w|\.\w|\(|:")
-_SOURCE_NUMBER = re.compile(r"\b(Sources?)\s*[#:]?\s*(?=\d)", re.IGNORECASE)
-CODE_EDGE = re.compile(r"`+|\n")
-_FENCE = 3
-
-
-def is_bare_index(text: str, start: int, end: int) -> bool:
-    """Return True when a bare number in brackets at `text[start:end]` is text, not a marker."""
-    zero = text[start:end].strip("[]^") == "0"
-    return zero or _NOT_A_MARKER.match(text, end) is not None
-
-
-def update_open_code(run: int, edge: str) -> int:
-    """Return the length of the run of backticks that is open after an edge; 0 for none."""
-    if edge == "\n":
-        return run if run >= _FENCE else 0
-    if not run:
-        return len(edge)
-    closes = len(edge) == run or (run >= _FENCE and len(edge) >= run)
-    return 0 if closes else run
-
-
-def find_code_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of code. A run of backticks closes with one as long; inline code also ends
-    with its line."""
-    run = start = 0
-    for match in CODE_EDGE.finditer(text):
-        now = update_open_code(run, match[0])
-        if now and not run:
-            start = match.start()
-        elif run and not now:
-            yield start, match.end()
-        run = now
-    if run:
-        yield start, len(text)
-
-
-def escape_markers(text: str) -> str:
-    """Change text of a document that looks like a marker, so that it cannot become one.
-
-    A number in brackets inside code stays: there it is an index.
-    """
-    code = list(find_code_spans(text))
-
-    def escape(match: re.Match[str]) -> str:
-        is_bare = match.re is MARKER_BY_NUMBER and match["bare"]
-        if is_bare and any(start <= match.start() < end for start, end in code):
-            return match[0]
-        inner = _SOURCE_NUMBER.sub(r"\1 no. ", match[0][1:-1])
-        return f"({inner})"
-
-    return MARKER_BY_CHUNK.sub(escape, MARKER_BY_NUMBER.sub(escape, text))
-
-
-def format_label(chunk: Chunk) -> str:
-    """Return where a chunk stands, to be shown before a short quotation: its last two headings,
-    or the name of its document."""
-    title = clean_for_reading(" > ".join(chunk.heading_path[-2:])).text or chunk.document_name
-    return " ".join(escape_markers(title).split())

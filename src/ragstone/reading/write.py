@@ -19,9 +19,10 @@ from ragstone.reading.layout import (
     find_lead_in,
     widen_sentence,
 )
+from ragstone.reading.markers import escape_markers, format_label
 from ragstone.reading.question import Question
 from ragstone.reading.read import ShortAnswer
-from ragstone.reading.units import describe_row, escape_markers, format_label
+from ragstone.reading.units import describe_row
 from ragstone.text import LIST_MARK
 
 _ITEM_MARK = re.compile(rf"^([ \t]*)({LIST_MARK})[ \t]+")

@@ -24,7 +24,7 @@ from ragstone.events import (
     Token,
 )
 from ragstone.query.ground.cite import Marker, Notation, Statement, split_statements
-from ragstone.reading.units import MARKER_BY_CHUNK, MARKER_BY_NUMBER
+from ragstone.reading.markers import MARKER_BY_CHUNK, MARKER_BY_NUMBER
 from ragstone.server.schemas import (
     ChatData,
     CitationReply,

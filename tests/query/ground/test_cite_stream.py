@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.query.ground.cite import MarkerStream, Notation, find_code_spans
-from ragstone.reading.units import escape_markers
+from ragstone.reading.markers import escape_markers
 from ragstone.types import CitationStyle
 
 from ..build import sources

@@ -28,7 +28,7 @@ from ragstone.query.check.review import Review, measure_groundedness, review_tex
 from ragstone.query.ground.cite import Notation, find_text
 from ragstone.query.ground.generate import is_refusal
 from ragstone.query.understand.rewrite import ask_json
-from ragstone.reading.units import escape_markers
+from ragstone.reading.markers import escape_markers
 from ragstone.trace import QueryRun
 from ragstone.types import NEAREST, NO_ANSWER, Claim, Query, Source
 

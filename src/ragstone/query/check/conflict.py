@@ -13,7 +13,8 @@ from ragstone.query.check.facts import Kind as FactKind
 from ragstone.query.check.facts import find_disagreements
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation, Statement, split_statements
 from ragstone.reading.kinds import Kind, detect_kind
-from ragstone.reading.units import Unit, escape_markers, has_instructions, split_units
+from ragstone.reading.markers import escape_markers
+from ragstone.reading.units import Unit, has_instructions, split_units
 
 # The share of terms, numbers aside, that two sentences on the same subject have in common.
 _SAME_SUBJECT = 0.6

@@ -11,7 +11,7 @@ from ragstone.evidence import Draft
 from ragstone.protocols import Embedder
 from ragstone.query.check.review import Review, review_text
 from ragstone.query.ground.cite import Notation, Statement, split_statements
-from ragstone.reading.units import find_code_spans
+from ragstone.reading.markers import find_code_spans
 from ragstone.threads import run_in_thread
 from ragstone.trace import QueryRun
 from ragstone.types import NO_ANSWER, Claim

@@ -15,15 +15,15 @@ from itertools import zip_longest
 from ragstone.query.ground.asides import is_aside, says_something
 from ragstone.query.ground.links import LinkFilter, remove_foreign_links
 from ragstone.query.ground.parts import find_groups, find_labels, split_at_labels
-from ragstone.reading.units import (
+from ragstone.reading.markers import (
     MARKER_BY_CHUNK,
     MARKER_BY_NUMBER,
     find_code_spans,
-    find_suspicious_spans,
     format_label,
     is_bare_index,
     update_open_code,
 )
+from ragstone.reading.units import find_suspicious_spans
 from ragstone.text import split_words
 from ragstone.types import Citation, CitationStyle, Source, Verdict
 

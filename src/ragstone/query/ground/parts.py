@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ragstone.reading.layout import find_blocks
-from ragstone.reading.units import find_code_spans
+from ragstone.reading.markers import find_code_spans
 from ragstone.text import find_sentence_spans
 
 _LINE = re.compile(r"[^\n]+")
