@@ -12,8 +12,10 @@ Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
 
 CORRECT_FROM = 0.6
 INCORRECT_BELOW = 0.3
-ANSWER_FROM = 0.35
+ANSWER_FROM = 0.44
 """Below this nothing is quoted as an answer, and what looks like small talk is small talk."""
+NEAR_FROM = 0.05
+"""From here on the closest passages are shown, labelled as such."""
 
 
 def grade_evidence(probability: float) -> Grade:
@@ -65,18 +67,61 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredUnit:
+    """A unit of a source, at `text[start:end]`, with its score as an answer."""
+
+    source: int
+    """The number of its source."""
+    start: int
+    end: int
+    score: float
+    """Log odds of its best span against "no answer"."""
+    answer: tuple[int, int]
+    """The words of the source that answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """What the reader takes from the sources of a question."""
+
+    answers: tuple[ScoredUnit, ...] = ()
+    """The best unit, and those that score nearly as well."""
+    closest: tuple[ScoredUnit, ...] = ()
+    """The best unit of each of the closest passages."""
+    probability: float = 0.0
+    """How probable it is that the best unit answers the question."""
+    short_answer: str = ""
+    """The name, date or amount asked for, if the best unit has one."""
+    verdict: Literal["Yes", "No", ""] = ""
+    """What the best unit says to a yes/no question, where that is sure."""
+    is_unread: bool = False
+    """True for a text that the reader can't read: the closest passages are those of the search."""
+
+    @property
+    def outcome(self) -> Literal["answered", "near", "abstained"]:
+        if self.probability >= ANSWER_FROM:
+            return "answered"
+        is_near = self.is_unread or self.probability >= NEAR_FROM
+        return "near" if is_near and self.closest else "abstained"
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """Hold the sources of a query, and how probable it is that they hold its answer."""
+    """The sources of a query, and how probable it is that they hold its answer."""
 
     query: Query
     sources: tuple[Source, ...] = ()
-    probability: float = 0.0
+    extract: Extract = field(default_factory=Extract)
     other_wordings: tuple[str, ...] = ()
     """The other wordings that were searched."""
     chunks_found: int = 0
     """How many chunks the searches listed."""
-    short_answer: str = ""
-    """The name, date or amount asked for, if one was found in the sources."""
+
+    @property
+    def probability(self) -> float:
+        """How probable it is that the sources hold the answer."""
+        outline = self.query.outline
+        return self.extract.probability if outline is None else outline.probability
 
     @property
     def grade(self) -> Grade:
@@ -88,9 +133,21 @@ class Evidence:
         return self.probability >= ANSWER_FROM
 
 
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A quotation of a draft: the text to show, and the span of the source it rests on."""
+
+    text: str
+    source: int
+    start: int
+    end: int
+    place: int
+    """Where it begins in the text of its draft."""
+
+
 @dataclass(slots=True)
 class Draft:
-    """Hold an answer as it was written, not yet checked."""
+    """An answer as it was written, not yet checked."""
 
     provider: str
     """The name of the provider that wrote it."""
@@ -101,6 +158,10 @@ class Draft:
     is_plain: bool = False
     """True when it was written without documents."""
     stop_reason: StopReason = "stop"
+    status: Literal["written", "answered", "near", "abstained"] = "written"
+    """What a reader quoted has one of three outcomes; what a model wrote is still to be checked."""
+    quotes: tuple[Quote, ...] = ()
+    """The quotations of an answer that no model wrote, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

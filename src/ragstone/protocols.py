@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ragstone.blocks import LineBox, LoadedDocument
 from ragstone.calls import Usage
-from ragstone.evidence import CheckedDraft, Draft, Evidence, UnderstoodQuery
+from ragstone.evidence import CheckedDraft, Draft, Evidence, Extract, UnderstoodQuery
 from ragstone.filters import ANY_QUERY, HistoryFilter, SearchScope
 from ragstone.trace import QueryRun, Span
 from ragstone.types import (
@@ -323,20 +323,17 @@ class ContextBuilder(Protocol):
     def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]: ...
 
 
-class Grader(Protocol):
-    """Estimate how probable it is that sources hold the answer, before anything is written."""
+class Reader(Protocol):
+    """Find what answers a question in its sources, before anything is written."""
 
-    def estimate_probability(self, question: str, sources: Sequence[Source]) -> float: ...
-    def find_short_answer(self, question: str, sources: Sequence[Source]) -> str:
-        """Return the name, date or amount asked for; empty if the sources hold none."""
-        ...
+    def read(self, question: str, sources: Sequence[Source]) -> Extract: ...
 
 
 class Answerer(Protocol):
-    """Write an answer from sources: pieces of text, and the draft as the last item."""
+    """Write an answer from the evidence: pieces of text, and the draft as the last item."""
 
     def write(
-        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+        self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]: ...
 
 

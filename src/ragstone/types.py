@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ragstone.calls import StopReason, Usage, sum_usage
 from ragstone.filters import Filter
@@ -17,8 +17,11 @@ from ragstone.text import remove_markup
 
 Metadata: TypeAlias = Mapping[str, Any]
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "failed"]
-AnswerStatus: TypeAlias = Literal["answered", "abstained", "conversational", "refused", "ungrounded"]  # fmt: skip  # noqa: E501
-"""`conversational`: small talk. `refused`: by a moderator. `ungrounded`: without documents."""
+AnswerStatus: TypeAlias = Literal[
+    "answered", "near", "abstained", "conversational", "refused", "ungrounded"
+]
+"""`near`: the closest passages, which may not answer. `conversational`: small talk. `refused`: by a
+moderator. `ungrounded`: without documents."""
 RetrievalMethod: TypeAlias = Literal["semantic", "keyword", "hybrid"]
 Intent: TypeAlias = Literal[
     "greeting", "gratitude", "farewell", "chitchat", "help",
@@ -46,8 +49,8 @@ NO_ANSWER = (
     "I don't have enough information to answer this question based on the provided documents."
 )
 
-NEAREST = "The closest passage, which may not answer the question:"
-"""Follows `NO_ANSWER` and stands before the nearest passage."""
+NEAREST = "The documents may not answer this. The closest passages:"
+"""Stands before passages that may not answer the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,22 @@ class Document:
     created_at: float = 0.0
 
 
+UnitKind: TypeAlias = Literal["sentence", "item", "header", "row", "code"]
+
+
+class StoredUnit(NamedTuple):
+    """A unit of a chunk, at `text[start:end]`: a sentence, an item, a row or a listing."""
+
+    start: int
+    end: int
+    kind: UnitKind
+    lead: int | None = None
+    """The position of the unit that leads to this item or listing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Hold a span of a document, the unit of search: `document.text[start:end] == text`."""
+    """A span of a document, the unit of search: `document.text[start:end] == text`."""
 
     document_id: str
     index: int
@@ -91,6 +107,8 @@ class Chunk:
     """The row of column names, `| a | b |`, of rows whose header stands outside this chunk."""
     context: str = ""
     """What names the table in this chunk and stands outside it: title, caption, units."""
+    units: tuple[StoredUnit, ...] = ()
+    """Found when the document was read; none where another part holds the documents."""
 
     @property
     def id(self) -> str:

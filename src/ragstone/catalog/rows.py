@@ -28,7 +28,7 @@ from ragstone.catalog.schema import (
 )
 from ragstone.filters import CHUNK_FIELDS, Filter, combine_filters, match_any, reduce_filter
 from ragstone.protocols import Change, NewDocument, Vectors
-from ragstone.types import Chunk, Document, Query
+from ragstone.types import Chunk, Document, Query, StoredUnit
 
 columns_without_text = [column for column in documents.c if column.name != "text"]
 _FILTER_FIELDS = ("id", "name", "media_type", "upload_id", "created_at", "metadata")
@@ -102,6 +102,7 @@ def to_chunk(row: Any) -> Chunk:
         passage=None if row.passage_start is None else (row.passage_start, row.passage_end),
         table_header=row.table_header or "",
         context=row.context or "",
+        units=tuple(StoredUnit(*unit) for unit in json.loads(row.units or "[]")),
     )
 
 
@@ -169,6 +170,7 @@ def _to_chunk_rows(new: NewDocument, first_key: int) -> Iterator[dict[str, Any]]
             "passage_end": chunk.passage and chunk.passage[1],
             "table_header": chunk.table_header or None,
             "context": chunk.context or None,
+            "units": json.dumps(chunk.units, separators=(",", ":")) if chunk.units else None,
             "embedding": embedding,
         }
         yield {**row, "checksum": sum_chunk(row), "vector_checksum": zlib.crc32(row["embedding"])}
@@ -192,7 +194,7 @@ def unpack_lines(packed: bytes) -> list[LineBox]:
 # Rounding to half precision makes some unit vectors a little longer.
 _MAX_LENGTH = 1.01
 _SUMMED_OF_DOCUMENT = [c.name for c in documents.c if c.name not in {"retired_at", "checksum"}]
-_SUMMED_OF_CHUNK = [c.name for c in chunks.c if c.name not in _UNREAD_OF_CHUNK]
+_SUMMED_OF_CHUNK = [c.name for c in chunks.c if c.name not in {*_UNREAD_OF_CHUNK, "units"}]
 
 
 def sum_document(row: Mapping[str, Any]) -> int:

@@ -152,6 +152,9 @@ chunks = Table(
     # The column names and the names of a table that stand outside the chunk, where it has them.
     Column("table_header", Text),
     Column("context", Text),
+    # Its sentences, items, rows and listings as JSON: start, end, kind, lead-in. They can be found
+    # again in the text, so the checksum leaves them out.
+    Column("units", Text),
     # Little-endian float16: half the size of float32, and the same ranking. Empty where the
     # generation that is searched has its vectors elsewhere.
     Column("embedding", LargeBinary, nullable=False),

@@ -26,7 +26,7 @@ from ragstone.errors import StoreError
 from ragstone.types import LOCAL_OWNER
 
 # Raise it with every change of `schema.py`.
-HEAD = "0016"
+HEAD = "0017"
 _VERSIONS = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ragstone.blocks import Heading, LoadedDocument
 from ragstone.ingest.units import Section, Unit, count_tokens, split_units
+from ragstone.reading.units import find_units, store_units
 from ragstone.text import remove_markup
 from ragstone.types import Chunk
 
@@ -128,6 +129,7 @@ class SentenceSplitter:
                 if not remove_markup(text).strip():
                     continue  # shortcodes and comments alone
                 kinds = {unit.content_type for unit in group.units}
+                table = next((u.header for u in group.units if u.content_type == "table"), "")
                 yield Chunk(
                     document_id=document_id,
                     index=index,
@@ -139,10 +141,9 @@ class SentenceSplitter:
                     heading_path=path,
                     content_type=kinds.pop() if len(kinds) == 1 else "text",
                     passage=group.passage,
-                    table_header=next(
-                        (u.header for u in group.units if u.content_type == "table"), ""
-                    ),
+                    table_header=table,
                     context=build_context(loaded, path, group.units),
+                    units=store_units(find_units(text, table)),
                 )
                 index += 1
 

@@ -35,8 +35,8 @@ from ragstone.protocols import (
     Checker,
     ContextBuilder,
     Embedder,
-    Grader,
     MeteredChat,
+    Reader,
     Refiner,
     Retriever,
     Understander,
@@ -56,7 +56,7 @@ from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
 from ragstone.query.unclear import names_little, write_choices
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
-from ragstone.reading.analysis import SOURCES_READ
+from ragstone.reading.reader import MOST
 from ragstone.settings.schema import CheckSettings
 from ragstone.threads import PerLoop
 from ragstone.trace import QueryRun, Span, Waterfall
@@ -74,7 +74,7 @@ class Pipeline:
     sequential: Retriever
     refiners: Sequence[Refiner]
     context: ContextBuilder
-    grader: Grader
+    reader: Reader
     answerer: Answerer
     checker: Checker
     fallbacks: Fallbacks
@@ -148,7 +148,7 @@ class Pipeline:
                 return quote_units(units)
             if names_little(query):
                 return write_choices(query, evidence, run, self.answerer, self.grader)
-        return self.answerer.write(query, evidence.sources, run)
+        return self.answerer.write(query, evidence, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
         """Write again from other evidence while nothing supports the answer, and keep the best.
@@ -175,7 +175,7 @@ class Pipeline:
         notation = Notation(evidence.sources, query.citation_style)
         hold = self._build_hold(query, notation)
         draft: Draft | None = None
-        pieces = self.answerer.write(query, evidence.sources, run)
+        pieces = self.answerer.write(query, evidence, run)
         async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, Draft):
@@ -331,32 +331,19 @@ class Pipeline:
         return evidence
 
     async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:
-        """Make sources of the hits, with the probability that they hold the answer."""
+        """Make sources of the hits, and read in them what answers."""
         with run.span("ground.context") as span:
             sources = await span.run_in_background(self.context.build, query, retrieved.hits, span)
             read = tuple(source.hit for source in sources)
             run.trace.waterfall.add_step(span.stage, retrieved.hits, read, span.counts)
         query = replace(query, outline=retrieved.outline)
         evidence = Evidence(query, sources, chunks_found=retrieved.chunks_found)
-        return await self._estimate(evidence, run)
-
-    async def _estimate(self, evidence: Evidence, run: QueryRun) -> Evidence:
-        """Add the probability that the sources hold the answer, and the short answer."""
-        question, sources = evidence.query.text, evidence.sources
-        if (outline := evidence.query.outline) is not None:
-            return replace(evidence, probability=outline.probability)
+        if query.outline is not None:
+            return evidence
         with run.span("check.evidence") as span:
-            probability, short_answer = 0.0, ""
-            try:
-                probability = await span.run_in_background(
-                    self.grader.estimate_probability, question, sources
-                )
-                # What was read for the probability is kept: this costs nothing more.
-                short_answer = self.grader.find_short_answer(question, sources)
-            except Exception as error:  # noqa: BLE001  an embedder may fail; ungraded is doubtful
-                self.fallbacks.use("without_grade", run, span, error)
-            evidence = replace(evidence, probability=probability, short_answer=short_answer)
-            span.count(grade=evidence.grade, probability=round(probability, 4))
+            extract = await span.run_in_background(self.reader.read, query.text, sources)
+            evidence = replace(evidence, extract=extract)
+            span.count(grade=evidence.grade, probability=round(extract.probability, 4))
         return evidence
 
     def _may_search_again(self, evidence: Evidence) -> bool:
@@ -383,7 +370,7 @@ class Pipeline:
             retrieved = await self._refine_retrieved(query, retrieved, run)
             known = {source.hit.chunk.key for source in best.sources}
             # The same sources would be worth the same.
-            is_new = any(hit.chunk.key not in known for hit in retrieved.hits[:SOURCES_READ])
+            is_new = any(hit.chunk.key not in known for hit in retrieved.hits[:MOST])
             other = await self._grade(query, retrieved, run) if is_new else best
             kept = is_new and other.probability >= max(CORRECT_FROM, best.probability)
             span.count(

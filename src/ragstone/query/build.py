@@ -30,6 +30,7 @@ from ragstone.protocols import (
 )
 from ragstone.query.answer import Pipeline
 from ragstone.query.cache import AnswerCache, EvidenceCache, SharedAnswers
+from ragstone.query.ground.quote import QuotingProvider
 from ragstone.query.middleware import (
     Handler,
     ModerateAnswers,
@@ -44,7 +45,7 @@ from ragstone.query.refine.rerank import RerankStep
 from ragstone.query.retrieve.external import ExternalDocuments, ExternalSearch
 from ragstone.query.retrieve.hybrid import HybridRetriever
 from ragstone.query.retrieve.sequential import SequentialRetriever
-from ragstone.reading.choose import AnswerChooser
+from ragstone.reading.reader import UnitReader
 from ragstone.settings import Settings
 from ragstone.system import count_usable_cores
 from ragstone.threads import PerLoop, run_in_thread_if_blocking
@@ -87,7 +88,6 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
     retriever = given.retriever or _build("retriever", settings.retrieve.retriever_name, context)
     if getattr(retriever, "is_external", False):
         retriever = ExternalSearch(retriever, settings.retrieve.rrf_k)
-    quoting = context.quoting
     return Pipeline(
         understander=given.understander
         or _build("understander", settings.understand.name, context),
@@ -103,8 +103,7 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         ),
         refiners=_build_refiners(context, given),
         context=given.context or _build("context", settings.ground.context, context),
-        # One chooser for both: what was chosen when the evidence was graded is quoted.
-        grader=getattr(quoting, "chooser", None) or AnswerChooser(reading),
+        reader=UnitReader(),
         answerer=given.answerer or _build("answerer", settings.ground.answerer, context),
         checker=given.checker or _build("checker", settings.check.name, context),
         fallbacks=context.fallbacks,
@@ -128,7 +127,7 @@ def build_chosen_pipeline(context: PartContext, given: GivenParts, main: Pipelin
         retriever=main.retriever,
         sequential=main.sequential,
         reads_all=main.reads_all,
-        grader=main.grader,
+        reader=main.reader,
         queue=main.queue,
     )
 
@@ -192,7 +191,7 @@ def _has_external_documents(settings: Settings, given: GivenParts) -> bool:
 def _quotes_only(context: PartContext, given: GivenParts) -> bool:
     """Return True when every answer is quoted, so that the same question gives the same answer."""
     is_built_in = given.answerer is None and context.settings.ground.answerer == "prompt"
-    return is_built_in and context.provider is not None and context.provider.name == "extractive"
+    return is_built_in and isinstance(context.provider, QuotingProvider)
 
 
 # The built-in refiners keep the order and drop at most a few hits; "rerank" while it is off.

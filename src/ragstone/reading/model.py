@@ -1,6 +1,6 @@
 """Read questions, passages and claims with the shipped cross-encoder: pairs of texts → judgements.
 
-One network of six layers has three heads: read (where is the answer?), verify (does the evidence
+One network of twelve layers has three heads: read (where is the answer?), verify (does the evidence
 support the claim?) and rank (how relevant is the passage?). It is loaded at first use. `training/`
 says how it is made.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -34,7 +33,7 @@ from ragstone.threads import opened_once
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-SHIPPED_MODEL = "ragstone-reading-l6"
+SHIPPED_MODEL = "ragstone-reading-l12"
 # Every version has the tokenizer of the base model, unless its card names another hash.
 _TOKENIZER_SHA256 = "9114256b104cca80e04367526f03f46aa3c443c2ed174904142a73bbf13b9fbb"
 # A question and a chunk of 200 tokens fit; longer passages are read in overlapping windows.
@@ -44,14 +43,13 @@ _MAX_SPAN_TOKENS = 40
 _MAX_QUESTION_TOKENS = 96
 # Pairs of similar length share a batch up to this many tokens, padding included.
 _BATCH_TOKENS = 512
-_MAX_KEPT = 64
 
 _Outputs = tuple[NDArray[np.float32], NDArray[np.float32], float]
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpan:
-    """Locate the best answer of one passage: `passages[passage][start:end]`."""
+    """The best answer of one passage or unit: `passages[passage][start:end]`."""
 
     passage: int
     start: int
@@ -60,37 +58,12 @@ class AnswerSpan:
     """Log odds of this span against "no answer"; above 0 the passage answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Hold the best span of every passage, best first."""
-
-    spans: tuple[AnswerSpan, ...] = ()
-
-    @property
-    def best(self) -> AnswerSpan | None:
-        return self.spans[0] if self.spans else None
-
-    @property
-    def score(self) -> float:
-        """Log odds that any passage answers; minus infinity without passages."""
-        return self.spans[0].score if self.spans else float("-inf")
-
-
 _NO_SPAN = AnswerSpan(0, 0, 0, float("-inf"))
-
-
-@dataclass(slots=True)
-class PassageReading:
-    """Hold the best span of each sentence of a passage, and how relevant the passage is."""
-
-    spans: list[AnswerSpan]
-    relevance: float
-    """The rank head's logit."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierScores:
-    """Hold the probabilities that evidence supports a claim, contradicts it, or says neither."""
+    """The probabilities that evidence supports a claim, contradicts it, or says neither."""
 
     supported: float
     contradicted: float
@@ -125,53 +98,26 @@ class ReadingModel:
     )
     threads: int = 1
     opening: threading.RLock = field(default_factory=threading.RLock)
-    _kept: OrderedDict[tuple[str, str, tuple[tuple[int, int], ...]], PassageReading] = field(
-        default_factory=OrderedDict
-    )
 
     @property
     def is_installed(self) -> bool:
         return (self.directory / "model.onnx").is_file()
 
-    def read(self, question: str, passages: Sequence[str]) -> Reading:
-        """Find the best answer span of each passage."""
-        best: dict[int, AnswerSpan] = {}
-        windows = self._windows(question, passages)
-        for window, (spans, _, _) in zip(windows, self._run(windows), strict=True):
-            found = _best_span(window, spans)
-            known = best.get(window.passage)
-            if found is not None and (known is None or found.score > known.score):
-                best[window.passage] = found
-        ordered = sorted(best.values(), key=lambda span: (-span.score, span.passage))
-        return Reading(tuple(ordered))
+    def read(
+        self, question: str, passages: Sequence[str], units: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[list[AnswerSpan]]:
+        """Find the best answer span inside each unit of each passage.
 
-    def read_sentences(
-        self, question: str, passages: Sequence[str], sentences: Sequence[Sequence[tuple[int, int]]]
-    ) -> list[PassageReading]:
-        """Find the best answer span inside each sentence of each passage.
-
-        A sentence outside every window, or without tokens, has the score minus infinity. The last
-        readings are kept: a second search brings most of the passages of the first again.
+        A unit outside every window, or without tokens, has the score minus infinity.
         """
-        keys = [
-            (question, text, tuple(spans)) for text, spans in zip(passages, sentences, strict=True)
-        ]
-        known = {key: kept for key in keys if (kept := self._kept.get(key)) is not None}
-        new = [key for key in dict.fromkeys(keys) if key not in known]
-        read = [PassageReading([_NO_SPAN] * len(spans), -np.inf) for _, _, spans in new]
-        windows = self._windows(question, [text for _, text, _ in new])
-        for window, (logits, _, score) in zip(windows, self._run(windows), strict=True):
-            one = read[window.passage]
-            one.relevance = max(one.relevance, score)
-            for at, found in _best_spans_within(window, logits, new[window.passage][2]):
-                if found.score > one.spans[at].score:
-                    one.spans[at] = found
-        known.update(zip(new, read, strict=True))
-        with self.opening:
-            self._kept.update(zip(new, read, strict=True))
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
-        return [known[key] for key in keys]
+        best = [[_NO_SPAN] * len(spans) for spans in units]
+        windows = self._windows(question, passages)
+        for window, (logits, _, _) in zip(windows, self._run(windows), strict=True):
+            found = best[window.passage]
+            for at, span in _find_best_spans(window, logits, units[window.passage]):
+                if span.score > found[at].score:
+                    found[at] = span
+        return best
 
     def verify(self, pairs: Sequence[tuple[str, str]]) -> list[VerifierScores]:
         """Judge each claim against its evidence: pairs of (claim, evidence)."""
@@ -269,41 +215,33 @@ class ReadingModel:
             results = self._run_batch([windows[at].encoding for at in batch])
             for at, result in zip(batch, results, strict=True):
                 outputs[at] = result
-        return [one for one in outputs if one is not None]
+        return [output for output in outputs if output is not None]
 
     def _run_batch(self, encodings: Sequence[Encoding]) -> list[_Outputs]:
-        width = max(len(one.ids) for one in encodings)
+        width = max(len(encoding.ids) for encoding in encodings)
         names = ("input_ids", "token_type_ids", "attention_mask")
         feed = {name: np.zeros((len(encodings), width), dtype=np.int64) for name in names}
-        for row, one in enumerate(encodings):
-            size = len(one.ids)
-            feed["input_ids"][row, :size] = one.ids
-            feed["token_type_ids"][row, :size] = one.type_ids
+        for row, encoding in enumerate(encodings):
+            size = len(encoding.ids)
+            feed["input_ids"][row, :size] = encoding.ids
+            feed["token_type_ids"][row, :size] = encoding.type_ids
             feed["attention_mask"][row, :size] = 1
         spans, verdicts, scores = self._session.run(["spans", "verdict", "score"], feed)
         return [
-            (spans[row, : len(one.ids)], verdicts[row], float(scores[row]))
-            for row, one in enumerate(encodings)
+            (spans[row, : len(encoding.ids)], verdicts[row], float(scores[row]))
+            for row, encoding in enumerate(encodings)
         ]
 
 
-def _best_span(window: _Window, logits: NDArray[np.float32]) -> AnswerSpan | None:
-    """Return the best span of a window, or None when its passage is empty."""
-    places = _find_passage_tokens(window.encoding)
-    if not places.size:
-        return None
-    return _find_span(window, window.encoding.offsets, *_normalize(logits), places)
-
-
-def _best_spans_within(
-    window: _Window, logits: NDArray[np.float32], sentences: Sequence[tuple[int, int]]
+def _find_best_spans(
+    window: _Window, logits: NDArray[np.float32], units: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, AnswerSpan]]:
-    """Yield the best span of each sentence that has tokens in the window."""
+    """Yield the best span of each unit that has tokens in the window."""
     start, end = _normalize(logits)
     places = _find_passage_tokens(window.encoding)
     offsets = window.encoding.offsets  # every access makes the list anew
     begins = np.array([window.offset + offsets[at][0] for at in places])
-    for at, (first, last) in enumerate(sentences):
+    for at, (first, last) in enumerate(units):
         inside = places[(begins >= first) & (begins < last)]
         if inside.size:
             yield at, _find_span(window, offsets, start, end, inside)

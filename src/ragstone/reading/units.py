@@ -8,22 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from ragstone.reading.layout import find_blocks
 from ragstone.text import TextMemo, find_sentence_spans
+from ragstone.types import Chunk, Source, StoredUnit, UnitKind
 
 _SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]*_]*$")
 _RULE = re.compile(r"^[\s|:\-–+=]*$")
-# The head of a column that says from when a row is valid.
-VALID_FROM = re.compile(
-    r"^(?:(?:valid|effective|applies|applicable|in force) )?(?:from|since|as of)\b|^effective\b"
-    r"|^(?:gültig )?(?:ab|seit)\b|^(?:à partir|depuis|desde|a partir)\b",
-    re.IGNORECASE,
-)
-
-
-UnitKind: TypeAlias = Literal["sentence", "item", "header", "row", "code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +57,23 @@ def find_units(text: str, table_header: str = "") -> tuple[Unit, ...]:
                 units.append(Unit(block.start, block.end, body, header, "row"))
             table = block.group
         elif block.kind == "code":
-            units.append(Unit(block.start, block.end, body, (), "code", _find_lead(units, True)))
+            lead = _find_lead(units, before_code=True)
+            units.append(Unit(block.start, block.end, body, (), "code", lead))
         elif block.kind != "heading":
             is_item = block.kind == "item"
             if is_item and block.group not in leads:
-                leads[block.group] = _find_lead(units, False)
+                leads[block.group] = _find_lead(units)
+            kind: UnitKind = "item" if is_item else "sentence"
+            lead = leads[block.group] if is_item else None
             for start, end in find_sentence_spans(body):
-                if not _RULE.match(body[start:end]):
-                    start, end = block.start + start, block.start + end
-                    kind: UnitKind = "item" if is_item else "sentence"
-                    lead = leads[block.group] if is_item else None
-                    units.append(Unit(start, end, text[start:end], (), kind, lead))
+                said = body[start:end]
+                if not _RULE.match(said):
+                    place = block.start + start, block.start + end
+                    units.append(Unit(*place, said, (), kind, lead))
     return tuple(units)
 
 
-def _find_lead(units: Sequence[Unit], before_code: bool) -> int | None:
+def _find_lead(units: Sequence[Unit], *, before_code: bool = False) -> int | None:
     """Return the position of the last unit if it leads to what follows: it does not end a
     sentence, or a listing follows."""
     if not units or units[-1].kind not in ("sentence", "item"):
@@ -88,24 +81,34 @@ def _find_lead(units: Sequence[Unit], before_code: bool) -> int | None:
     return len(units) - 1 if before_code or not _SENTENCE_END.search(units[-1].text) else None
 
 
-def split_units(text: str, table_header: str = "") -> list[Unit]:
-    """Return the sentences of a text and the rows of its tables, without rules and header rows.
+def list_units(source: Source) -> tuple[Unit, ...]:
+    """Return the units of a source: those stored with its chunk, if its text is that chunk."""
+    chunk = source.hit.chunk
+    if not chunk.units or source.text != chunk.text:
+        return find_units(source.text, chunk.table_header)
+    return restore_units(chunk)
 
-    `table_header` is the header row of a table that the text begins in the middle of.
-    """
-    found: list[Unit] = []
-    header = split_cells(table_header) if table_header else ()
-    for start, end in find_sentence_spans(text):
-        part = text[start:end]
-        if _RULE.match(part):
-            continue
-        if not part.startswith("|"):
-            header = ()
-        elif not header:
-            header = split_cells(part)
-            continue
-        found.append(Unit(start, end, part, header))
-    return found
+
+def store_units(units: Sequence[Unit]) -> tuple[StoredUnit, ...]:
+    """Return what is stored with a chunk: texts and headers can be read from it again."""
+    return tuple(StoredUnit(unit.start, unit.end, unit.kind, unit.lead) for unit in units)
+
+
+def restore_units(chunk: Chunk) -> tuple[Unit, ...]:
+    units: list[Unit] = []
+    header = split_cells(chunk.table_header) if chunk.table_header else ()
+    for start, end, kind, lead in chunk.units:
+        text = chunk.text[start:end]
+        if kind == "header":
+            header = split_cells(text)
+        units.append(Unit(start, end, text, header if kind == "row" else (), kind, lead))
+    return tuple(units)
+
+
+def read_caption(chunk: Chunk) -> str:
+    """Return the lines that a passage is read under, as it is embedded: headings, table."""
+    above = (" > ".join(chunk.heading_path), chunk.context, chunk.table_header)
+    return "".join(f"{line}\n" for line in above if line)
 
 
 def split_cells(row: str) -> tuple[str, ...]:
@@ -119,8 +122,7 @@ def describe_row(header: tuple[str, ...], row: str) -> str:
     if len(own) != len(header) or len(own) < 2:
         return " ".join(row.split())
     pairs = [f"{name} {cell}".strip() for name, cell in zip(header[1:], own[1:], strict=True)]
-    first = f"{header[0]} {own[0]}" if VALID_FROM.search(header[0]) else own[0]
-    return f"{first}: {', '.join(pairs)}."
+    return f"{own[0]}: {', '.join(pairs)}."
 
 
 _SAY = (

@@ -13,13 +13,14 @@ from typing import Any
 from ragstone.blocks import Block, Heading, LineBox, LoadedDocument, LoadOptions, ParsedPart
 from ragstone.ingest.split import ChunkingOptions
 from ragstone.processes import pack_message
-from ragstone.types import Chunk
+from ragstone.types import Chunk, StoredUnit
 
 # A message of this many chunks is read in a few milliseconds, in which nothing else runs.
 _CHUNKS_PER_MESSAGE = 500
 # What a parser process says of a chunk; its text is cut from the document's again.
 _CHUNK_FIELDS = (
     "start", "end", "page", "heading_path", "content_type", "passage", "table_header", "context",
+    "units",
 )  # fmt: skip
 
 
@@ -97,6 +98,7 @@ def unpack_chunks(
             passage=None if passage is None else (int(passage[0]), int(passage[1])),
             table_header=row["table_header"],
             context=row["context"],
+            units=tuple(StoredUnit(*unit) for unit in row["units"]),
         )
 
 

@@ -15,8 +15,6 @@ from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
-from ragstone.reading.analysis import SOURCES_READ, PassageKeeper, analyze_passage
-from ragstone.reading.layout import complete_span, needs_more_text
 from ragstone.reading.units import has_instructions
 from ragstone.settings import GroundSettings
 from ragstone.text import find_sentence_spans
@@ -24,9 +22,6 @@ from ragstone.trace import Span
 from ragstone.types import Chunk, Hit, Hits, Query, Source
 
 _GAP = " … "
-# So many hits are completed, by at most so many characters before and after.
-_HITS_COMPLETED = 6
-_CHARS_BEFORE, _CHARS_AFTER = 700, 1_200
 # The limit of the chat style where nothing else is set.
 CHAT_CONTEXT_CHARS = 8000
 
@@ -39,12 +34,9 @@ class BudgetContextBuilder:
     options: GroundSettings
     catalog: Catalog | None = None
     """The neighbours of a hit are read from it."""
-    passages: PassageKeeper | None = None
 
     def build(self, query: Query, hits: Hits, span: Span) -> tuple[Source, ...]:
-        hits = self._complete(self._merge(hits, span), span)
-        if self.passages is not None:
-            self.passages.prepare(hits[:SOURCES_READ])
+        hits = self._merge(hits, span)
         excerpts = self._compress(query.text, hits, span)
         sources: list[Source] = []
         max_chars = self.options.max_context_chars
@@ -80,16 +72,6 @@ class BudgetContextBuilder:
         span.count(hits_merged=len(hits) - len(found))
         return found
 
-    def _complete(self, hits: Hits, span: Span) -> Hits:
-        """Widen the first hits that cut a list, a table or a listing."""
-        if self.catalog is None:
-            return hits
-        first = tuple(complete_hit(hit, self.catalog) for hit in hits[:_HITS_COMPLETED])
-        widened = sum(new is not old for new, old in zip(first, hits, strict=False))
-        if widened:
-            span.count(hits_completed=widened)
-        return (*first, *hits[_HITS_COMPLETED:])
-
     def _compress(self, question: str, hits: Hits, span: Span) -> Sequence[Excerpt]:
         texts = [hit.chunk.text for hit in hits]
         if self.options.compression_ratio >= 1 or not question:
@@ -114,21 +96,16 @@ class BudgetContextBuilder:
         return excerpt
 
     def _count_tokens(self, text: str) -> int:
-        if self.passages is not None:
-            return self.passages.count_tokens(text)
         return len(self.embedder.token_starts(text))
 
 
 def build(context: PartContext) -> BudgetContextBuilder:
     reading = add_vector_cache(context.reads_with)
-    passages = PassageKeeper(reading, context.derived)
-    return BudgetContextBuilder(reading, context.settings.ground, context.catalog, passages)
+    return BudgetContextBuilder(reading, context.settings.ground, context.catalog)
 
 
 def _count_instructions(sources: Sequence[Source], span: Span) -> None:
-    suspicious = sum(
-        bool(analyze_passage(source).instructions) for source in sources[:SOURCES_READ]
-    ) + sum(has_instructions(source.text) for source in sources[SOURCES_READ:])
+    suspicious = sum(has_instructions(source.text) for source in sources)
     if suspicious:
         span.count(instruction_like=suspicious)
         span.note(f"{suspicious} of the sources hold text that reads like instructions.")
@@ -270,43 +247,10 @@ def _join_touching(passages: Iterable[_Passage]) -> list[_Passage]:
     return found
 
 
-def complete_hit(hit: Hit, catalog: Catalog) -> Hit:
-    """Add what a chunk's border cut off: the rest of a list, what a lead-in leads to."""
-    chunk = hit.chunk
-    begins, ends = needs_more_text(chunk.text)
-    if not begins and not ends:
-        return hit
-    start = max(0, chunk.start - _CHARS_BEFORE) if begins else chunk.start
-    text = catalog.read_passage(chunk.document_id, start, chunk.end + (_CHARS_AFTER if ends else 0))
-    shift = chunk.start - start
-    if text[shift : shift + len(chunk.text)] != chunk.text:
-        return hit  # not in this catalog, or replaced since it was found
-    # A line that the window cuts is not taken for a block.
-    first = text.find("\n") + 1 if start and begins and text.find("\n") < shift else 0
-    begin, stop = complete_span(text[first:], shift - first, shift - first + len(chunk.text))
-    begin, stop = begin + first, stop + first
-    if stop - begin == len(chunk.text):
-        return hit
-    wider = replace(
-        chunk,
-        text=text[begin:stop],
-        start=start + begin,
-        end=start + stop,
-        table_header=chunk.table_header if _lacks_header(text[begin:shift], chunk) else "",
-    )
-    return replace(hit, chunk=wider)
-
-
-def _lacks_header(before: str, chunk: Chunk) -> bool:
-    """Return True when a table goes on without its header, also after the text that was added."""
-    is_row = before.lstrip().startswith("|")
-    return not before or (is_row and chunk.table_header.strip() not in before)
-
-
 def _read_passage(one: _Passage, catalog: Catalog) -> Hit:
     chunk = one.hit.chunk
     start, end = one.first.start, max(one.first.end, one.last.end)
     text = catalog.read_passage(chunk.document_id, start, end)
     if len(text) != end - start:  # not in this catalog, or replaced since it was found
         return one.hit
-    return replace(one.hit, chunk=replace(chunk, text=text, start=start, end=end))
+    return replace(one.hit, chunk=replace(chunk, text=text, start=start, end=end, units=()))

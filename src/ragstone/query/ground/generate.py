@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ragstone.calls import Usage
 from ragstone.errors import InputError, ProviderError
-from ragstone.evidence import Draft
+from ragstone.evidence import Draft, Evidence
 from ragstone.fallback import Fallbacks
 from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.models.cache import add_vector_cache
@@ -22,6 +22,7 @@ from ragstone.plugins import PartContext
 from ragstone.protocols import Embedder, Provider
 from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
 from ragstone.query.ground.prompt import SourceOrder, build_prompt, fit_prompt, make_fence
+from ragstone.query.ground.quote import QuotingProvider
 from ragstone.text import find_sentence_spans, remove_unstorable, split_words
 from ragstone.trace import QueryRun, Span
 from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
@@ -112,33 +113,30 @@ class PromptAnswerer:
     fence: str = make_fence(0)
 
     async def write(
-        self, query: Query, sources: tuple[Source, ...], run: QueryRun
+        self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
         """Yield pieces of text with whole markers, and at the end the draft."""
         wants_chat = query.mode == "plain"
+        sources = evidence.sources
         notation = Notation(sources, query.citation_style)
-        stream: MarkerStream | PlainText
+        stream: MarkerStream | PlainText = PlainText()
         with run.span("ground.generate") as span:
             query = query if sources else self._use_chat(query, run, span)
             for provider in self._list_providers(query, sources, run):
+                if isinstance(provider, QuotingProvider):
+                    draft = await provider.quote(query, evidence)
+                    draft.is_fallback = provider is self.fallback
+                    yield draft.text
+                    break
                 draft = self._start_draft(provider, query)
                 stream = PlainText() if draft.is_plain else MarkerStream(notation)
                 try:
-                    pieces, piece, note = await self._start_stream(provider, query, sources)
+                    pieces, first, note = await self._start_stream(provider, query, sources)
                     async with closing_iterator(pieces):
-                        while piece is not None:
-                            if isinstance(piece, Usage):
-                                span.count_usage(piece)
-                                draft.stop_reason = piece.stop_reason
-                            elif ready := stream.feed(remove_unstorable(piece)):
-                                draft.text += ready
-                                yield ready
-                            piece = await anext(pieces, None)
+                        async for piece in _read_stream(pieces, first, stream, draft, span):
+                            yield piece
                     if note:
                         span.note(note)
-                    if rest := stream.close():
-                        draft.text += rest
-                        yield rest
                     question = Prompt(query.text, sources)
                     await span.run_in_background(self._refuse_nonsense, draft, question, notation)
                     break
@@ -188,8 +186,6 @@ class PromptAnswerer:
         self, provider: Provider, query: Query, sources: tuple[Source, ...]
     ) -> tuple[Prompt, str]:
         """Build a prompt that the model has room for, and a note on what was left out."""
-        if not getattr(provider, "reads_messages", True):
-            return Prompt(query.text, sources, outline=query.outline), ""
         build = partial(build_prompt, order=self.order, fence=self.fence)
         measure_excess = getattr(provider, "measure_excess", None)
         if measure_excess is None:
@@ -232,6 +228,27 @@ class PromptAnswerer:
             )
 
 
+async def _read_stream(
+    pieces: AsyncIterator[str | Usage],
+    piece: str | Usage | None,
+    stream: MarkerStream | PlainText,
+    draft: Draft,
+    span: Span,
+) -> AsyncIterator[str]:
+    """Yield what may be shown, and collect it in the draft; `piece` is the first one."""
+    while piece is not None:
+        if isinstance(piece, Usage):
+            span.count_usage(piece)
+            draft.stop_reason = piece.stop_reason
+        elif ready := stream.feed(remove_unstorable(piece)):
+            draft.text += ready
+            yield ready
+        piece = await anext(pieces, None)
+    if rest := stream.close():
+        draft.text += rest
+        yield rest
+
+
 class PlainText:
     """Pass text on as it comes: in a chat without documents nothing is a marker."""
 
@@ -261,7 +278,7 @@ async def close_iterator(pieces: AsyncIterator[object]) -> None:
 
 
 def _refuse_plain_chat(provider: Provider) -> None:
-    if provider.name == "extractive":
+    if isinstance(provider, QuotingProvider):
         raise InputError(
             "A chat without documents needs a model; the provider 'extractive' only quotes.",
             hint="Set LLM_PROVIDER to a model provider, or leave rag_enabled on.",

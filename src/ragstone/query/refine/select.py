@@ -236,7 +236,7 @@ class PassageWidener:
         text = self.catalog.read_passage(chunk.document_id, start, end)
         if len(text) != end - start:  # replaced since it was found; the old chunk is still true
             return hit
-        return replace(hit, chunk=replace(chunk, text=text, start=start, end=end))
+        return replace(hit, chunk=replace(chunk, text=text, start=start, end=end, units=()))
 
 
 def build_merger(context: PartContext) -> PassageMerger | None:
