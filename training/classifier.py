@@ -33,7 +33,13 @@ MAX_TAKEN = {
     "intent": 0.01, "stands_alone": 0.02, "route": 0.015, "questions": 0.02, "injection": 0.0002,
 }  # fmt: skip
 THRESHOLDS = {"intent": 0.75, "stands_alone": 0.5, "route": 0.5, "questions": 0.5, "injection": 0.5}
-_PENALTIES = {"intent": 2e-6, "stands_alone": 2e-6, "route": 6e-7, "questions": 2e-6, "injection": 6e-7}
+_PENALTIES = {
+    "intent": 2e-6,
+    "stands_alone": 2e-6,
+    "route": 6e-7,
+    "questions": 2e-6,
+    "injection": 6e-7,
+}
 _COLUMNS = {"intent": 60_000, "route": 25_000, "injection": 40_000}
 _OTHER_COLUMNS = 20_000
 _FOLDS = 4
@@ -111,9 +117,7 @@ def score_out_of_fold(
     for number in range(_FOLDS):
         fitted, others = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         weights = weigh([rows[at] for at in fitted], head)
-        table, bias = fit(
-            matrix[fitted], target[fitted], weights, classes, _PENALTIES[head]
-        )
+        table, bias = fit(matrix[fitted], target[fitted], weights, classes, _PENALTIES[head])
         scores[others, 1:] = matrix[others] @ table + bias
     return scores
 

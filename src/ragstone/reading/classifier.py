@@ -62,7 +62,7 @@ def compute_features(texts: Sequence[str]) -> Features:
     codes = np.frombuffer(("".join(parts) + " ").encode("utf-32-le", "surrogatepass"), np.uint32)
     owners = np.repeat(np.arange(len(texts)), [len(part) for part in parts])
     is_space = codes == ord(" ")
-    powers, inverses = _list_powers(1 << int(len(codes)).bit_length())
+    powers, inverses = _list_powers(1 << len(codes).bit_length())
     # A substring's hash is a difference of two sums, moved to the same place.
     sums = _sum_up(codes * powers[: len(codes)])
     spaces = _sum_up(is_space.astype(np.uint64))
@@ -81,8 +81,9 @@ def compute_features(texts: Sequence[str]) -> Features:
     word_of = owners[start]
     pairs = _mix(words[:-1] * _PAIR + words[1:])
     is_pair = word_of[:-1] == word_of[1:]
-    terms, term_of = np.concatenate((words, pairs[is_pair])), np.concatenate(
-        (word_of, word_of[:-1][is_pair])
+    terms, term_of = (
+        np.concatenate((words, pairs[is_pair])),
+        np.concatenate((word_of, word_of[:-1][is_pair])),
     )
     values = [
         (1 / np.sqrt(np.bincount(of, minlength=len(texts))))[of].astype(np.float32)

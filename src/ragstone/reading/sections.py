@@ -15,9 +15,10 @@ import numpy as np
 
 from ragstone.models.cache import embed_sentences
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.injection import has_instructions
 from ragstone.reading.layout import LEAD_IN, clean_for_reading, find_blocks
 from ragstone.reading.markers import escape_markers
-from ragstone.reading.units import has_instructions, split_units
+from ragstone.reading.units import split_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 
