@@ -318,23 +318,18 @@ class Pipeline:
         searched: a question that is right on its own stays right in any conversation.
         """
         alone = stands_alone(query.original_text)
-        best: tuple[Evidence, Waterfall] | None = None
-        with run.span("understand.readings") as span:
-            for read, reading in enumerate(query.readings, start=1):
-                run.trace.waterfall = Waterfall()
-                one = resolve_reading(query, reading)
-                evidence = await self._grade(one, await self._retrieve_and_refine(one, run), run)
-                if best is None or (evidence.holds_answer, evidence.probability) > (
-                    best[0].holds_answer,
-                    best[0].probability,
-                ):
-                    best, kind = (evidence, run.trace.waterfall), reading.kind
-                if alone and evidence.holds_answer:
-                    break
-            assert best is not None, "there is at least one reading"
-            span.count(readings=len(query.readings), read=read, kind=kind)
-        run.trace.waterfall = best[1]
-        return best[0]
+        found: list[tuple[Evidence, Waterfall]] = []
+        for reading in query.readings:
+            run.trace.waterfall = Waterfall()
+            resolved = resolve_reading(query, reading)
+            hits = await self._retrieve_and_refine(resolved, run)
+            found.append((await self._grade(resolved, hits, run), run.trace.waterfall))
+            if alone and found[-1][0].holds_answer:
+                break
+        evidence, run.trace.waterfall = max(
+            found, key=lambda pair: (pair[0].holds_answer, pair[0].probability)
+        )
+        return evidence
 
     async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:
         """Make sources of the hits, and read in them what answers."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ragstone.evidence import Evidence, ScoredUnit
+from ragstone.evidence import Evidence, Extract, ScoredUnit
 from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.messages import list_translations
 from ragstone.query.understand.small_talk import match_small_talk
@@ -60,10 +60,9 @@ def find_last_exchange(history: Sequence[Message]) -> tuple[str, str]:
 def find_subject(question: str, answer: str) -> str:
     """Return the first words that the first sentence of an answer adds to its question."""
     spans = find_sentence_spans(answer)
+    first = answer[slice(*spans[0])] if spans else ""
     asked = set(extract_terms(question))
-    words = (
-        [word.strip(".,;:!?()*_`\"'") for word in answer[slice(*spans[0])].split()] if spans else []
-    )
+    words = [word.strip(".,;:!?()*_`\"'") for word in first.split()]
     new = [word for word in words
            if word.casefold() not in STOP_WORDS and set(extract_terms(word)) - asked]  # fmt: skip
     return " ".join(new[:_MAX_SUBJECT_WORDS])
@@ -84,9 +83,7 @@ def say_more(evidence: Evidence, history: Sequence[Message]) -> Evidence:
     found: list[ScoredUnit] = []
     for source in (here, *later):
         units = list_units(source)
-        first = max(
-            (at + 1 for at, unit in enumerate(units) if _is_said(unit.text, said)), default=0
-        )
+        first = max((n for n, unit in enumerate(units, 1) if _is_said(unit.text, said)), default=0)
         found += [
             ScoredUnit(source.number, unit.start, unit.end, 0.0, (unit.start, unit.end))
             for unit in (*units[first:], *units[:first])
@@ -94,10 +91,8 @@ def say_more(evidence: Evidence, history: Sequence[Message]) -> Evidence:
             and len(split_words(unit.text)) >= _MIN_UNIT_WORDS
             and not _is_said(unit.text, said)
         ]
-    extract = replace(
-        evidence.extract, answers=tuple(found[:_MAX_UNITS]), short_answer="", verdict=""
-    )
-    return replace(evidence, extract=extract)
+    more = replace(evidence.extract, answers=tuple(found[:_MAX_UNITS]), short_answer="", verdict="")
+    return replace(evidence, extract=more if found else Extract())
 
 
 def _is_said(text: str, said: set[str]) -> bool:

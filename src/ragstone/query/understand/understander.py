@@ -67,10 +67,9 @@ class IntentUnderstander:
     async def _detect(
         self, query: Query, readings: tuple[Reading, ...], run: QueryRun, span: Span
     ) -> DetectedIntent:
-        if not self.options.intent_enabled:
-            return DetectedIntent("question", 1.0, 0)
-        if (exact := match_small_talk(query.text)) is not None:
-            return DetectedIntent(exact.intent, 1.0, 0)
+        exact = match_small_talk(query.text) if self.options.intent_enabled else None
+        if exact is not None or not self.options.intent_enabled:
+            return DetectedIntent("question" if exact is None else exact.intent, 1.0, 0)
         threshold, talk = self.options.intent_confidence, classify_small_talk(query.text)
         probability = 0.0 if talk is None else talk.probability
         is_later = readings[0].kind == "more" or len(readings) > 1
