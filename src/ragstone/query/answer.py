@@ -44,18 +44,13 @@ from ragstone.protocols import (
 from ragstone.query.cache import EvidenceCache
 from ragstone.query.check.conflict import find_conflict
 from ragstone.query.check.hold import SentenceHold
-from ragstone.query.contest import (
-    avoid_repetition,
-    choose_reading,
-    leave_document,
-    list_asked_units,
-    quote_units,
-)
 from ragstone.query.ground.cite import Notation
 from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
-from ragstone.query.unclear import names_little, write_choices
+from ragstone.query.understand.readings import say_more
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
+from ragstone.query.understand.understander import resolve_reading
+from ragstone.reading.classifier import stands_alone
 from ragstone.reading.reader import MOST
 from ragstone.settings.schema import CheckSettings
 from ragstone.threads import PerLoop
@@ -141,13 +136,7 @@ class Pipeline:
     def _write(
         self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
-        """Write from the evidence; without a model, "tell me more" quotes what comes next."""
-        if self.quotes_only and query.mode == "refined":
-            units = list_asked_units(query, evidence.sources)
-            if units is not None:
-                return quote_units(units)
-            if names_little(query):
-                return write_choices(query, evidence, run, self.answerer, self.grader)
+        """Write from the evidence."""
         return self.answerer.write(query, evidence, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
@@ -231,16 +220,10 @@ class Pipeline:
         # Two answers share one start, but each has its own mode.
         query = replace(understood.query, mode=query.mode)
         evidence = await self._find_evidence(query, run, start)
+        if query.wants_more and self.quotes_only:
+            evidence = say_more(evidence, query.history)
         # The documents decide: what they answer was a question.
-        if evidence.query.wants_other and (others := leave_document(evidence)) is not None:
-            evidence = await self._search_until_good(others, run)
-        return understood.settle(evidence), await self._avoid_repetition(evidence, run)
-
-    async def _avoid_repetition(self, evidence: Evidence, run: QueryRun) -> Evidence:
-        """Leave out what the last answer said, where a quoted answer would only repeat it."""
-        if not self.quotes_only or evidence.query.mode != "refined":
-            return evidence
-        return await avoid_repetition(evidence, run, self.answerer, self._estimate)
+        return understood.settle(evidence), evidence
 
     async def _understand(self, query: Query, run: QueryRun) -> UnderstoodQuery:
         if self.batcher is not None:
@@ -317,9 +300,7 @@ class Pipeline:
     ) -> Evidence:
         """Return the first evidence if it is good, else the best of all that was searched."""
         if start is None and len(query.readings) > 1:
-            evidence = await choose_reading(
-                query, run, self._retrieve_and_refine, self._grade, self.batcher
-            )
+            evidence = await self._choose_reading(query, run)
         else:
             retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
             retrieved = await self._refine_retrieved(query, retrieved, run)
@@ -328,6 +309,26 @@ class Pipeline:
             if not self._may_search_again(evidence):
                 break
             evidence = await self._search_again(evidence, run)
+        return evidence
+
+    async def _choose_reading(self, query: Query, run: QueryRun) -> Evidence:
+        """Return the evidence of the reading that the documents answer best.
+
+        The typed words win a tie. If they make sense alone and find an answer, nothing else is
+        searched: a question that is right on its own stays right in any conversation.
+        """
+        alone = stands_alone(query.original_text)
+        found: list[tuple[Evidence, Waterfall]] = []
+        for reading in query.readings:
+            run.trace.waterfall = Waterfall()
+            resolved = resolve_reading(query, reading)
+            hits = await self._retrieve_and_refine(resolved, run)
+            found.append((await self._grade(resolved, hits, run), run.trace.waterfall))
+            if alone and found[-1][0].holds_answer:
+                break
+        evidence, run.trace.waterfall = max(
+            found, key=lambda pair: (pair[0].holds_answer, pair[0].probability)
+        )
         return evidence
 
     async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:

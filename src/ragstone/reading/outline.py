@@ -18,9 +18,10 @@ import numpy as np
 from ragstone.models.cache import embed_sentences
 from ragstone.outline import DocumentEntry, DocumentGroup, Outline
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.injection import has_instructions
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.markers import escape_markers
-from ragstone.reading.units import find_units, has_instructions
+from ragstone.reading.units import list_units
 from ragstone.text import LIST_MARK
 from ragstone.types import NO_ANSWER, Source
 
@@ -115,7 +116,7 @@ def name_document(entry: DocumentEntry) -> str:
 
 def clean_label(label: str) -> str:
     """Return a heading as a label: on one line, without its number and without markup."""
-    plain = _NUMBERING.sub("", " ".join(clean_for_reading(label).text.split()).strip(" #:;.*_"))
+    plain = _NUMBERING.sub("", " ".join(clean_for_reading(label).split()).strip(" #:;.*_"))
     return escape_markers(plain.replace(". ", " ").replace("*", ""))
 
 
@@ -285,11 +286,10 @@ def _format_entry(name: str, opening: str) -> str:
 def list_sentences(source: Source) -> list[Sentence]:
     """List the sentences of a source that can be quoted alone; its first row where there are
     none."""
-    clean = clean_for_reading(source.text)
     found, rows = [], []
-    for unit in find_units(clean.text, source.hit.chunk.table_header):
-        text = " ".join(_ITEM_MARK.sub("", unit.sentence).split())
-        sentence = Sentence(text, source.number, *clean.locate(unit.start, unit.end))
+    for unit in list_units(source):
+        text = " ".join(clean_for_reading(_ITEM_MARK.sub("", unit.sentence)).split())
+        sentence = Sentence(text, source.number, unit.start, unit.end)
         if unit.kind == "row":
             rows.append(sentence)
         elif unit.kind in ("sentence", "item") and unit.lead is None and _is_whole(text):

@@ -12,9 +12,10 @@ from ragstone.index.analyze import extract_terms, terms_memo
 from ragstone.query.check.facts import Kind as FactKind
 from ragstone.query.check.facts import find_disagreements
 from ragstone.query.ground.cite import CONFLICT_NOTICE, Notation, Statement, split_statements
+from ragstone.reading.injection import has_instructions
 from ragstone.reading.kinds import Kind, detect_kind
 from ragstone.reading.markers import escape_markers
-from ragstone.reading.units import Unit, has_instructions, split_units
+from ragstone.reading.units import Unit, split_units
 
 # The share of terms, numbers aside, that two sentences on the same subject have in common.
 _SAME_SUBJECT = 0.6

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ragstone.index.analyze import extract_terms
+from ragstone.reading.injection import find_suspicious_spans
 from ragstone.reading.layout import clean_for_reading
-from ragstone.reading.units import find_suspicious_spans, split_units
+from ragstone.reading.units import split_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 
 WINDOW_SENTENCES = 4
