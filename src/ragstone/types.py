@@ -178,18 +178,17 @@ class Expansion:
     text: str
 
 
-ReadingKind: TypeAlias = Literal[
-    "typed", "subject", "answer", "exchange", "joined", "more", "other", "model"
-]
+ReadingKind: TypeAlias = Literal["typed", "joined", "subject", "more", "model"]
+"""As typed; after the previous question; with the subject of the last answer; more of the last
+answer; as a model completed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hold one meaning of a message as a whole question, and its advantage before the search."""
+    """One meaning of a message, as the text to search."""
 
     text: str
     kind: ReadingKind = "typed"
-    prior: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +227,6 @@ class Query:
     def wants_more(self) -> bool:
         """Return True for "tell me more": what comes after the last answer is wanted."""
         return bool(self.readings) and self.readings[0].kind == "more"
-
-    @property
-    def wants_other(self) -> bool:
-        """Return True for "the other contract": another document is to answer."""
-        return bool(self.readings) and self.readings[0].kind == "other"
 
     @property
     def messages(self) -> tuple[Message, ...]:

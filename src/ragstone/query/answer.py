@@ -46,7 +46,10 @@ from ragstone.query.check.hold import SentenceHold
 from ragstone.query.ground.cite import Notation
 from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
+from ragstone.query.understand.readings import say_more
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
+from ragstone.query.understand.understander import resolve_reading
+from ragstone.reading.classifier import stands_alone
 from ragstone.reading.reader import MOST
 from ragstone.settings.schema import CheckSettings
 from ragstone.threads import PerLoop
@@ -130,7 +133,7 @@ class Pipeline:
     def _write(
         self, query: Query, evidence: Evidence, run: QueryRun
     ) -> AsyncGenerator[str | Draft, None]:
-        """Write from the evidence; without a model, "tell me more" quotes what comes next."""
+        """Write from the evidence."""
         return self.answerer.write(query, evidence, run)
 
     async def _improve(self, query: Query, best: Attempt, run: QueryRun) -> Attempt:
@@ -213,6 +216,8 @@ class Pipeline:
         # Two answers share one start, but each has its own mode.
         query = replace(understood.query, mode=query.mode)
         evidence = await self._find_evidence(query, run, start)
+        if query.wants_more and self.quotes_only:
+            evidence = say_more(evidence, query.history)
         # The documents decide: what they answer was a question.
         return understood.settle(evidence), evidence
 
@@ -291,14 +296,35 @@ class Pipeline:
     ) -> Evidence:
         """Return the first evidence if it is good, else the best of all that was searched."""
         if start is None and len(query.readings) > 1:
-            raise NotImplementedError
-        retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
-        retrieved = await self._refine_retrieved(query, retrieved, run)
-        evidence = await self._grade(query, retrieved, run)
+            evidence = await self._choose_reading(query, run)
+        else:
+            retrieved = start.retrieved if start else await self._retrieve_or_nothing(query, run)
+            retrieved = await self._refine_retrieved(query, retrieved, run)
+            evidence = await self._grade(query, retrieved, run)
         for _ in range(self.options.max_iterations):
             if not self._may_search_again(evidence):
                 break
             evidence = await self._search_again(evidence, run)
+        return evidence
+
+    async def _choose_reading(self, query: Query, run: QueryRun) -> Evidence:
+        """Return the evidence of the reading that the documents answer best.
+
+        The typed words win a tie. If they make sense alone and find an answer, nothing else is
+        searched: a question that is right on its own stays right in any conversation.
+        """
+        alone = stands_alone(query.original_text)
+        found: list[tuple[Evidence, Waterfall]] = []
+        for reading in query.readings:
+            run.trace.waterfall = Waterfall()
+            resolved = resolve_reading(query, reading)
+            hits = await self._retrieve_and_refine(resolved, run)
+            found.append((await self._grade(resolved, hits, run), run.trace.waterfall))
+            if alone and found[-1][0].holds_answer:
+                break
+        evidence, run.trace.waterfall = max(
+            found, key=lambda pair: (pair[0].holds_answer, pair[0].probability)
+        )
         return evidence
 
     async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:

@@ -23,13 +23,13 @@ HEADS: dict[str, tuple[str, ...]] = {
     "intent": (
         "question", "greeting", "gratitude", "farewell", "chitchat", "help", "acknowledgement",
     ),
-    "stands_alone": ("yes", "no"),
+    "stands_alone": ("yes", "no", "more"),
     "route": ("ask", "summarize", "overview", "list", "compare", "compose"),
     "questions": ("one", "two"),
     "injection": ("text", "instruction"),
 }  # fmt: skip
 """The labels of each head. The first one is the ordinary case: its score is always zero."""
-BITS = 17
+BITS = 19
 """The table has two to this power of rows."""
 
 Features: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.float32]]
@@ -81,8 +81,9 @@ def compute_features(texts: Sequence[str]) -> Features:
     word_of = owners[start]
     pairs = _mix(words[:-1] * _PAIR + words[1:])
     is_pair = word_of[:-1] == word_of[1:]
-    terms, term_of = np.concatenate((words, pairs[is_pair])), np.concatenate(
-        (word_of, word_of[:-1][is_pair])
+    terms, term_of = (
+        np.concatenate((words, pairs[is_pair])),
+        np.concatenate((word_of, word_of[:-1][is_pair])),
     )
     values = [
         (1 / np.sqrt(np.bincount(of, minlength=len(texts))))[of].astype(np.float32)

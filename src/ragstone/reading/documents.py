@@ -10,14 +10,20 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias, cast
 
-from ragstone.reading.classifier import classify_route
+import numpy as np
+
+from ragstone.index.analyze import extract_terms
+from ragstone.reading.classifier import HEADS, classify_route, load_classifier
 
 # A longer message is a question with its context.
 _MAX_CHARS = 300
 _MIN_PROBABILITY = 0.5
-# A word makes the request when the request is so much less probable without it.
-_MIN_DROP = 0.1
-_WORD = re.compile(r"\w[\w.'’-]*\w|\w")
+# A word makes the request when the odds that it's a question rise so much without it (logarithm).
+_MIN_RISE = 2.0
+# A word that alone asks for an overview, such as "documents", names no kind of documents.
+_OVERVIEW, _MAX_GENERAL = HEADS["route"].index("overview"), 0.1
+# A word, or one character where words are not set apart by spaces.
+_WORD = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+")
 RequestKind: TypeAlias = Literal["summarize", "overview", "list", "compare"]
 
 
@@ -36,13 +42,21 @@ def needs_model(text: str) -> bool:
 
 
 def find_subject(text: str) -> str:
-    """Return what a request is about: its words without those that make it a request."""
-    label, probability = classify_route(text)
+    """Return what a request is about: its content words, without those that make it a request."""
+    text = text[:_MAX_CHARS]
+    kind = find_request(text)
     spans = [match.span() for match in _WORD.finditer(text)]
+    without = [text[:start] + text[end:] for start, end in spans]
+    scores = load_classifier().score("route", [text, *without, *(text[a:b] for a, b in spans)])
+    asks = scores[:, 0].clip(1e-6, 1 - 1e-6)
+    odds = np.log(asks / (1 - asks))
     kept = []
-    for start, end in spans:
-        without, rest = classify_route(text[:start] + text[end:])
-        if without == label and rest > probability - _MIN_DROP:
+    for at, (start, end) in enumerate(spans, 1):
+        if kind in ("list", "compare"):
+            is_subject = at > 1 and scores[len(spans) + at, _OVERVIEW] < _MAX_GENERAL
+        else:
+            is_subject = odds[at] - odds[0] < _MIN_RISE
+        if is_subject and extract_terms(text[start:end]):
             kept.append((start, end))
     return text[kept[0][0] : kept[-1][1]] if kept else ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,10 +18,11 @@ import numpy as np
 from ragstone.models.cache import embed_sentences
 from ragstone.outline import DocumentEntry, DocumentGroup, Outline
 from ragstone.protocols import Embedder, Vectors
+from ragstone.reading.injection import has_instructions
 from ragstone.reading.layout import clean_for_reading
 from ragstone.reading.markers import escape_markers
-from ragstone.reading.units import has_instructions, list_units
-from ragstone.text import LIST_MARK, remove_markup
+from ragstone.reading.units import list_units
+from ragstone.text import LIST_MARK
 from ragstone.types import NO_ANSWER, Source
 
 NEEDS_MODEL = (
@@ -114,7 +116,7 @@ def name_document(entry: DocumentEntry) -> str:
 
 def clean_label(label: str) -> str:
     """Return a heading as a label: on one line, without its number and without markup."""
-    plain = _NUMBERING.sub("", " ".join(remove_markup(label).split()).strip(" #:;.*_"))
+    plain = _NUMBERING.sub("", " ".join(clean_for_reading(label).split()).strip(" #:;.*_"))
     return escape_markers(plain.replace(". ", " ").replace("*", ""))
 
 
@@ -141,7 +143,7 @@ def _write_summary(
     part = f" ({len(kept)} of {len(groups)} sections)" if len(kept) < len(groups) else ""
     yield f"Key sentences of {of}{part}, in {'its' if is_one else 'their'} own words:"
     whole = _normalize(np.concatenate([section.vectors for section in kept]).mean(axis=0))
-    count = 2 if len(kept) <= _FEW_SECTIONS and kept[-1].label else 1
+    count = 2 if len(kept) <= _FEW_SECTIONS and any(one.label for one in kept) else 1
     said: list[Vectors] = []
     for section in kept:
         if quoted := section.choose_nearest(whole, count, said):
@@ -286,8 +288,7 @@ def list_sentences(source: Source) -> list[Sentence]:
     none."""
     found, rows = [], []
     for unit in list_units(source):
-        plain = clean_for_reading(_ITEM_MARK.sub("", unit.sentence))
-        text = " ".join(plain.split())
+        text = " ".join(clean_for_reading(_ITEM_MARK.sub("", unit.sentence)).split())
         sentence = Sentence(text, source.number, unit.start, unit.end)
         if unit.kind == "row":
             rows.append(sentence)
@@ -318,16 +319,13 @@ def _group_by_heading(sources: Sequence[Source]) -> list[Section]:
     """Group sentences by the main headings of one document; without any, by place."""
     paths = [source.hit.chunk.heading_path for source in sources]
     depth = count_shared([path for path in paths if path])
-    groups: dict[str, list[Sentence]] = {}
+    groups: dict[str, list[Sentence]] = defaultdict(list)
     for source, path in zip(sources, paths, strict=True):
-        label = path[depth] if len(path) > depth else ""
-        groups.setdefault(label, []).extend(list_sentences(source))
-    groups = {label: own for label, own in groups.items() if own}
+        if sentences := list_sentences(source):
+            groups[clean_label(path[depth]) if len(path) > depth else ""] += sentences
     document_id = sources[0].hit.chunk.document_id
     if len(groups) != 1:
-        return [
-            _make_section(clean_label(label), own, document_id) for label, own in groups.items()
-        ]
+        return [_make_section(label, own, document_id) for label, own in groups.items()]
     (sentences,) = groups.values()
     parts = min(_PARTS_WITHOUT_HEADINGS, max(1, len(sentences) // 3))
     edges = [round(at * len(sentences) / parts) for at in range(parts + 1)]

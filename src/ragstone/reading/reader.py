@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from ragstone.evidence import ANSWER_FROM, Extract, ScoredUnit
 from ragstone.index.analyze import detect_language, extract_terms
+from ragstone.reading.injection import find_suspicious_spans
 from ragstone.reading.model import ReadingModel, load_reading_model
-from ragstone.reading.units import Unit, find_suspicious_spans, list_units, read_caption
+from ragstone.reading.units import Unit, list_units, read_caption
 from ragstone.reading.yes_no import YesNo, judge_yes_no
 from ragstone.types import Source
 

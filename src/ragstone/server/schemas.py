@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone.errors import InputError
 from ragstone.events import Comparison
-from ragstone.reading.units import has_instructions
+from ragstone.reading.injection import has_instructions
 from ragstone.settings import Settings
 from ragstone.types import (
     Answer,

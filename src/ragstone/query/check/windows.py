@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.units import find_suspicious_spans, find_units
+from ragstone.reading.injection import find_suspicious_spans
+from ragstone.reading.units import find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from ragstone.query.ground.asides import is_aside, says_something
 from ragstone.query.ground.links import LinkFilter, remove_foreign_links
 from ragstone.query.ground.parts import find_groups, find_labels, split_at_labels
+from ragstone.reading.injection import find_suspicious_spans
 from ragstone.reading.markers import (
     MARKER_BY_CHUNK,
     MARKER_BY_NUMBER,
@@ -23,7 +24,6 @@ from ragstone.reading.markers import (
     is_bare_index,
     update_open_code,
 )
-from ragstone.reading.units import find_suspicious_spans
 from ragstone.text import split_words
 from ragstone.types import Citation, CitationStyle, Source, Verdict
 

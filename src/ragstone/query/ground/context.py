@@ -15,7 +15,7 @@ from ragstone.index.analyze import extract_terms
 from ragstone.models.cache import add_vector_cache
 from ragstone.plugins import PartContext
 from ragstone.protocols import Catalog, Embedder
-from ragstone.reading.units import has_instructions
+from ragstone.reading.injection import has_instructions
 from ragstone.settings import GroundSettings
 from ragstone.text import find_sentence_spans
 from ragstone.trace import Span

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 from ragstone.prompts import render
 from ragstone.query.ground.cite import Notation
 from ragstone.query.ground.context import cut_at_sentence, format_source_header
+from ragstone.reading.injection import has_instructions
 from ragstone.reading.markers import escape_markers
-from ragstone.reading.units import has_instructions
 from ragstone.types import NO_ANSWER, Message, Prompt, Query, Source
 
 SourceOrder: TypeAlias = Literal["best_first", "edges"]

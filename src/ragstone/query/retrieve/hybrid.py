@@ -23,9 +23,9 @@ from ragstone.query.retrieve.languages import (
     DEPTH,
     explain_other_language,
     find_other_language,
+    is_known_script,
     reads_several,
 )
-from ragstone.query.understand.intent import is_known_script
 from ragstone.settings import RetrieveSettings
 from ragstone.threads import run_in_thread, run_in_thread_if_blocking
 from ragstone.trace import QueryRun

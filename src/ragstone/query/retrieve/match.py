@@ -23,6 +23,8 @@ _MIN_COVERAGE = 0.8
 # A request for one document names it with at least this share of its words.
 _MIN_NAMED = 0.3
 _MAX_GROUPS, _GROUP_DEPTH, _LISTED_IN_GROUP = 10, 3, 6
+# Folders are opened as long as one holds more than this share of the documents.
+_MAX_SHARE = 0.6
 
 
 def find_named(terms: Collection[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
@@ -111,7 +113,7 @@ def group_documents(entries: Sequence[DocumentEntry]) -> tuple[DocumentGroup, ..
         groups.clear()
         for entry, path in zip(entries, paths, strict=True):
             groups["/".join(path[shared:depth])].append(entry)
-        if len(groups) > 2:
+        if len(groups) > 2 and max(map(len, groups.values())) <= _MAX_SHARE * len(entries):
             break
     if len(groups) <= 2 or len(entries) <= _MAX_GROUPS // 2:
         groups = defaultdict(list, {entry.id: [entry] for entry in entries})

@@ -116,10 +116,11 @@ class SequentialRetriever:
             two = find_two(terms, entries)
             return _outline("comparison", subject, two, total) if two else None
         if kind == "list":
-            found = find_described(terms, entries) if terms else entries
-            return _outline("catalog", subject, found, total) if found else None
+            return _outline("catalog", subject, find_described(terms, entries) or entries, total)
         is_limited = bool(query.document_ids) or query.upload_id is not None
-        named = entries if is_limited or len(entries) == 1 else find_named(terms, entries)
+        named = entries if is_limited or len(entries) == 1 else []
+        if kind == "summarize" and not named:
+            named = find_named(terms, entries)
         if 0 < len(named) <= MAX_SUMMARIZED:
             return _outline("summary", subject, sorted(named, key=lambda one: one.name), total)
         if kind == "overview" or is_limited or not terms:
