@@ -338,7 +338,7 @@ class Engine(EngineParts):
     ) -> Grounding:
         """Check, claim by claim, whether `facts` support an answer from any source."""
         return await run_in_thread(
-            "models", check_against_facts, answer, facts, self.reading_embedder, threshold=threshold
+            "models", check_against_facts, answer, facts, threshold=threshold
         )
 
     async def ingest(self, paths: Paths, **options: Unpack[IngestOptions]) -> IngestReport:

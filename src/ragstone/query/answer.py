@@ -196,7 +196,7 @@ class Pipeline:
         # Without sources no sentence has support: what is written then is no answer from documents.
         if not notation.sources or not (holds or reports):
             return None
-        return SentenceHold(notation, self.embedder, drops, holds, reports)
+        return SentenceHold(notation, drops, holds, reports)
 
     async def begin(self, query: Query, run: QueryRun) -> Start:
         """Understand and search once, for two answers that share these steps."""

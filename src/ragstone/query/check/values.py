@@ -104,11 +104,6 @@ class Value:
     start: int = 0
     end: int = 0
 
-    @property
-    def is_small_word(self) -> bool:
-        """Return True for a number up to twelve that is written as a word."""
-        return self.number is not None and self.number <= 12 and self.text[:1].isalpha()
-
     def equals(self, other: Value) -> bool:
         if self.days and other.days:
             return any(_is_same_day(a, b) for a in self.days for b in other.days)
@@ -324,16 +319,3 @@ def is_computed(value: Value, evidence: str) -> bool:
     return value.number is not None and any(
         math.isclose(value.number, result, rel_tol=1e-3) for result in results
     )
-
-
-def spell_like(claim: str, evidence: str) -> str:
-    """Write the amounts of a claim as its evidence does: "1.6 tonnes" for "1,600 kilograms"."""
-    there = [value for value in find_values(evidence) if value.amounts and not value.is_implied]
-    spelled = {value.text.casefold() for value in there}
-    pieces, position = [], 0
-    for value in find_values(claim):
-        same = next((one for one in there if value.amounts and value.equals(one)), None)
-        if same is not None and value.text.casefold() not in spelled:
-            pieces += [claim[position : value.start], same.text]
-            position = value.end
-    return "".join([*pieces, claim[position:]])
