@@ -324,7 +324,7 @@ def _check_given_answer(engine: Engine, question: Question) -> Outcome:
             None,
         )
         labels.append(found or name or f"context {at + 1}")
-    checked = check_against_facts(given.response, given.contexts, engine.reading_embedder)
+    checked = check_against_facts(given.response, given.contexts)
     claims = checked.claims
     cited = [one for one in claims if one.citations]
     return Outcome(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ragstone.index.analyze import detect_languages, extract_terms
-from ragstone.query.check.values import find_missing_values, is_computed, spell_like
+from ragstone.query.check.values import find_missing_values, is_computed
 from ragstone.query.check.verifier import Verifier, WorkLimit
 from ragstone.query.check.windows import Window, find_quotation, find_windows, read_source
 from ragstone.query.ground.cite import Statement
@@ -27,15 +27,13 @@ GROUNDED, NOT_GROUNDED = 0.8, 0.3
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
 UNKNOWN_SCORE = 0.5
-# The verifier's odds are multiplied so that SUPPORTED_FROM stands for the probability .15: on the
-# dev half of bench/packs/claims.jsonl 12 % of the paraphrases have less, and 86 % of the changed
+# The verifier's odds are multiplied so that SUPPORTED_FROM stands for its probability .25: on the
+# dev half of bench/packs/claims.jsonl 12 % of the paraphrases have less, and 87 % of the changed
 # claims.
-_ODDS = 8.5
+_ODDS = 4.5
 _DENIED_FROM = 0.5
 # A contradicted claim cannot score higher than this, which is below what counts as grounded.
 _MAX_CONTRADICTED_SCORE = 0.25
-# "An eleven-year-old" follows from "under 12": small numbers in words need a verifier this sure.
-_SURE = 0.9
 _MAX_READ, _MAX_READ_ELSEWHERE = 4, 2
 # A source that a claim does not name is read only if a window holds this share of its terms.
 _WORTH_READING = 0.3
@@ -189,19 +187,15 @@ class StatementJudge:
         if self.verifier is None and not missing:
             return NO_VERIFIER
         supported = contradicted = 0.0
-        for said in dict.fromkeys((claim, spell_like(claim, window.text))):
-            if not is_readable or self.verifier is None or supported >= _DENIED_FROM:
-                break
-            scores = self.verifier.verify(said, window.text, self.limit)
+        if is_readable and self.verifier is not None:
+            scores = self.verifier.verify(claim, window.text, self.limit)
             if scores is None:
                 return OUT_OF_TIME
-            supported = max(supported, scores.supported)
-            contradicted = max(contradicted, scores.contradicted)
+            supported, contradicted = scores.supported, scores.contradicted
         odds = _ODDS * supported / max(1 - supported, 1e-6)
         score = odds / (1 + odds)
-        strict = [value for value in missing if not value.is_small_word]
         reasons = [f"{value.text} isn't in the source." for value in missing]
-        is_wrong = bool(strict) or (bool(missing) and score < _SURE)
+        is_wrong = bool(missing)
         if is_wrong and all(is_computed(value, source.text) for value in missing):
             score, is_wrong = min(score, SUPPORTED_FROM - 0.01), False
         is_denied = contradicted >= _DENIED_FROM and (is_wrong or score < SUPPORTED_FROM)

@@ -81,9 +81,7 @@ def review_text(
     verifier = verifier or load_verifier()
     text = drop_leading_markers(notation.remove_foreign_links(text), notation)
     statements = split_statements(text, notation, is_cut_off=is_cut_off)
-    judge = StatementJudge(
-        notation.sources, verifier, limit=limit or WorkLimit.of_seconds(30)
-    )
+    judge = StatementJudge(notation.sources, verifier, limit=limit or WorkLimit.of_seconds(30))
     claims = {place: one for place, one in enumerate(statements) if one.is_claim}
     claims |= _find_quoted_listings(text, statements, notation)
     places = sorted(claims)

@@ -18,62 +18,59 @@ Amount: TypeAlias = tuple[float, str]
 Day: TypeAlias = tuple[int | None, int | None, int | None]
 Tokens: TypeAlias = Sequence[re.Match[str]]
 
-# dimension → spellings (plurals in -s are understood) → factor
+# dimension: spellings, each group with its factor; a plural in -s is understood
 _UNITS: dict[str, list[Amount]] = {}
-for _dimension, _spellings in {
-    "m": "m metre meter 1 km kilometre kilometer 1e3 cm centimetre centimeter 1e-2 mm millimetre "
-    "millimeter 1e-3 µm 1e-6 nm 1e-9 mile 1609.344 ft foot feet .3048 inch inche .0254 yard .9144",
-    "m²": "m² 1 km² 1e6 hectare ha 1e4 acre 4046.856",
-    "g": "g gram 1 kg kilogram kilo 1e3 mg milligram 1e-3 tonne t 1e6 ton 907184.74 lb pound "
-    "453.59237",
-    "s": "s sec second 1 min minute 60 h hour hourly 3600 ms millisecond 1e-3 day daily night 86400 "
-    "week weekly 604800 fortnight 1209600",
-    "month": "month monthly 1 quarter 3 year yearly annually 12 decade 120 century centurie 1200",
-    "m/s": "m/s metres_per_second meters_per_second 1 km/h kmh kilometres_per_hour "
-    "kilometers_per_hour .27777777778 mph miles_per_hour .44704 knot .51444444444",
-    "l": "l litre liter 1 ml millilitre milliliter 1e-3 gallon 3.785411784",
-    "%": "% percent percentage per_cent 1", "‰": "‰ 1",
-    "°C": "°c celsius degrees_celsius degree_celsius 1", "K": "kelvin k 1", "°": "° degree 1",
-    "EUR": "€ eur euro 1 cent .01", "USD": "$ usd dollar us$ 1 cent .01",
-    "GBP": "£ gbp pound 1 pence .01", "CHF": "chf franc 1", "JPY": "¥ yen jpy 1",
-    "W": "w watt 1 kw kilowatt 1e3 mw megawatt 1e6 gw gigawatt 1e9",
-    "Wh": "wh 1 kwh 1e3 mwh 1e6", "V": "v volt 1 kv 1e3", "bar": "bar 1",
-    "Hz": "hz 1 khz 1e3 mhz 1e6 ghz 1e9", "clock": "noon 720 midnight 0",
-    "": "dozen 12", "B": "byte 1 kb kilobyte 1e3 mb megabyte 1e6 gb gigabyte 1e9 tb terabyte 1e12 "
-    "kb kib kilobyte 1024 mb mib megabyte 1048576 gb gib gigabyte 1073741824",
-}.items():  # fmt: skip
-    _names: list[str] = []
-    for _entry in _spellings.split():
-        if _entry[0].isdigit() or _entry[0] == ".":
-            for _name in _names:
-                _UNITS.setdefault(_name, []).append((float(_entry), _dimension))
-            _names = []
-        else:
-            _names.append(_entry.replace("_", " "))
-_NUMBERS = {
-    word: float(number)
-    for number, words in enumerate(
-        ["zero", "one first", "two second twice", "three third", "four fourth", "five fifth", "six sixth", "seven seventh", "eight eighth", "nine ninth", "ten tenth", "eleven eleventh", "twelve twelfth", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-    )
-    for word in words.split()
-} | {
-    word: 20.0 + 10 * place
-    for place, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
-} | {"hundred": 100.0, "dozen": 12.0}
+for _line in """
+m: m metre meter 1 km kilometre kilometer 1e3 cm centimetre centimeter 1e-2 mm millimetre 1e-3
+m: millimeter 1e-3 µm 1e-6 nm 1e-9 mile 1609.344 ft foot feet .3048 inch inche .0254 yard .9144
+m²: m² 1 km² 1e6 hectare ha 1e4 acre 4046.856
+g: g gram 1 kg kilogram kilo 1e3 mg milligram 1e-3 tonne t 1e6 ton 907184.74 lb pound 453.59237
+s: s sec second 1 min minute 60 h hour hourly 3600 ms millisecond 1e-3 day daily night 86400
+s: week weekly 604800 fortnight 1209600
+month: month monthly 1 quarter 3 year yearly annually 12 decade 120 century centurie 1200
+m/s: m/s metres_per_second meters_per_second 1 km/h kmh kilometres_per_hour .27777777778
+m/s: kilometers_per_hour .27777777778 mph miles_per_hour .44704 knot .51444444444
+l: l litre liter 1 ml millilitre milliliter 1e-3 gallon 3.785411784
+%: % percent percentage per_cent 1
+‰: ‰ 1
+°C: °c celsius degrees_celsius degree_celsius 1
+K: kelvin k 1
+°: ° degree 1
+EUR: € eur euro 1 cent .01
+USD: $ usd dollar us$ 1 cent .01
+GBP: £ gbp pound 1 pence .01
+CHF: chf franc 1
+JPY: ¥ yen jpy 1
+W: w watt 1 kw kilowatt 1e3 mw megawatt 1e6 gw gigawatt 1e9
+Wh: wh 1 kwh 1e3 mwh 1e6
+V: v volt 1 kv 1e3
+bar: bar 1
+Hz: hz 1 khz 1e3 mhz 1e6 ghz 1e9
+clock: noon 720 midnight 0
+B: byte 1 kb kilobyte 1e3 mb megabyte 1e6 gb gigabyte 1e9 tb terabyte 1e12
+B: kb kib kilobyte 1024 mb mib megabyte 1048576 gb gib gigabyte 1073741824
+""".strip().splitlines():
+    _dimension, _, _spellings = _line.partition(": ")
+    for _group in re.findall(r"((?:[^\s.\d]\S* )+)(\S+)", _spellings):
+        for _name in _group[0].split():
+            _UNITS.setdefault(_name.replace("_", " "), []).append((float(_group[1]), _dimension))
+_ONES = ("zero", "one first", "two second twice", "three third", "four fourth", "five fifth",
+         "six sixth", "seven seventh", "eight eighth", "nine ninth", "ten tenth", "eleven eleventh",
+         "twelve twelfth dozen", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+         "eighteen", "nineteen")  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred")
+_NUMBERS = {word: float(number) for number, words in enumerate(_ONES) for word in words.split()}
+_NUMBERS |= {word: 20.0 + 10 * place for place, word in enumerate(_TENS)}
 _SCALES = {
     "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9,
-    "trillion": 1e12,
 }  # fmt: skip
 _SHARES = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "fifth": 0.2, "tenth": 0.1}
 _CURRENCIES = ("€", "$", "£", "¥", "eur", "usd", "gbp", "chf")
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        ["january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug", "september sep sept", "october oct", "november nov", "december dec"],
-        start=1,
-    )
-    for name in names.split()
-}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = re.compile(
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
 _TOKEN = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d|\d{1,2}\.\s?\d{1,2}\.\s?\d{4}|\d{1,2}/\d{1,2}/\d{4})(?!\d)"
     r"|(?P<name>(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
@@ -83,7 +80,6 @@ _TOKEN = re.compile(
     r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?"
     r"|[^\W\d_]+(?:/[^\W\d_]+)?²?|°\s?[CF]\b|\S"
 )
-_GAP = r"[\W_]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +92,21 @@ class Value:
     days: tuple[Day, ...] = ()
     name: str = ""
     is_implied: bool = False
-    """True for "a year", "both halves" and "two of them", which the reading judges better."""
+    """True for "a year", "half of it" and "two of them", which the verifier reads better."""
     text: str = ""
-    start: int = 0
-    end: int = 0
-
-    @property
-    def is_small_word(self) -> bool:
-        """Return True for a number up to twelve that is written as a word."""
-        return self.number is not None and self.number <= 12 and self.text[:1].isalpha()
 
     def equals(self, other: Value) -> bool:
         if self.days and other.days:
             return any(_is_same_day(a, b) for a in self.days for b in other.days)
         if self.amounts and other.amounts:
             return any(_is_same_amount(a, b) for a in self.amounts for b in other.amounts)
-        if self.number is None or other.number is None:
-            return False
         return _is_close(self.number, other.number)
 
     def can_be_compared(self, other: Value) -> bool:
         """Return True for values of the same dimension: two prices, two days."""
-        units = [{unit.replace("month", "s") for _, unit in one.amounts} for one in (self, other)]
+        units = [
+            {unit.replace("month", "s") for _, unit in value.amounts} for value in (self, other)
+        ]
         return bool(units[0] & units[1]) or bool(self.days and other.days)
 
 
@@ -135,8 +124,10 @@ def _is_same_amount(mine: Amount, theirs: Amount) -> bool:
     return unit == other_unit and _is_close(amount, other)
 
 
-def _is_close(said: float, given: float) -> bool:
+def _is_close(said: float | None, given: float | None) -> bool:
     """Return True for equal numbers, and for a rounded one: 25,000 for 24,960."""
+    if said is None or given is None:
+        return False
     is_rounded = said >= 1000 and said % 100 == 0 and given % 100 != 0
     return math.isclose(said, given, rel_tol=0.02 if is_rounded else 2e-3, abs_tol=1e-12)
 
@@ -151,8 +142,7 @@ def find_values(text: str) -> tuple[Value, ...]:
     while at < len(tokens):
         value, end = _read_day(tokens, words, at) or _read_amount(tokens, words, at) or (None, 0)
         if value is not None:
-            start, stop = tokens[at].start(), tokens[end - 1].end()
-            found.append(replace(value, text=text[start:stop], start=start, end=stop))
+            found.append(replace(value, text=text[tokens[at].start() : tokens[end - 1].end()]))
         at = max(at + 1, end)
     return tuple(found)
 
@@ -161,31 +151,32 @@ def _read_day(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int
     """Read a date, or a month with what is given of its date."""
     if tokens[at]["day"]:
         first, month, last = (int(part) for part in re.findall(r"\d+", words[at]))
-        if first > 31:
-            return Value(days=((first, month, last),)), at + 1
-        return Value(days=((last, month, first), (last, first, month))), at + 1
+        days = (
+            [(first, month, last)] if first > 31 else [(last, month, first), (last, first, month)]
+        )
+        return Value(days=tuple(days)), at + 1
     day = _read_day_number(tokens, at)
     month_at = at if day is None else at + 1 + (words[at + 1] == "of")
-    month = _MONTHS.get(words[month_at])
     end = month_at + 1 + (words[month_at + 1] == ".")
-    if month is None:
+    if not _MONTH.fullmatch(words[month_at]):
         return None
     if day is None and (day := _read_day_number(tokens, end)) is not None:
         end += 1
     after = end + (words[end] in (",", "of"))
     year = _find_year(words[after])
     # "may" and "march" alone are words, and so is "May" at the beginning of a sentence.
-    is_named = tokens[month_at][0][0].isupper() and month_at > 0 and words[month_at - 1] not in ".!?"
+    is_named = tokens[month_at][0][0].isupper() and words[month_at - 1] not in ("", ".", "!", "?")
     if day is None and year is None and not is_named:
         return None
+    month = _MONTHS.index(words[month_at][:3]) + 1
     return Value(days=((year, month, day),)), after + 1 if year else end
 
 
 def _read_day_number(tokens: Tokens, at: int) -> int | None:
-    if at >= len(tokens) or tokens[at]["minute"] or tokens[at]["half"]:
+    digits = (tokens[at]["number"] or "") if at < len(tokens) else ""
+    if not digits.isdecimal() or tokens[at]["minute"] or tokens[at]["half"]:
         return None
-    digits = tokens[at]["number"] or ""
-    return int(digits) if digits.isdecimal() and 1 <= int(digits) <= 31 else None
+    return int(digits) if 1 <= int(digits) <= 31 else None
 
 
 def _find_year(word: str) -> int | None:
@@ -211,13 +202,14 @@ def _read_amount(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, 
     if words[end - 1].removesuffix("s") in _SHARES and not number.is_integer():
         return _read_share(number, words, end)
     half, end = _find_half(words, end)
-    # "40m" is 40 metres, or with a currency 40 million; "1.5k" is a number, and "1.5 K" kelvin.
-    is_scale = currency or words[end] not in _UNITS or tokens[end].start() == tokens[end - 1].end()
-    if words[end] in _SCALES and is_scale and (currency or words[end] != "m"):
-        more, after = _find_half(words, end + 1)
-        number, half, end = number * _SCALES[words[end]], (half + more) * _SCALES[words[end]], after
-    units, after = (currency, end) if currency else _find_unit(words, end)
     number += half
+    # "40m" is 40 metres, or with a currency 40 million; "1.5k" is a number, and "1.5 K" kelvin.
+    is_glued = end < len(tokens) and tokens[end].start() == tokens[end - 1].end()
+    if words[end] in _SCALES and (currency or words[end] not in ("m", "k") or is_glued):
+        if currency or words[end] != "m":
+            more, after = _find_half(words, end + 1)
+            number, end = (number + more) * _SCALES[words[end]], after
+    units, after = (currency, end) if currency else _find_unit(words, end)
     if words[at] == "one" and after == at + 1:
         return None  # "one of them" counts nothing
     year = None if units else _find_year(words[at])
@@ -229,9 +221,12 @@ def _read_amount(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, 
 def _read_share(share: float, words: Sequence[str], end: int) -> tuple[Value, int]:
     """Read what a half or a quarter is of: an hour, a dozen, or anything."""
     begin = end + (words[end] == "of")
-    units, after = _find_unit(words, begin + 1)
-    if words[begin] in ("a", "an") and units:
-        return _give_unit(share, units), after
+    if words[begin] in ("a", "an"):
+        if words[begin + 1] == "dozen":
+            return Value(12 * share), begin + 2
+        units, after = _find_unit(words, begin + 1)
+        if units:
+            return _give_unit(share, units), after
     quarter = [(12 * share, "month")] if words[end - 1].startswith("quarter") else []
     return Value(share, ((100 * share, "%"), (share, ""), *quarter), is_implied=True), end
 
@@ -243,21 +238,18 @@ def _read_clock(token: re.Match[str]) -> Value:
     return Value(float(hour), ((hours * 60.0 + int(token["minute"] or minute or 0), "clock"),))
 
 
-def _read_number(
-    tokens: Tokens, words: Sequence[str], at: int
-) -> tuple[float | None, int]:
+def _read_number(tokens: Tokens, words: Sequence[str], at: int) -> tuple[float | None, int]:
     """Read digits or number words, and a share of them: "three quarters", "half"."""
     number: float | None = None
     if at < len(tokens) and tokens[at]["number"]:
         number, at = _parse_digits(tokens[at]["number"]), at + 1
-    while number is None or number % 100 == 0 or number >= 20:
-        if words[at] not in _NUMBERS or tokens[at - 1]["number"]:
-            break
-        number, at = (number or 0.0) + _NUMBERS[words[at]], at + 1
-        if words[at] == "hundred":
-            number, at = number * 100, at + 1
-        if words[at] in ("-", "and") and number >= 20 and words[at + 1] in _NUMBERS:
-            at += 1
+    else:
+        while words[at] in _NUMBERS and (number is None or number >= 20):
+            number, at = (number or 0.0) + _NUMBERS[words[at]], at + 1
+            if words[at] == "hundred":
+                number, at = number * 100, at + 1
+            if words[at] in ("-", "and") and number >= 20 and words[at + 1] in _NUMBERS:
+                at += 1
     share = _SHARES.get(words[at].removesuffix("s"))
     if share and (number or words[at - 1] in ("a", "an") or words[at] in ("half", "quarter")):
         number, at = (number or 1.0) * share, at + 1
@@ -268,7 +260,7 @@ def _parse_digits(digits: str) -> float:
     plain = re.sub(r"[\u00a0\u202f ]", "", digits).replace("−", "-").replace("–", "-")
     if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
         return float(plain.replace(",", ""))
-    if re.fullmatch(r"-?\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain) and not plain.startswith("0"):
+    if re.fullmatch(r"-?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?", plain):
         plain = plain.replace(".", "")  # 1.850 is 1850 in German
     return float(plain.replace(",", "."))
 
@@ -289,8 +281,7 @@ def _find_unit(words: Sequence[str], at: int) -> tuple[Sequence[Amount], int]:
 
 
 def _give_unit(number: float, units: Sequence[Amount]) -> Value:
-    amounts = tuple((number * factor, unit) for factor, unit in units)
-    return Value(amounts[0][0] if amounts and not amounts[0][1] else number, amounts)
+    return Value(number, tuple((number * factor, unit) for factor, unit in units))
 
 
 def find_missing_values(claim: str, *evidence: str) -> list[Value]:
@@ -306,31 +297,15 @@ def find_missing_values(claim: str, *evidence: str) -> list[Value]:
 
 
 def _stands(name: str, text: str) -> bool:
-    parts = re.findall(r"[^\W_]+", name.casefold())
-    return re.search(rf"(?<!\w){_GAP.join(parts)}(?!\w)", text) is not None
+    pattern = r"[\W_]*".join(re.findall(r"[^\W_]+", name.casefold()))
+    return re.search(rf"(?<!\w){pattern}(?!\w)", text) is not None
 
 
 def is_computed(value: Value, evidence: str) -> bool:
-    """Return True for the sum, difference, ratio or share of two amounts of the evidence."""
+    """Return True for the sum, difference, ratio or share of two numbers of the evidence."""
     numbers = sorted({found.number for found in find_values(evidence) if found.number})
-    results = (
-        result
+    return any(
+        _is_close(value.number, result)
         for a, b in itertools.permutations(numbers, 2)
         for result in (a + b, a - b, a / b, 100 * a / b)
     )
-    return value.number is not None and any(
-        math.isclose(value.number, result, rel_tol=1e-3) for result in results
-    )
-
-
-def spell_like(claim: str, evidence: str) -> str:
-    """Write the amounts of a claim as its evidence does: "1.6 tonnes" for "1,600 kilograms"."""
-    there = [value for value in find_values(evidence) if value.amounts and not value.is_implied]
-    spelled = {value.text.casefold() for value in there}
-    pieces, position = [], 0
-    for value in find_values(claim):
-        same = next((one for one in there if value.amounts and value.equals(one)), None)
-        if same is not None and value.text.casefold() not in spelled:
-            pieces += [claim[position : value.start], same.text]
-            position = value.end
-    return "".join([*pieces, claim[position:]])
