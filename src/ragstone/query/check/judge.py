@@ -64,7 +64,7 @@ class Support:
 
     @property
     def verdict(self) -> Verdict:
-        if self.is_denied and self.coverage >= _WORTH_READING:
+        if self.is_denied:
             return "contradicted"
         if self.score >= SUPPORTED_FROM:
             return "supported"
@@ -140,14 +140,12 @@ class StatementJudge:
         self, statement: Statement, languages: tuple[str, ...], supports: dict[int, Support]
     ) -> str:
         """Read windows until one supports the statement; return why that was not possible."""
-        foreign = [theirs for theirs in self._languages if not _can_compare(languages, theirs)]
-        readable = [
-            source
-            for source, theirs in zip(self.sources, self._languages, strict=True)
-            if theirs not in foreign
-        ]
+        pairs = list(zip(self.sources, self._languages, strict=True))
+        foreign = [theirs for _, theirs in pairs if not _can_compare(languages, theirs)]
+        readable = [source for source, theirs in pairs if theirs not in foreign]
         named = {source.number for source in readable} & {*statement.numbers}
-        if foreign and (not readable or (statement.numbers and not named)):
+        is_known = any(theirs and theirs not in foreign for theirs in self._languages)
+        if foreign and (not is_known or (statement.numbers and not named)):
             return (
                 f"It is in {_join_names(languages)} and the source in {_join_names(foreign[0])}: "
                 "nothing here can compare the two."
@@ -202,7 +200,9 @@ class StatementJudge:
             scores = self.verifier.verify(claim, window.text, self.limit)
             if scores is None:
                 return OUT_OF_TIME
-            score = 1 / (1 + math.exp(-_compute_log_odds(scores.supported) - _SHIFT))
+            # Evidence about something else is nearly neutral: there nothing is added.
+            shift = _SHIFT if scores.supported >= scores.neutral else 0.0
+            score = 1 / (1 + math.exp(-_compute_log_odds(scores.supported) - shift))
             contradicted = scores.contradicted
         is_wrong = any(not value.is_small_word for value in missing) or (
             bool(missing) and score < _SURE

@@ -132,7 +132,7 @@ def _is_close(said: float | None, given: float | None) -> bool:
     if said is None or given is None:
         return False
     is_rounded = said >= 1000 and said % 100 == 0 and given % 100 != 0
-    return math.isclose(said, given, rel_tol=0.02 if is_rounded else 2e-3, abs_tol=1e-12)
+    return math.isclose(said, given, rel_tol=0.02 if is_rounded else 1e-6, abs_tol=1e-12)
 
 
 @lru_cache(maxsize=8_192)
