@@ -73,7 +73,7 @@ _MONTH = re.compile(
 )
 _TOKEN = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d|\d{1,2}\.\s?\d{1,2}\.\s?\d{4}|\d{1,2}/\d{1,2}/\d{4})(?!\d)"
-    r"|(?P<name>(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
+    r"|(?P<name>(?<!\w)(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
     r"|\w*[a-z][A-Z]\w*|\d+(?:\.\d+){2,}(?!\.?\d)))"
     r"|(?P<number>(?:(?<!\w)[-−–])?(?:\d{1,3}(?:[,.\u00a0\u202f ]\d{3})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)?))(?::(?P<minute>[0-5]\d)(?!\d))?(?:(?:st|nd|rd|th)\b)?"
