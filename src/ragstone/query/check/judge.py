@@ -165,7 +165,7 @@ class StatementJudge:
     def _choose_windows(self, statement: Statement, sources: Sequence[Source]) -> list[Window]:
         """Choose the best window of each named source, then the next best, then of others."""
         if time.monotonic() >= self.limit.ends_at:
-            return [Window(0, 0, 0, "", 0.0)]
+            return [Window(0, 0, 0, "", False, 0.0)]
         found = [windows for s in sources if (windows := find_windows(statement.text, s))]
         found.sort(key=lambda windows: -windows[0].coverage)
         named = [windows for windows in found if windows[0].number in statement.numbers]
@@ -186,7 +186,9 @@ class StatementJudge:
             return OUT_OF_TIME
         source = self.sources[window.number - 1]
         chunk = source.hit.chunk
-        around = (source.text, *chunk.heading_path, chunk.context, chunk.table_header)
+        # What stands in another row is said of something else.
+        text = window.text if window.is_row else source.text
+        around = (text, *chunk.heading_path, chunk.context, chunk.table_header)
         missing = find_missing_values(claim, *around, chunk.document_name)
         reasons = [f"{value.text} isn't in the source." for value in missing]
         score = contradicted = 0.0
@@ -207,7 +209,7 @@ class StatementJudge:
         is_wrong = any(not value.is_small_word for value in missing) or (
             bool(missing) and score < _SURE
         )
-        if is_wrong and all(is_computed(value, source.text) for value in missing):
+        if is_wrong and all(is_computed(value, text) for value in missing):
             score, is_wrong = min(score, SUPPORTED_FROM - 0.01), False
         is_denied = contradicted >= _DENIED_FROM and (is_wrong or score < SUPPORTED_FROM)
         if is_denied:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.units import find_suspicious_spans, find_units
+from ragstone.reading.units import UnitKind, find_suspicious_spans, find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 
@@ -25,8 +25,6 @@ from ragstone.types import Source
 # .5, of windows of this size .6 to .98.
 _MAX_CHARS = 400
 _CENTRES = 6
-# Two units that stand apart are read together if the second adds this share of the claim's terms.
-_NAMES_BOTH = 0.2
 _WORD = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|[^\W_]+|[%‰€$£¥°<>≤≥±]")
 _LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|<[^<>\s]+>")
 _LIST_MARK = re.compile(rf"\s*{LIST_MARK}\s+")
@@ -40,7 +38,7 @@ class ReadUnit:
     end: int
     text: str
     terms: frozenset[str]
-    is_prose: bool
+    kind: UnitKind
     lead: int | None
     """The place of the unit that leads to this item or listing."""
 
@@ -66,6 +64,7 @@ class Window:
     start: int
     end: int
     text: str
+    is_row: bool
     coverage: float
     """The share of the claim's terms that it holds, rare terms counting more."""
 
@@ -85,12 +84,12 @@ def _read_text(text: str, table_header: str) -> ReadSource:
     joined, starts = " ", []
     places: dict[int | None, int] = {}
     for place, unit in enumerate(find_units(text, table_header)):
-        if is_suspicious(unit.start, unit.end):
+        if unit.kind == "header" or is_suspicious(unit.start, unit.end):
             continue
         places[place] = len(units)
         said = " ".join(unit.sentence.split())
         terms, lead = frozenset(extract_terms(said)), places.get(unit.lead)
-        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind == "sentence", lead))
+        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind, lead))
         starts.append(len(joined))
         joined += "".join(f"{word} " for word in split_exact_words(said))
     suspicious = tuple(
@@ -142,11 +141,6 @@ def find_windows(claim: str, source: Source) -> list[Window]:
 
     order = sorted(range(len(units)), key=lambda place: (-measure([place]), place))[:_CENTRES]
     runs = {tuple(_widen(best, units)): best for best in order}
-    # What a claim joins may stand apart, in two rows or two paragraphs.
-    pairs = [(min(order[0], other), max(order[0], other)) for other in order[1:]]
-    runs |= {
-        pair: order[0] for pair in pairs if measure(pair) >= measure(order[:1]) + _NAMES_BOTH
-    }
     heading = " > ".join(source.hit.chunk.heading_path)
     windows = []
     for run, best in runs.items():
@@ -154,14 +148,14 @@ def find_windows(claim: str, source: Source) -> list[Window]:
         if heading and len(heading) + len(text) <= _MAX_CHARS:
             text = f"{heading}\n{text}"
         place = (source.number, units[best].start, units[best].end)
-        windows.append(Window(*place, text, measure(run)))
+        windows.append(Window(*place, text, units[best].kind == "row", measure(run)))
     return sorted(windows, key=lambda window: -window.coverage)
 
 
 def _widen(best: int, units: Sequence[ReadUnit]) -> list[int]:
     """Return a unit with its lead-in, or a sentence with its neighbours while the window is short."""
     lead = units[best].lead
-    if lead is not None or not units[best].is_prose:
+    if lead is not None or units[best].kind != "sentence":
         return [best] if lead is None else [lead, best]
     first, last = best, best
     size = len(units[best].text)
@@ -170,7 +164,7 @@ def _widen(best: int, units: Sequence[ReadUnit]) -> list[int]:
             place
             for place in (first - 1, last + 1)
             if 0 <= place < len(units)
-            and units[place].is_prose
+            and units[place].kind == "sentence"
             and size + len(units[place].text) <= _MAX_CHARS
         ]
         if not beside:
