@@ -28,7 +28,8 @@ RULES = "Die Ruhezeit beginnt um 22 Uhr und endet um 6 Uhr. Haustiere sind nicht
 UNRELATED = "Bananas grow in Ecuador."
 CASES = [
     # word for word, whatever the markup and white space
-    ("A late fee of $75 is charged if payment arrives more than five days late.", LEASE, "supported"),
+    ("A late fee of $75 is charged if payment arrives more than five days late.", LEASE,
+     "supported"),
     ("Switch off the saw.", LIST, "supported"),
     ("Child: Day visit €8, Evening €12.", FEES, "supported"),
     ("The tank is **empty**.", "See [the manual](https://example.org/m). The tank is empty.",
@@ -97,8 +98,10 @@ EQUAL = [
     ("a quarter of an hour", "15 minutes"), ("10 p.m.", "22:00"), ("on the 1st", "the first day"),
     ("three months", "90 days"), ("half a dozen eggs", "6 eggs"), ("July 2009", "1 July 2009"),
     ("June 30, 2039", "30.6.2039"), ("50 %", "half of it"), ("1.850 Euro", "€1,850"),
-    ("two hundred and fifty", "250"), ("4 °C", "four degrees Celsius"), ("a ten-year lease", "10 years"),
-    ("CHF 1.2 billion", "CHF 1,200 million"), ("1 MiB", "1048576 bytes"), ("about 25,000", "24,960"),
+    ("two hundred and fifty", "250"), ("4 °C", "four degrees Celsius"),
+    ("a ten-year lease", "10 years"),
+    ("CHF 1.2 billion", "CHF 1,200 million"), ("1 MiB", "1048576 bytes"),
+    ("about 25,000", "24,960"),
     ("work_mem", "the setting `work_mem`"), ("E47", "code E47"), ("80 cents", "€0.80"),
 ]  # fmt: skip
 DIFFERENT = [

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragstone import system
 from ragstone.query.check import verifier, worker
 from ragstone.query.check.review import (
     Review,
@@ -110,8 +111,7 @@ def test_bad_manners_end_with_good_citations(manners: str) -> None:
 
 def test_a_marker_of_an_unknown_source_is_no_part_of_the_claim() -> None:
     facts = ["The gate is green.", "The lease ends in 2039."]
-    found = check_against_facts(
-        "The gate is green [7]. The lease ends in 2039 [2, 9].", facts)
+    found = check_against_facts("The gate is green [7]. The lease ends in 2039 [2, 9].", facts)
     assert [claim.text for claim in found.claims] == [
         "The gate is green.",
         "The lease ends in 2039.",
@@ -130,7 +130,7 @@ def test_a_damaged_model_is_a_message_of_the_worker(
     shutil.copytree(ReadingModel().directory, tmp_path / "model")
     (tmp_path / "model" / "model.json").write_text("")
     monkeypatch.setattr(verifier, "_SHIPPED", [verifier.Verifier(ReadingModel(tmp_path / "model"))])
-    monkeypatch.setattr(worker.system, "limit_processor_time", lambda _: None)
+    monkeypatch.setattr(system, "limit_processor_time", lambda _: None)
     request = {"answer": "The gate is red.", "facts": ["The gate is green."]}
     (reply,) = worker.answer({**request, "threshold": 0.6, "timeout_s": 30})
     assert b"model.json" in reply

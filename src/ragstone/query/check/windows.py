@@ -153,7 +153,7 @@ def find_windows(claim: str, source: Source) -> list[Window]:
 
 
 def _widen(best: int, units: Sequence[ReadUnit]) -> list[int]:
-    """Return a unit with its lead-in, or a sentence with its neighbours while the window is short."""
+    """Return a unit with its lead-in, or a sentence with its neighbours while they are short."""
     lead = units[best].lead
     if lead is not None or units[best].kind != "sentence":
         return [best] if lead is None else [lead, best]
