@@ -141,17 +141,3 @@ async def test_the_same_claims_get_the_same_verdicts_everywhere(
     assert reply == whole
     # A command has an event loop of its own.
     assert await asyncio.to_thread(check_by_command, answer, files) == whole
-
-
-async def test_another_embedder_for_the_search_does_not_change_a_verdict(
-    files: Path, embedder: OnnxEmbedder
-) -> None:
-    """Claims are compared by the embedder that the weights were fitted to, and by no service."""
-    answer = "Die Ruhezeit beginnt immer um 22 Uhr am Abend."
-    nowhere = {"embed.name": "openai", "embed.base_url": "http://127.0.0.1:9/v1"}
-    shipped = Engine(settings_in(files / "a"), embedder=embedder)
-    other = Engine(settings_in(files / "b", **nowhere))
-    facts = list(FACTS.values())
-    assert await shipped.check(answer, facts) == await other.check(answer, facts)
-    shipped.close()
-    other.close()

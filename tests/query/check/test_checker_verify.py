@@ -95,7 +95,7 @@ OTHER_LANGUAGES = {
 @pytest.mark.parametrize("said", OTHER_LANGUAGES.values(), ids=OTHER_LANGUAGES)
 @pytest.mark.parametrize("word", ["yes", "partly", "no"])
 async def test_a_model_decides_about_claims_in_another_language(said: str, word: str) -> None:
-    review = review_text(f"{said} [Source 1]", Notation(SOURCES), None)
+    review = review_text(f"{said} [Source 1]", Notation(SOURCES))
     assert [one.verdict for one in review.claims] == ["unchecked"]
     judge = Judge(verdicts(word))
     result = await verify_with_model(judge, review, SOURCES, timeout_s=LONG_S)

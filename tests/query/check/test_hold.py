@@ -29,7 +29,7 @@ def held(pieces: list[str], *, drops: bool = True) -> SentenceHold:
     notation = Notation(SOURCES)
     stream = MarkerStream(notation)
     whole = [ready for piece in pieces if (ready := stream.feed(piece))] + [stream.close()]
-    hold = SentenceHold(notation, None, drops)
+    hold = SentenceHold(notation, drops)
 
     async def feed_all() -> str:
         return "".join([await hold.feed(piece) for piece in whole]) + await hold.close()
@@ -162,7 +162,7 @@ def test_the_place_of_a_source_goes_out_with_its_quotation_or_not_at_all(
 ) -> None:
     (source,) = sources("Green.")
     chunk = replace(source.hit.chunk, heading_path=("Doors",))
-    hold = SentenceHold(Notation((replace(source, hit=replace(source.hit, chunk=chunk)),)), None)
+    hold = SentenceHold(Notation((replace(source, hit=replace(source.hit, chunk=chunk)),)))
 
     async def feed_all() -> None:
         for piece in ("Doors:", " ", said, " ", "[Source 1]", "\n\n"):

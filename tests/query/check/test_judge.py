@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragstone.query.check import review as review_module
 from ragstone.query.check.judge import OUT_OF_TIME
-from ragstone.query.check.review import NO_VERIFIER, Review, check_against_facts, review_text
-from ragstone.query.check.support import split_claim
+from ragstone.query.check.review import Review, review_text
 from ragstone.query.check.verifier import Verifier, WorkLimit
-from ragstone.query.check.windows import find_quotation, find_windows, read_source
+from ragstone.query.check.windows import _read_text, find_quotation, read_source
 from ragstone.query.ground.cite import MarkerStream, Notation, split_statements
 from ragstone.reading.model import VerifierScores
 
@@ -36,7 +34,7 @@ def check(
     answer: str, *texts: str, reader: Reader | None = None, limit: WorkLimit | None = None
 ) -> Review:
     verifier = Verifier(reader or Reader())
-    return review_text(answer, Notation(sources(*texts)), None, verifier=verifier, limit=limit)
+    return review_text(answer, Notation(sources(*texts)), verifier=verifier, limit=limit)
 
 
 def verdicts(review: Review) -> list[str]:
@@ -51,9 +49,9 @@ def test_a_quotation_needs_no_reading() -> None:
 
 
 def test_a_quotation_needs_no_other_source_than_the_one_it_names() -> None:
-    read_source.cache_clear()
+    _read_text.cache_clear()
     review = check("Heating costs 80 euros. [Source 2]", "The garden is green.", RENT, "It rains.")
-    assert (verdicts(review), read_source.cache_info().currsize) == (["supported"], 1)
+    assert (verdicts(review), _read_text.cache_info().currsize) == (["supported"], 1)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +65,7 @@ def test_a_quotation_needs_no_other_source_than_the_one_it_names() -> None:
     ],
 )
 def test_part_of_a_sentence_is_no_quotation(claim: str) -> None:
-    assert find_quotation(claim, read_source(RENT)) is None
-
-
-def test_an_item_under_a_negative_lead_in_is_no_quotation() -> None:
-    text = "Never do this:\n- Put metal in the oven.\n\nAlways do this:\n- Close the door."
-    assert find_quotation("Put metal in the oven.", read_source(text)) is None
-    assert find_quotation("Close the door.", read_source(text)) is not None
+    assert find_quotation(claim, read_source(sources(RENT)[0])) is None
 
 
 def test_a_row_of_a_table_supports_itself() -> None:
@@ -85,48 +77,14 @@ def test_a_row_of_a_table_supports_itself() -> None:
 
 def test_the_verifier_alone_does_not_overrule_an_exact_value() -> None:
     review = check("The rent is 450 euros a month. [Source 1]", RENT, reader=Reader(0.99))
-    assert verdicts(review) == ["contradicted"]
-    assert review.claims[0].reasons == ("The source says 400 euros, not 450 euros.",)
+    assert verdicts(review) == ["unsupported"]
+    assert review.claims[0].reasons == ("450 euros isn't in the source.",)
     assert review.final == {0}
 
 
 def test_the_verifier_contradicts() -> None:
     review = check("Rent is paid by the owner. [Source 1]", RENT, reader=Reader(0.0005, 0.9992))
     assert verdicts(review) == ["contradicted"]
-
-
-def test_windows_hold_one_to_four_sentences_around_the_best() -> None:
-    text = " ".join(f"Sentence number {n} is about tea." for n in range(30))
-    text = text.replace("number 17 is", "number 17 on the red dome is")
-    windows = find_windows("The dome is red.", 1, read_source(text))
-    assert 1 <= len(windows) <= 2
-    assert all("red dome" in window.text for window in windows)
-    assert all(window.text.count("Sentence") <= 4 for window in windows)
-    start, end = windows[0].start, windows[0].end
-    assert text[start:end] == "Sentence number 17 on the red dome is about tea."
-
-
-def test_the_worst_part_decides_and_is_named() -> None:
-    class Half(Reader):
-        def verify(self, pairs: Sequence[tuple[str, str]]) -> list[VerifierScores]:
-            bad = VerifierScores(0.001, 0.01, 0.989)
-            return [bad if claim.startswith("The water") else self.scores for claim, _ in pairs]
-
-    claim = "The monthly rent amounts to 400 euros, and the water costs nothing at all."
-    assert split_claim(claim) == [
-        "The monthly rent amounts to 400 euros.", "The water costs nothing at all.",
-    ]  # fmt: skip
-    review = check(claim, RENT, reader=Half())
-    assert verdicts(review) == ["partial"]
-    assert review.claims[0].reasons[0] == "Not supported: “The water costs nothing at all”."
-
-
-@pytest.mark.parametrize(
-    "claim",
-    ["Bread and butter are sold.", "It opens at nine and closes at five.", "A, b and c."],
-)
-def test_one_fact_is_not_split(claim: str) -> None:
-    assert split_claim(claim) == [claim]
 
 
 def test_another_language_is_unchecked_and_keeps_its_marker() -> None:
@@ -168,21 +126,6 @@ def test_an_english_claim_on_other_sources_is_unchecked(name: str, text: str) ->
     assert review.text.endswith("[Source 1]")
 
 
-def test_a_source_in_the_same_language_decides() -> None:
-    other = "Der Hausmeister wohnt im Erdgeschoss und ist am Abend zu Hause."
-    review = check(SAME_RENT["German"], RENT, other, reader=Reader(0.0))
-    assert verdicts(review) == ["unsupported"]
-    named = check(f"{SAME_RENT['German']} [Source 1]", RENT, other, reader=Reader(0.0))
-    assert verdicts(named) == ["unchecked"]
-
-
-def test_the_same_other_language_is_compared_by_words() -> None:
-    text = "Die Miete beträgt 400 Euro im Monat. Die Heizung kostet 80 Euro."
-    good = check("Die Miete beträgt 400 Euro im Monat. [Source 1]", text)
-    bad = check("Die Miete beträgt 450 Euro im Monat. [Source 1]", text)
-    assert (verdicts(good), verdicts(bad)) == (["supported"], ["contradicted"])
-
-
 def test_what_the_time_leaves_out_is_unchecked() -> None:
     review = check(
         "Rent is due each month. [Source 1]", RENT, limit=WorkLimit.of_seconds(0, max_pairs=0)
@@ -204,18 +147,10 @@ def test_the_work_is_bounded() -> None:
 def test_a_pair_is_read_once() -> None:
     reader = Reader()
     verifier = Verifier(reader)
-    for _ in range(2):
-        assert all(verifier.verify([("a", "b"), ("a", "b")], WorkLimit()))
+    limit = WorkLimit(max_pairs=1)
+    assert verifier.verify("a", "b", limit) == verifier.verify("a", "b", limit)
+    assert verifier.verify("a", "c", limit) is None
     assert reader.read == [("a", "b")]
-
-
-def test_without_the_model_words_decide_and_a_note_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(review_module, "load_verifier", lambda: None)
-    found = check_against_facts("The rent is 400 euros.", [RENT], None)
-    assert found.notes == (NO_VERIFIER,)
-    assert [claim.verdict for claim in found.claims] == ["supported"]
 
 
 LIST = "The costs are:\n- The rent is 400 euros a month.\n- Heating costs 80 euros. [Source 1]"
@@ -283,23 +218,3 @@ def test_every_form_of_marker_is_read(mark: str) -> None:
 def test_what_is_no_marker(text: str) -> None:
     stream = MarkerStream(Notation(sources(RENT)))
     assert stream.feed(text) + stream.close() == text
-
-
-@pytest.mark.parametrize(
-    ("supported", "verdict"), [(0.9, "unsupported"), (0.99, "supported")], ids=["doubt", "sure"]
-)
-def test_an_amount_that_no_source_gives_needs_a_sure_verifier(
-    supported: float, verdict: str
-) -> None:
-    claim = "The lease names 37 people. [Source 1]"
-    review = check(claim, RENT, reader=Reader(supported))
-    assert (verdicts(review)[0] == "supported") == (verdict == "supported")
-    if verdict != "supported":
-        assert "The source does not say 37." in review.claims[0].reasons
-
-
-def test_equal_amounts_are_read_as_the_source_spells_them() -> None:
-    reader = Reader(0.9)
-    check("A tenant owes four hundred euros each month. [Source 1]", RENT, reader=reader)
-    claims = {claim for claim, _ in reader.read}
-    assert any("400 euros" in claim for claim in claims)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragstone.models.embedder import OnnxEmbedder
+from ragstone import system
 from ragstone.query.check import verifier, worker
 from ragstone.query.check.review import (
     Review,
@@ -25,7 +25,6 @@ from ragstone.text import find_sentence_spans
 from ragstone.types import CitationStyle, Source
 
 from ..build import sources
-from .test_facts import OTHER
 
 TEXTS = (
     "The dome must be closed as soon as the mean wind speed exceeds 13 m/s. It opens last. 🔭",
@@ -50,12 +49,10 @@ ANSWERS = st.lists(st.tuples(SAID, MARKS, st.sampled_from([" ", "\n\n", ". "])),
 )
 
 
-def checked(
-    answer: str, embedder: OnnxEmbedder | None = None, style: CitationStyle = "source"
-) -> Review:
+def checked(answer: str, style: CitationStyle = "source") -> Review:
     notation = Notation(READ, style)
     stream = MarkerStream(notation)
-    return review_text((stream.feed(answer) + stream.close()).strip(), notation, embedder)
+    return review_text((stream.feed(answer) + stream.close()).strip(), notation)
 
 
 @settings(max_examples=150, deadline=None)
@@ -93,19 +90,13 @@ def test_verdicts_and_repairs(answer: str, text: str, verdict: str) -> None:
     assert [claim.repaired for claim in result.claims] == [answer != text]
 
 
-def test_a_contradiction_says_what_the_source_says() -> None:
+def test_a_value_of_no_source_is_named() -> None:
     claim = checked("The lease ends on 30 June 2040 without notice being required.").claims[0]
-    assert claim.reasons == ("The source says 30 June 2039, not 30 June 2040.",)
-
-
-@pytest.mark.parametrize(("claim", "evidence", "kind"), OTHER)
-def test_a_changed_fact_is_never_supported(claim: str, evidence: str, kind: str) -> None:
-    result = review_text(claim, Notation(sources(evidence)), None)
-    assert result.claims[0].verdict in ("contradicted", "unsupported", "partial")
+    assert claim.reasons[-1] == "30 June 2040 isn't in the source."
 
 
 @pytest.mark.parametrize("manners", ["never cites", "cites at random", "invents sources"])
-def test_bad_manners_end_with_good_citations(manners: str, embedder: OnnxEmbedder) -> None:
+def test_bad_manners_end_with_good_citations(manners: str) -> None:
     chance = random.Random(7)
     marks = {
         "never cites": lambda: "",
@@ -113,16 +104,14 @@ def test_bad_manners_end_with_good_citations(manners: str, embedder: OnnxEmbedde
         "invents sources": lambda: f" [Source {chance.randint(40, 90)}]",
     }[manners]
     true = [text[a:b] for text in TEXTS[:2] for a, b in find_sentence_spans(text) if b - a > 15]
-    result = checked(" ".join(f"{sentence}{marks()}" for sentence in true), embedder)
+    result = checked(" ".join(f"{sentence}{marks()}" for sentence in true))
     assert result.precision >= 0.9
     assert result.recall >= 0.9
 
 
 def test_a_marker_of_an_unknown_source_is_no_part_of_the_claim() -> None:
     facts = ["The gate is green.", "The lease ends in 2039."]
-    found = check_against_facts(
-        "The gate is green [7]. The lease ends in 2039 [2, 9].", facts, None
-    )
+    found = check_against_facts("The gate is green [7]. The lease ends in 2039 [2, 9].", facts)
     assert [claim.text for claim in found.claims] == [
         "The gate is green.",
         "The lease ends in 2039.",
@@ -131,8 +120,8 @@ def test_a_marker_of_an_unknown_source_is_no_part_of_the_claim() -> None:
     assert found.notes == ("The answer names sources that do not exist: [7], [2, 9].",)
     assert found.unknown_sources == ("[7]", "[2, 9]")
     assert not is_all_supported(found)
-    assert is_all_supported(check_against_facts("The gate is green [1].", facts, None))
-    assert check_against_facts("The gate is green [1].", facts, None).notes == ()
+    assert is_all_supported(check_against_facts("The gate is green [1].", facts))
+    assert check_against_facts("The gate is green [1].", facts).notes == ()
 
 
 def test_a_damaged_model_is_a_message_of_the_worker(
@@ -141,7 +130,7 @@ def test_a_damaged_model_is_a_message_of_the_worker(
     shutil.copytree(ReadingModel().directory, tmp_path / "model")
     (tmp_path / "model" / "model.json").write_text("")
     monkeypatch.setattr(verifier, "_SHIPPED", [verifier.Verifier(ReadingModel(tmp_path / "model"))])
-    monkeypatch.setattr(worker.system, "limit_processor_time", lambda _: None)
+    monkeypatch.setattr(system, "limit_processor_time", lambda _: None)
     request = {"answer": "The gate is red.", "facts": ["The gate is green."]}
     (reply,) = worker.answer({**request, "threshold": 0.6, "timeout_s": 30})
     assert b"model.json" in reply
@@ -166,7 +155,7 @@ PLACE = "Onboarding wiki: Harbour Bakery Ltd. > Remote work:"
 
 @pytest.mark.parametrize("quoted", ["Bakers may not.", "Office staff may work from home."])
 def test_the_place_shown_before_a_short_quotation_is_no_claim(quoted: str) -> None:
-    review = review_text(f"No.\n\n{PLACE} {quoted} [Source 1]", Notation(WIKI), None)
+    review = review_text(f"No.\n\n{PLACE} {quoted} [Source 1]", Notation(WIKI))
     assert [claim.text for claim in review.claims] == [quoted]
     (claim,) = review.claims
     assert review.text[claim.start : claim.end] == quoted
@@ -177,14 +166,14 @@ def test_the_place_shown_before_a_short_quotation_is_no_claim(quoted: str) -> No
 
 
 def test_what_follows_the_place_of_a_source_is_checked() -> None:
-    review = review_text(f"{PLACE} Bakers may. [Source 1]", Notation(WIKI), None)
+    review = review_text(f"{PLACE} Bakers may. [Source 1]", Notation(WIKI))
     assert [claim.verdict for claim in review.claims] != ["supported"]
-    assert not review_text(f"{PLACE} What now?", Notation(WIKI), None).claims
+    assert not review_text(f"{PLACE} What now?", Notation(WIKI)).claims
 
 
 def test_the_place_of_another_document_is_a_claim() -> None:
     said = "Handbook > Night work: Bakers may not."
-    review = review_text(f"{said} [Source 1]", Notation(WIKI), None)
+    review = review_text(f"{said} [Source 1]", Notation(WIKI))
     assert [claim.text for claim in review.claims] == [said]
 
 
@@ -201,7 +190,7 @@ CODE = "```shell\npip install shelfmark\n```"
 )
 def test_a_quoted_listing_is_cited(answer: str, stored: str, cited: bool) -> None:
     place = ("Onboarding wiki: Harbour Bakery Ltd.", "Remote work")
-    review = review_text(answer, Notation((label(sources(stored)[0], *place),)), None)
+    review = review_text(answer, Notation((label(sources(stored)[0], *place),)))
     assert [one.snippet for one in review.citations] == [stored] * cited
     assert [claim.score for claim in review.claims] == [1.0] * cited
     assert (review.text == answer) == cited

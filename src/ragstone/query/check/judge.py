@@ -8,6 +8,7 @@ evidence gives nowhere is never supported, whatever the verifier says.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import unicodedata
@@ -27,27 +28,24 @@ GROUNDED, NOT_GROUNDED = 0.8, 0.3
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
 UNKNOWN_SCORE = 0.5
-# The verifier's odds are multiplied so that SUPPORTED_FROM stands for its probability .25: on the
-# dev half of bench/packs/claims.jsonl 12 % of the paraphrases have less, and 87 % of the changed
-# claims.
-_ODDS = 4.5
+# Added to the verifier's log odds, so that SUPPORTED_FROM stands for its probability .15: on the
+# dev half of bench/packs/claims.jsonl 12 % of the paraphrases have less.
+_SHIFT = 2.15
+# "An eleven-year-old" follows from "under 12": what a number up to twelve in words says is left to
+# a verifier that is this sure (its probability .58).
+_SURE = 0.92
 _DENIED_FROM = 0.5
-# A contradicted claim cannot score higher than this, which is below what counts as grounded.
-_MAX_CONTRADICTED_SCORE = 0.25
-_MAX_READ, _MAX_READ_ELSEWHERE = 4, 2
-# A source that a claim does not name is read only if a window holds this share of its terms.
-_WORTH_READING = 0.3
-_MAX_CITED = 3
-# Of several cited sources those stay that hold nearly as much of a claim as the best one.
-_AS_GOOD = 0.8
+_MAX_DENIED_SCORE = 0.25
+_MAX_READ, _MAX_READ_ELSEWHERE, _MAX_CITED = 3, 2, 3
+# A source that a claim does not name is read only if a window holds this share of its terms; of
+# several cited ones those stay that hold nearly as much of it as the best.
+_WORTH_READING, _AS_GOOD = 0.3, 0.8
 # The share of a claim's terms in an instruction from which the claim may rest on it.
 _RESTS_ON = 0.6
 OUT_OF_TIME = "The check ran out of time before this sentence."
 NO_VERIFIER = "The reading model is not installed: only quotations and values were compared."
 _QUOTED = re.compile(r"“([^“”]{3,})”|„([^“”„]{3,})[“”]|\"([^\"]{3,})\"|«([^«»]{3,})»")
-_SAME_SIGNS = str.maketrans(
-    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "−": "-", "\xad": None}
-)
+_SAME_SIGNS = str.maketrans("’‘“”–−", "''\"\"--", "\xad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,18 @@ class Support:
     end: int
     score: float
     coverage: float = 0.0
-    is_contradicted: bool = False
+    is_denied: bool = False
     reasons: tuple[str, ...] = ()
     is_final: bool = False
     """True when no model may change it: a value decides."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.is_denied:
+            return "contradicted"
+        if self.score >= SUPPORTED_FROM:
+            return "supported"
+        return "partial" if self.score >= NOT_GROUNDED else "unsupported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +105,23 @@ class StatementJudge:
 
     def judge_all(self, statements: Sequence[Statement]) -> list[Judgement]:
         whole = detect_languages(" ".join(statement.text for statement in statements)[:4_000])
-        return [
-            self.judge(statement, detect_languages(statement.text) or whole)
-            for statement in statements
-        ]
+        return [self._judge(s, detect_languages(s.text) or whole) for s in statements]
 
-    def judge(self, statement: Statement, languages: tuple[str, ...] = ()) -> Judgement:
-        missing = find_missing_quotations(statement.text, self.sources)
-        if missing:
+    def _judge(self, statement: Statement, languages: tuple[str, ...]) -> Judgement:
+        if missing := find_missing_quotations(statement.text, self.sources):
             reasons = tuple(f"No source says “{quotation}”." for quotation in missing)
             return Judgement(statement, "unsupported", 0.0, reasons=reasons, is_final=True)
-        if time.monotonic() >= self.limit.ends_at:
-            return self._leave_unchecked(statement, OUT_OF_TIME)
         supports = self._find_quotations(statement)
-        if not supports:
-            numbers = [
-                source.number
-                for source, theirs in zip(self.sources, self._languages, strict=True)
-                if _can_compare(languages, theirs)
-            ]
-            named = [number for number in statement.numbers if number in numbers]
-            if not numbers or (statement.numbers and not named):
-                return self._leave_unchecked(statement, self._name_languages(languages))
-            reason = self._read(statement, numbers, supports, languages)
-            suspicious = self._find_suspicious(statement, supports)
-            if suspicious is not None:
-                return suspicious
-            if reason and not any(map(self._is_enough, supports.values())):
-                return self._leave_unchecked(statement, reason)
+        if supports:
+            return self._decide(statement, supports)
+        reason = self._read(statement, languages, supports)
+        if suspicious := self._find_suspicious(statement, supports):
+            return suspicious
+        if reason and not any(map(self._is_enough, supports.values())):
+            kept = statement.numbers[:_MAX_CITED]
+            ends = {n: len(self.sources[n - 1].text) for n in kept}
+            whole = {n: Support(n, 0, end, UNKNOWN_SCORE) for n, end in ends.items()}
+            return Judgement(statement, "unchecked", UNKNOWN_SCORE, kept, whole, (reason,))
         return self._decide(statement, supports)
 
     def _find_quotations(self, statement: Statement) -> dict[int, Support]:
@@ -134,7 +129,7 @@ class StatementJudge:
         found: dict[int, Support] = {}
         others = [s.number for s in self.sources if s.number not in statement.numbers]
         for number in (*statement.numbers, *others):
-            if number in others and found:
+            if (number in others and found) or time.monotonic() >= self.limit.ends_at:
                 break
             span = find_quotation(statement.text, read_source(self.sources[number - 1]))
             if span is not None:
@@ -142,73 +137,88 @@ class StatementJudge:
         return found
 
     def _read(
-        self,
-        statement: Statement,
-        numbers: Sequence[int],
-        supports: dict[int, Support],
-        languages: tuple[str, ...],
+        self, statement: Statement, languages: tuple[str, ...], supports: dict[int, Support]
     ) -> str:
-        """Read windows until one supports the statement; return why it could not be read."""
-        for window in self._choose_windows(statement, numbers):
-            others = window.number not in statement.numbers
-            done = supports if others else statement.numbers
-            if all(n in supports for n in done) and any(map(self._is_enough, supports.values())):
+        """Read windows until one supports the statement; return why that was not possible."""
+        pairs = list(zip(self.sources, self._languages, strict=True))
+        foreign = [theirs for _, theirs in pairs if not _can_compare(languages, theirs)]
+        readable = [source for source, theirs in pairs if theirs not in foreign]
+        named = {source.number for source in readable} & {*statement.numbers}
+        is_known = any(theirs and theirs not in foreign for theirs in self._languages)
+        if foreign and (not is_known or (statement.numbers and not named)):
+            return (
+                f"It is in {_join_names(languages)} and the source in {_join_names(foreign[0])}: "
+                "nothing here can compare the two."
+            )
+        for window in self._choose_windows(statement, readable):
+            wanted = named if window.number in named else supports
+            if all(n in supports for n in wanted) and any(map(self._is_enough, supports.values())):
                 break
+            if (before := supports.get(window.number)) and before.is_denied:
+                continue  # another row or paragraph does not say the same of the same
             support = self._weigh(statement.text, window, languages)
             if isinstance(support, str):
                 return support
-            best = supports.get(window.number)
-            if best is None or (support.score, support.coverage) > (best.score, best.coverage):
-                supports[window.number] = support
+            supports[window.number] = max(support, before or support, key=_get_rank)
         return ""
 
-    def _choose_windows(self, statement: Statement, numbers: Sequence[int]) -> list[Window]:
+    def _choose_windows(self, statement: Statement, sources: Sequence[Source]) -> list[Window]:
         """Choose the best window of each named source, then the next best, then of others."""
-        windows = [find_windows(statement.text, self.sources[number - 1]) for number in numbers]
-        named = [found for found in windows if found and found[0].number in statement.numbers]
-        others = [w for found in windows if found not in named for w in found]
-        others.sort(key=lambda window: -window.coverage)
-        first = [found[0] for found in named][:_MAX_CITED]
+        if time.monotonic() >= self.limit.ends_at:
+            return [Window(0, 0, 0, "", False, 0.0)]
+        found = [windows for s in sources if (windows := find_windows(statement.text, s))]
+        found.sort(key=lambda windows: -windows[0].coverage)
+        named = [windows for windows in found if windows[0].number in statement.numbers]
+        first = [windows[0] for windows in named[:_MAX_CITED]]
+        rest = sorted((w for windows in named for w in windows[1:]), key=lambda w: -w.coverage)
+        others = sorted(
+            (w for windows in found if windows not in named for w in windows),
+            key=lambda window: -window.coverage,
+        )
         if not named:
             return others[:_MAX_READ]
-        rest = sorted((w for found in named for w in found[1:]), key=lambda w: -w.coverage)
         others = [window for window in others if window.coverage >= _WORTH_READING]
         return [*first, *rest[: _MAX_READ - len(first)], *others[:_MAX_READ_ELSEWHERE]]
 
     def _weigh(self, claim: str, window: Window, languages: tuple[str, ...]) -> Support | str:
         """Compare a claim with a window: values exactly, the rest by the verifier."""
+        if not window.number:
+            return OUT_OF_TIME
         source = self.sources[window.number - 1]
         chunk = source.hit.chunk
-        around = (window.text, source.text, chunk.table_header, chunk.context, chunk.document_name)
-        missing = find_missing_values(claim, *around, *chunk.heading_path)
-        is_readable = not languages or "english" in languages
-        if not is_readable and not any(value.text.isascii() for value in missing):
-            return f"It is in {_join_names(languages)}, which the check does not read."
-        if self.verifier is None and not missing:
-            return NO_VERIFIER
-        supported = contradicted = 0.0
-        if is_readable and self.verifier is not None:
+        # What stands in another row is said of something else.
+        text = window.text if window.is_row else source.text
+        around = (text, *chunk.heading_path, chunk.context, chunk.table_header)
+        missing = find_missing_values(claim, *around, chunk.document_name)
+        reasons = [f"{value.text} isn't in the source." for value in missing]
+        score = contradicted = 0.0
+        if languages and "english" not in languages:
+            if not missing:
+                return f"It is in {_join_names(languages)}, which the check does not read."
+        elif self.verifier is None:
+            if not missing:
+                return NO_VERIFIER
+        else:
             scores = self.verifier.verify(claim, window.text, self.limit)
             if scores is None:
                 return OUT_OF_TIME
-            supported, contradicted = scores.supported, scores.contradicted
-        odds = _ODDS * supported / max(1 - supported, 1e-6)
-        score = odds / (1 + odds)
-        reasons = [f"{value.text} isn't in the source." for value in missing]
-        is_wrong = bool(missing)
-        if is_wrong and all(is_computed(value, source.text) for value in missing):
+            # Evidence about something else is nearly neutral: there nothing is added.
+            shift = _SHIFT if scores.supported >= scores.neutral else 0.0
+            score = 1 / (1 + math.exp(-_compute_log_odds(scores.supported) - shift))
+            contradicted = scores.contradicted
+        is_wrong = any(not value.is_small_word for value in missing) or (
+            bool(missing) and score < _SURE
+        )
+        if is_wrong and all(is_computed(value, text) for value in missing):
             score, is_wrong = min(score, SUPPORTED_FROM - 0.01), False
         is_denied = contradicted >= _DENIED_FROM and (is_wrong or score < SUPPORTED_FROM)
         if is_denied:
             reasons.insert(0, "The source says something else.")
         if is_wrong or is_denied:
-            score = min(score, _MAX_CONTRADICTED_SCORE)
-        if score >= SUPPORTED_FROM:
-            reasons = []
-        return Support(
-            window.number, window.start, window.end, score, window.coverage,
-            is_denied, tuple(reasons), is_wrong,
-        )  # fmt: skip
+            score = min(score, _MAX_DENIED_SCORE)
+        reasons = reasons if score < SUPPORTED_FROM else []
+        place = (window.number, window.start, window.end)
+        return Support(*place, score, window.coverage, is_denied, tuple(reasons), is_wrong)
 
     def _find_suspicious(
         self, statement: Statement, supports: Mapping[int, Support]
@@ -219,70 +229,49 @@ class StatementJudge:
         for source in self.sources:
             shared = [len(wanted & terms) for terms in read_source(source).suspicious]
             if shared and max(shared) >= max(_RESTS_ON, held) * len(wanted) > 0:
-                reason = (
-                    f"Source {source.number} holds this in text that reads like an instruction to "
-                    "a model."
-                )
-                return Judgement(statement, "suspicious", 0.0, reasons=(reason,), is_final=True)
+                where = f"Source {source.number} holds this in text that reads like an instruction"
+                reasons = (f"{where} to a model.",)
+                return Judgement(statement, "suspicious", 0.0, reasons=reasons, is_final=True)
         return None
-
-    def _name_languages(self, languages: tuple[str, ...]) -> str:
-        theirs = next(one for one in self._languages if not _can_compare(languages, one))
-        return (
-            f"It is in {_join_names(languages)} and the source in {_join_names(theirs)}: "
-            "nothing here can compare the two."
-        )
-
-    def _leave_unchecked(self, statement: Statement, reason: str) -> Judgement:
-        numbers = statement.numbers[:_MAX_CITED]
-        supports = {n: Support(n, 0, len(self.sources[n - 1].text), UNKNOWN_SCORE) for n in numbers}
-        return Judgement(statement, "unchecked", UNKNOWN_SCORE, numbers, supports, (reason,))
 
     def _decide(self, statement: Statement, supports: dict[int, Support]) -> Judgement:
         named = [n for n in statement.numbers if n in supports]
-        ranked = sorted(supports, key=lambda n: (-supports[n].score, n))
         enough = [n for n in named if self._is_enough(supports[n])]
         if enough:
             held = max(supports[n].coverage for n in enough)
             kept = tuple(n for n in enough if supports[n].coverage >= _AS_GOOD * held)[:_MAX_CITED]
             score = max(supports[n].score for n in kept)
             return Judgement(statement, "supported", score, kept, supports)
-        others = [n for n in ranked if self._is_enough(supports[n])]
-        if others:
+        best = max(supports.values(), key=_get_rank, default=Support(0, 0, 0, 0.0))
+        if self._is_enough(best):
             verdict: Verdict = "misattributed" if statement.numbers else "supported"
-            return Judgement(statement, verdict, supports[others[0]].score, (others[0],), supports)
-        best = max(
-            (supports[n] for n in named or ranked),
-            key=lambda one: (one.is_contradicted, one.score, one.coverage),
-            default=Support(0, 0, 0, 0.0),
+            return Judgement(statement, verdict, best.score, (best.number,), supports)
+        against = max(
+            (supports[n] for n in named or supports),
+            key=lambda support: (support.verdict == "contradicted", _get_rank(support)),
+            default=best,
         )
-        verdict = give_verdict(best)
-        keeps = verdict in ("partial", "contradicted") and bool(best.number)
-        numbers = tuple(n for n in named if give_verdict(supports[n]) == verdict) or (best.number,)
-        if verdict == "contradicted" and not named:
-            numbers = ()
+        verdict = against.verdict
+        same = tuple(n for n in named if supports[n].verdict == verdict)[:_MAX_CITED]
+        if verdict == "partial":
+            same = same or (against.number,)
+        kept = same if verdict in ("partial", "contradicted") else ()
+        reasons = against.reasons
         return Judgement(
-            statement,
-            verdict,
-            best.score,
-            numbers[:_MAX_CITED] if keeps else (),
-            supports,
-            best.reasons,
-            best.is_final,
+            statement, verdict, against.score, kept, supports, reasons, against.is_final
         )
 
     def _is_enough(self, support: Support) -> bool:
-        return support.score >= self.threshold and not support.is_contradicted
+        return support.score >= self.threshold and not support.is_denied
 
 
-def give_verdict(support: Support) -> Verdict:
-    """Turn the support of one source into a verdict on one citation."""
-    if support.is_contradicted and support.coverage >= _WORTH_READING:
-        return "contradicted"
-    if support.score >= SUPPORTED_FROM:
-        return "supported"
-    is_partial = support.score >= NOT_GROUNDED and not support.is_contradicted
-    return "partial" if is_partial else "unsupported"
+def _get_rank(support: Support) -> tuple[float, float]:
+    return support.score, support.coverage
+
+
+def _compute_log_odds(probability: float) -> float:
+    bounded = min(max(probability, 1e-4), 1 - 1e-4)
+    return math.log(bounded / (1 - bounded))
 
 
 def _can_compare(one: Sequence[str], other: Sequence[str]) -> bool:

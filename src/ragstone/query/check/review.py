@@ -1,7 +1,7 @@
 """Review an answer: judge its statements, correct its markers, resolve its citations.
 
-text and sources → text, claims, citations and their figures. `review_text` is for answers of the
-pipeline. `check_against_facts` is for any other answer, and corrects nothing.
+`review_text` is for answers of the pipeline; `check_against_facts` for any other answer, and it
+corrects nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ragstone.query.check.judge import (
     UNKNOWN_SCORE,
     Judgement,
     StatementJudge,
-    give_verdict,
 )
 from ragstone.query.check.verifier import Verifier, WorkLimit, load_verifier
 from ragstone.query.check.windows import find_quotation, read_source
@@ -28,7 +27,7 @@ from ragstone.query.ground.cite import (
     split_statements,
 )
 from ragstone.query.ground.parts import find_listing
-from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source, Verdict
+from ragstone.types import Chunk, Citation, Claim, Grounding, Hit, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,8 @@ class Review:
     @property
     def precision(self) -> float:
         """Return the share of the checked citations that support their claim."""
-        checked = [citation for citation in self.citations if citation.verdict != "unchecked"]
-        good = sum(citation.verdict == "supported" for citation in checked)
-        return good / len(checked) if checked else 0.0
+        verdicts = [found.verdict for found in self.citations if found.verdict != "unchecked"]
+        return verdicts.count("supported") / len(verdicts) if verdicts else 0.0
 
     @property
     def recall(self) -> float:
@@ -82,30 +80,28 @@ def review_text(
     text = drop_leading_markers(notation.remove_foreign_links(text), notation)
     statements = split_statements(text, notation, is_cut_off=is_cut_off)
     judge = StatementJudge(notation.sources, verifier, limit=limit or WorkLimit.of_seconds(30))
-    claims = {place: one for place, one in enumerate(statements) if one.is_claim}
+    claims = {place: found for place, found in enumerate(statements) if found.is_claim}
     claims |= _find_quoted_listings(text, statements, notation)
     places = sorted(claims)
     judged = judge.judge_all([claims[place] for place in places])
     judgements = dict(zip(places, judged, strict=True))
     markers = _assign_markers(statements, judgements)
-    changes = {
-        place: wanted
-        for place, wanted in markers.items()
-        if wanted != statements[place].all_numbers
-    }
-    fixed = replace_markers(text, statements, changes, notation) if changes else text
-    final = split_statements(fixed, notation, is_cut_off=is_cut_off) if changes else statements
+    changes = {at: new for at, new in markers.items() if new != statements[at].all_numbers}
+    final = statements
+    if changes:
+        text = replace_markers(text, statements, changes, notation)
+        final = split_statements(text, notation, is_cut_off=is_cut_off)
     cited = list(_build_citations(statements, judgements, markers, notation))
     return Review(
-        text=fixed,
-        claims=tuple(build_claim(one, final[place]) for place, one in judgements.items()),
+        text=text,
+        claims=tuple(_build_claim(found, final[place]) for place, found in judgements.items()),
         citations=tuple(citation for _, citation in cited),
         claim_of_citation=tuple(at for at, _ in cited),
         statements=tuple(final),
         places=tuple(places),
-        final=frozenset(at for at, one in enumerate(judged) if one.is_final),
+        final=frozenset(at for at, found in enumerate(judged) if found.is_final),
         attributed=sum(bool(new) and not statements[at].numbers for at, new in changes.items()),
-        repaired=sum(one.is_repaired and bool(one.statement.numbers) for one in judged),
+        repaired=sum(found.is_repaired and bool(found.statement.numbers) for found in judged),
         notes=() if verifier or not judged else (NO_VERIFIER,),
     )
 
@@ -118,14 +114,14 @@ def _find_quoted_listings(
     "Install it with:" claims nothing alone; with its listing it is a quotation.
     """
     found: dict[int, Statement] = {}
-    for place, one in enumerate(statements):
-        if one.is_claim or not one.all_numbers or not one.text.endswith((":", "：")):
+    for place, lead in enumerate(statements):
+        if lead.is_claim or not lead.all_numbers or not lead.text.endswith((":", "：")):
             continue
-        listing = find_listing(text, one.end, one.next_start)
-        said = listing if one.text in notation.labels else f"{one.text} {listing}"
-        sources = [notation.sources[number - 1] for number in one.numbers]
+        listing = find_listing(text, lead.end, lead.next_start)
+        said = listing if lead.text in notation.labels else f"{lead.text} {listing}"
+        sources = [notation.sources[number - 1] for number in lead.numbers]
         if listing and any(find_quotation(said, read_source(source)) for source in sources):
-            found[place] = replace(one, text=said)
+            found[place] = replace(lead, text=said)
     return found
 
 
@@ -141,11 +137,11 @@ def _assign_markers(
     following: tuple[int, ...] = ()
     group: int | None = None
     for place in reversed(range(len(statements))):
-        one = statements[place]
-        if one.group is None or one.group != group:
-            following, group = (), one.group
+        statement = statements[place]
+        if statement.group is None or statement.group != group:
+            following, group = (), statement.group
         wanted = judgements[place].numbers if place in judgements else ()
-        if one.group is not None and not one.all_numbers and wanted == following:
+        if statement.group is not None and not statement.all_numbers and wanted == following:
             wanted = ()
         markers[place] = wanted
         following = wanted or following
@@ -162,30 +158,21 @@ def _build_citations(
 
     The marker of a list or table cites what supports all items that share it.
     """
-    order = {place: at for at, place in enumerate(judgements)}
-    sharing: list[int] = []
-    for place, one in enumerate(statements):
-        if sharing and statements[sharing[0]].group != one.group:
+    sharing: list[Judgement] = []
+    for at, (place, judgement) in enumerate(judgements.items()):
+        group = statements[place].group
+        if sharing and sharing[0].statement.group != group:
             sharing = []
-        if place not in judgements:
-            continue
-        if one.group is not None and not markers[place]:
-            sharing.append(place)
+        sharing.append(judgement)
+        if group is not None and not markers[place]:
             continue
         for number in markers[place]:
-            support = judgements[place].supports[number]
-            spans = [(support.start, support.end)]
-            spans += [
-                (shared.start, shared.end)
-                for earlier in sharing
-                if number in judgements[earlier].numbers
-                for shared in [judgements[earlier].supports[number]]
-            ]
-            span = min(start for start, _ in spans), max(end for _, end in spans)
-            verdict: Verdict = give_verdict(support)
-            if judgements[place].verdict in ("unchecked", "partial"):
-                verdict = judgements[place].verdict
-            yield order[place], build_citation(notation.sources[number - 1], span, verdict)
+            found = [item.supports[number] for item in sharing if number in item.numbers]
+            span = min(item.start for item in found), max(item.end for item in found)
+            verdict = judgement.supports[number].verdict
+            if judgement.verdict in ("unchecked", "partial"):
+                verdict = judgement.verdict
+            yield at, build_citation(notation.sources[number - 1], span, verdict)
         sharing = []
 
 
@@ -202,27 +189,22 @@ def check_against_facts(
         for n, fact in enumerate(facts, start=1)
     )
     verifier = load_verifier()
-    limit = limit or WorkLimit.of_seconds(30)
-    judge = StatementJudge(sources, verifier, threshold, limit)
+    judge = StatementJudge(sources, verifier, threshold, limit or WorkLimit.of_seconds(30))
     notation = Notation(sources)
-    statements = split_statements(answer, notation)
-    judgements = judge.judge_all([one for one in statements if one.is_claim])
+    judgements = judge.judge_all([s for s in split_statements(answer, notation) if s.is_claim])
     claims = tuple(
-        replace(build_claim(one, one.statement), verdict=one.verdict) for one in judgements
+        replace(_build_claim(found, found.statement), verdict=found.verdict) for found in judgements
     )
-    good = [claim for claim in claims if claim.verdict in _SUPPORTED_VERDICTS]
+    # A misattributed claim is supported by another source than the one that it names.
+    good = [claim for claim in claims if claim.verdict in ("supported", "misattributed")]
     cited = sorted({number for claim in good for number in claim.citations})
     notes = [] if verifier or not claims else [NO_VERIFIER]
-    markers = [one for one in notation.find_markers(answer) if not one.is_complete]
-    unknown = tuple(dict.fromkeys(answer[one.start : one.end] for one in markers))
+    markers = [marker for marker in notation.find_markers(answer) if not marker.is_complete]
+    unknown = tuple(dict.fromkeys(answer[marker.start : marker.end] for marker in markers))
     if unknown:
         notes.append(f"The answer names sources that do not exist: {', '.join(unknown)}.")
     score = round(measure_groundedness(claims), 4)
     return Grounding(score, claims, tuple(cited), tuple(notes), unknown)
-
-
-# A misattributed claim is supported by another source than the one that it names.
-_SUPPORTED_VERDICTS: frozenset[Verdict] = frozenset({"supported", "misattributed"})
 
 
 def is_all_supported(grounding: Grounding) -> bool:
@@ -243,18 +225,18 @@ def measure_groundedness(claims: Sequence[Claim]) -> float:
     return sum(claim.score * len(claim.text) for claim in checked) / total if total else 0.0
 
 
-def build_claim(judgement: Judgement, statement: Statement) -> Claim:
+def _build_claim(judgement: Judgement, statement: Statement) -> Claim:
     """Build the claim to show; `statement` is the sentence as it stands in the final text."""
     verdict = judgement.verdict
     if verdict == "misattributed" and judgement.numbers:
         verdict = "supported"  # its marker was corrected, which `repaired` says
     return Claim(
-        text=statement.text,
-        start=statement.start,
-        end=statement.end,
-        citations=judgement.numbers,
-        verdict=verdict,
-        score=round(judgement.score, 4),
-        reasons=judgement.reasons,
-        repaired=judgement.is_repaired,
+        statement.text,
+        statement.start,
+        statement.end,
+        judgement.numbers,
+        verdict,
+        round(judgement.score, 4),
+        judgement.reasons,
+        judgement.is_repaired,
     )

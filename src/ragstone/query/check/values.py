@@ -9,51 +9,24 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import resources
 from typing import TypeAlias
 
 Amount: TypeAlias = tuple[float, str]
 Day: TypeAlias = tuple[int | None, int | None, int | None]
 Tokens: TypeAlias = Sequence[re.Match[str]]
 
-# dimension: spellings, each group with its factor; a plural in -s is understood
 _UNITS: dict[str, list[Amount]] = {}
-for _line in """
-m: m metre meter 1 km kilometre kilometer 1e3 cm centimetre centimeter 1e-2 mm millimetre 1e-3
-m: millimeter 1e-3 µm 1e-6 nm 1e-9 mile 1609.344 ft foot feet .3048 inch inche .0254 yard .9144
-m²: m² 1 km² 1e6 hectare ha 1e4 acre 4046.856
-g: g gram 1 kg kilogram kilo 1e3 mg milligram 1e-3 tonne t 1e6 ton 907184.74 lb pound 453.59237
-s: s sec second 1 min minute 60 h hour hourly 3600 ms millisecond 1e-3 day daily night 86400
-s: week weekly 604800 fortnight 1209600
-month: month monthly 1 quarter 3 year yearly annually 12 decade 120 century centurie 1200
-m/s: m/s metres_per_second meters_per_second 1 km/h kmh kilometres_per_hour .27777777778
-m/s: kilometers_per_hour .27777777778 mph miles_per_hour .44704 knot .51444444444
-l: l litre liter 1 ml millilitre milliliter 1e-3 gallon 3.785411784
-%: % percent percentage per_cent 1
-‰: ‰ 1
-°C: °c celsius degrees_celsius degree_celsius 1
-K: kelvin k 1
-°: ° degree 1
-EUR: € eur euro 1 cent .01
-USD: $ usd dollar us$ 1 cent .01
-GBP: £ gbp pound 1 pence .01
-CHF: chf franc 1
-JPY: ¥ yen jpy 1
-W: w watt 1 kw kilowatt 1e3 mw megawatt 1e6 gw gigawatt 1e9
-Wh: wh 1 kwh 1e3 mwh 1e6
-V: v volt 1 kv 1e3
-bar: bar 1
-Hz: hz 1 khz 1e3 mhz 1e6 ghz 1e9
-clock: noon 720 midnight 0
-B: byte 1 kb kilobyte 1e3 mb megabyte 1e6 gb gigabyte 1e9 tb terabyte 1e12
-B: kb kib kilobyte 1024 mb mib megabyte 1048576 gb gib gigabyte 1073741824
-""".strip().splitlines():
-    _dimension, _, _spellings = _line.partition(": ")
-    for _group in re.findall(r"((?:[^\s.\d]\S* )+)(\S+)", _spellings):
-        for _name in _group[0].split():
-            _UNITS.setdefault(_name.replace("_", " "), []).append((float(_group[1]), _dimension))
+for _dimension, _spellings in tomllib.loads(
+    resources.files(__package__).joinpath("units.toml").read_text("utf-8")
+).items():
+    for _names, _factor in _spellings.items():
+        for _name in _names.split():
+            _UNITS.setdefault(_name.replace("_", " "), []).append((float(_factor), _dimension))
 _ONES = ("zero", "one first", "two second twice", "three third", "four fourth", "five fifth",
          "six sixth", "seven seventh", "eight eighth", "nine ninth", "ten tenth", "eleven eleventh",
          "twelve twelfth dozen", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
@@ -66,14 +39,13 @@ _SCALES = {
 }  # fmt: skip
 _SHARES = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "fifth": 0.2, "tenth": 0.1}
 _CURRENCIES = ("€", "$", "£", "¥", "eur", "usd", "gbp", "chf")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = re.compile(
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
 _TOKEN = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d|\d{1,2}\.\s?\d{1,2}\.\s?\d{4}|\d{1,2}/\d{1,2}/\d{4})(?!\d)"
-    r"|(?P<name>(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
+    r"|(?P<name>(?<!\w)(?!(?:EUR|USD|CHF|GBP)\d)(?:[A-Z]{1,6}-\d[\w-]*|[A-Za-z]+\d\w*|\w+_\w+"
     r"|\w*[a-z][A-Z]\w*|\d+(?:\.\d+){2,}(?!\.?\d)))"
     r"|(?P<number>(?:(?<!\w)[-−–])?(?:\d{1,3}(?:[,.\u00a0\u202f ]\d{3})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)?))(?::(?P<minute>[0-5]\d)(?!\d))?(?:(?:st|nd|rd|th)\b)?"
@@ -94,6 +66,11 @@ class Value:
     is_implied: bool = False
     """True for "a year", "half of it" and "two of them", which the verifier reads better."""
     text: str = ""
+
+    @property
+    def is_small_word(self) -> bool:
+        """Return True for a number up to twelve that is written as a word."""
+        return self.number is not None and self.number <= 12 and self.text[:1].isalpha()
 
     def equals(self, other: Value) -> bool:
         if self.days and other.days:
@@ -129,7 +106,7 @@ def _is_close(said: float | None, given: float | None) -> bool:
     if said is None or given is None:
         return False
     is_rounded = said >= 1000 and said % 100 == 0 and given % 100 != 0
-    return math.isclose(said, given, rel_tol=0.02 if is_rounded else 2e-3, abs_tol=1e-12)
+    return math.isclose(said, given, rel_tol=0.02 if is_rounded else 1e-6, abs_tol=1e-12)
 
 
 @lru_cache(maxsize=8_192)
@@ -150,15 +127,15 @@ def find_values(text: str) -> tuple[Value, ...]:
 def _read_day(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int] | None:
     """Read a date, or a month with what is given of its date."""
     if tokens[at]["day"]:
-        first, month, last = (int(part) for part in re.findall(r"\d+", words[at]))
-        days = (
-            [(first, month, last)] if first > 31 else [(last, month, first), (last, first, month)]
-        )
-        return Value(days=tuple(days)), at + 1
+        first, second, last = (int(part) for part in re.findall(r"\d+", words[at]))
+        if first > 31:
+            return Value(days=((first, second, last),)), at + 1
+        return Value(days=((last, second, first), (last, first, second))), at + 1
     day = _read_day_number(tokens, at)
     month_at = at if day is None else at + 1 + (words[at + 1] == "of")
     end = month_at + 1 + (words[month_at + 1] == ".")
-    if not _MONTH.fullmatch(words[month_at]):
+    month = _find_month(words[month_at])
+    if month is None:
         return None
     if day is None and (day := _read_day_number(tokens, end)) is not None:
         end += 1
@@ -168,7 +145,6 @@ def _read_day(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int
     is_named = tokens[month_at][0][0].isupper() and words[month_at - 1] not in ("", ".", "!", "?")
     if day is None and year is None and not is_named:
         return None
-    month = _MONTHS.index(words[month_at][:3]) + 1
     return Value(days=((year, month, day),)), after + 1 if year else end
 
 
@@ -179,22 +155,31 @@ def _read_day_number(tokens: Tokens, at: int) -> int | None:
     return int(digits) if 1 <= int(digits) <= 31 else None
 
 
+def _find_month(word: str) -> int | None:
+    found = (n for n, name in enumerate(_MONTHS, start=1) if name.startswith(word))
+    return next(found, None) if len(word) >= 3 else None
+
+
 def _find_year(word: str) -> int | None:
     return int(word) if word.isdecimal() and "1000" <= word <= "2199" and len(word) == 4 else None
 
 
 def _read_amount(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int] | None:
-    if tokens[at]["name"]:
-        return Value(name=tokens[at][0]), at + 1
-    if words[at] in ("noon", "midnight"):
-        return _give_unit(1, _UNITS[words[at]]), at + 1
     if tokens[at]["minute"] or tokens[at]["half"]:
         return _read_clock(tokens[at]), at + 1
-    if words[at] in ("a", "an", "each", "every", "per") and words[at + 1] != "quarter":
-        units, end = _find_unit(words, at + 1)
+    if tokens[at]["name"] or words[at] in ("noon", "midnight"):
+        return replace(
+            _give_unit(1, _UNITS.get(words[at], [])), name=tokens[at]["name"] or ""
+        ), at + 1
+    units, end = _find_unit(words, at + 1)
+    if words[at] in ("a", "an", "each", "every", "per") and units and words[at + 1] != "quarter":
         half, end = _find_half(words, end)
-        if units:
-            return replace(_give_unit(1 + half, units), is_implied=not half), end
+        return replace(_give_unit(1 + half, units), is_implied=not half), end
+    return _read_count(tokens, words, at)
+
+
+def _read_count(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, int] | None:
+    """Read a number with its scale and unit."""
     currency = _UNITS[words[at]] if words[at] in _CURRENCIES else []
     number, end = _read_number(tokens, words, at + bool(currency))
     if number is None:
@@ -205,10 +190,10 @@ def _read_amount(tokens: Tokens, words: Sequence[str], at: int) -> tuple[Value, 
     number += half
     # "40m" is 40 metres, or with a currency 40 million; "1.5k" is a number, and "1.5 K" kelvin.
     is_glued = end < len(tokens) and tokens[end].start() == tokens[end - 1].end()
-    if words[end] in _SCALES and (currency or words[end] not in ("m", "k") or is_glued):
-        if currency or words[end] != "m":
-            more, after = _find_half(words, end + 1)
-            number, end = (number + more) * _SCALES[words[end]], after
+    is_scale = currency or words[end] not in _UNITS or (words[end] == "k" and is_glued)
+    if words[end] in _SCALES and is_scale:
+        more, after = _find_half(words, end + 1)
+        number, end = (number + more) * _SCALES[words[end]], after
     units, after = (currency, end) if currency else _find_unit(words, end)
     if words[at] == "one" and after == at + 1:
         return None  # "one of them" counts nothing

@@ -1,6 +1,6 @@
 """Find the few lines of a source that a claim must be read against.
 
-claim and source → windows: one or two neighbouring units, a row under its header, an item with its
+claim and source → windows: neighbouring sentences, a row under its header, an item with its
 lead-in. They are chosen by words, rare ones counting more. Text that reads like an instruction to a
 model is never evidence.
 """
@@ -12,39 +12,33 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.injection import find_suspicious_spans
-from ragstone.reading.units import find_units
+from ragstone.reading.units import UnitKind, find_suspicious_spans, find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
 from ragstone.types import Source
 
 # About 100 tokens: of whole passages (170 tokens) true sentences about a row or a list got .05 to
 # .5, of windows of this size .6 to .98.
 _MAX_CHARS = 400
-_MAX_UNITS = 4
 _CENTRES = 6
-# A neighbour joins the window if it holds this share more of the claim's terms.
-_WORTH_JOINING, _WORTH_JOINING_APART = 0.04, 0.2
 _WORD = re.compile(r"(?<![\w.])[-−–]\d[\w.,]*\w|\d[\w.,]*\w|[^\W_]+|[%‰€$£¥°<>≤≥±]")
 _LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|<[^<>\s]+>")
-Measure: TypeAlias = Callable[[Iterable[int]], float]
 _LIST_MARK = re.compile(rf"\s*{LIST_MARK}\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """A sentence, item or row of a source as it is read, and its place in the stored text."""
+    """A unit of a source as it is read, and its place in the stored text."""
 
     start: int
     end: int
     text: str
     terms: frozenset[str]
-    is_row: bool
+    kind: UnitKind
     lead: int | None
     """The place of the unit that leads to this item or listing."""
 
@@ -70,6 +64,7 @@ class Window:
     start: int
     end: int
     text: str
+    is_row: bool
     coverage: float
     """The share of the claim's terms that it holds, rare terms counting more."""
 
@@ -89,12 +84,12 @@ def _read_text(text: str, table_header: str) -> ReadSource:
     joined, starts = " ", []
     places: dict[int | None, int] = {}
     for place, unit in enumerate(find_units(text, table_header)):
-        if is_suspicious(unit.start, unit.end):
+        if unit.kind == "header" or is_suspicious(unit.start, unit.end):
             continue
         places[place] = len(units)
         said = " ".join(unit.sentence.split())
         terms, lead = frozenset(extract_terms(said)), places.get(unit.lead)
-        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind == "row", lead))
+        units.append(ReadUnit(unit.start, unit.end, said, terms, unit.kind, lead))
         starts.append(len(joined))
         joined += "".join(f"{word} " for word in split_exact_words(said))
     suspicious = tuple(
@@ -122,9 +117,8 @@ def find_quotation(claim: str, source: ReadSource) -> tuple[int, int] | None:
     while at >= 0:
         first = bisect_left(source.word_starts, at + 1)
         last = bisect_left(source.word_starts, at + len(wanted))
-        begins = source.word_starts[first] == at + 1
-        ends = source.word_starts[min(last, len(source.units))] == at + len(wanted)
-        if begins and ends and first < last:
+        ends = [source.word_starts[first] - 1, source.word_starts[min(last, len(source.units))]]
+        if ends == [at, at + len(wanted)] and first < last:
             # A unit without words shares its place with the next one.
             while first + 1 < last and source.word_starts[first + 1] == at + 1:
                 first += 1
@@ -136,52 +130,45 @@ def find_quotation(claim: str, source: ReadSource) -> tuple[int, int] | None:
 def find_windows(claim: str, source: Source) -> list[Window]:
     """Return the windows of a source that hold most of a claim's terms, best first."""
     units = read_source(source).units
-    weights = _weigh_terms(frozenset(extract_terms(claim)), units)
+    wanted = frozenset(extract_terms(claim))
+    count = Counter(term for unit in units for term in wanted & unit.terms)
+    weights = {t: math.log(1 + (len(units) + 1) / (count[t] + 0.5)) for t in wanted}
+    total = sum(weights.values()) or 1.0
 
     def measure(places: Iterable[int]) -> float:
         held = frozenset().union(*(units[place].terms for place in places))
-        return sum(weight for term, weight in weights.items() if term in held)
+        return sum(weight for term, weight in weights.items() if term in held) / total
 
     order = sorted(range(len(units)), key=lambda place: (-measure([place]), place))[:_CENTRES]
-    runs = [_grow(place, units, measure) for place in order]
-    # What a claim joins may stand apart, in two rows or two paragraphs.
-    apart = [sorted({*order[:1], place}) for place in order[1:]]
-    runs += [run for run in apart if measure(run) >= measure(order[:1]) + _WORTH_JOINING_APART]
-    found = {tuple(run): measure(run) - _WORTH_JOINING * len(run) for run in runs}
-    ranked = sorted(found, key=lambda run: -found[run])
-    return [_build_window(source, [units[place] for place in run], measure(run)) for run in ranked]
-
-
-def _weigh_terms(wanted: frozenset[str], units: Sequence[ReadUnit]) -> dict[str, float]:
-    """Return the weight of each term of a claim: the rarer in the source, the higher."""
-    count = Counter(term for unit in units for term in wanted & unit.terms)
-    raw = {term: math.log(1 + (len(units) + 1) / (count[term] + 0.5)) for term in wanted}
-    total = sum(raw.values()) or 1.0
-    return {term: weight / total for term, weight in raw.items()}
-
-
-def _grow(place: int, units: Sequence[ReadUnit], measure: Measure) -> list[int]:
-    """Add the lead-in, then the neighbours that hold more of the claim, while it stays short."""
-    lead = units[place].lead
-    run = [place] if lead is None else [lead, place]
-    while lead is None and not units[place].is_row and len(run) < _MAX_UNITS:
-        wider = [
-            sorted([*run, beside])
-            for beside in (run[0] - 1, run[-1] + 1)
-            if 0 <= beside < len(units) and not units[beside].is_row
-        ]
-        best = max(wider, key=measure, default=run)
-        size = sum(len(units[place].text) for place in best)
-        if best is run or size > _MAX_CHARS or measure(best) < measure(run) + _WORTH_JOINING:
-            break
-        run = best
-    return run
-
-
-def _build_window(source: Source, units: Sequence[ReadUnit], coverage: float) -> Window:
-    text = " ".join(unit.text for unit in units)
+    runs = {tuple(_widen(best, units)): best for best in order}
     heading = " > ".join(source.hit.chunk.heading_path)
-    if heading and len(heading) + len(text) <= _MAX_CHARS:
-        text = f"{heading}\n{text}"
-    # Of units that stand apart the last is cited: a citation is one span.
-    return Window(source.number, units[0].start, units[-1].end, text[: 2 * _MAX_CHARS], coverage)
+    windows = []
+    for run, best in runs.items():
+        text = " ".join(units[place].text for place in run)
+        if heading and len(heading) + len(text) <= _MAX_CHARS:
+            text = f"{heading}\n{text}"
+        place = (source.number, units[best].start, units[best].end)
+        windows.append(Window(*place, text, units[best].kind == "row", measure(run)))
+    return sorted(windows, key=lambda window: -window.coverage)
+
+
+def _widen(best: int, units: Sequence[ReadUnit]) -> list[int]:
+    """Return a unit with its lead-in, or a sentence with its neighbours while they are short."""
+    lead = units[best].lead
+    if lead is not None or units[best].kind != "sentence":
+        return [best] if lead is None else [lead, best]
+    first, last = best, best
+    size = len(units[best].text)
+    while True:
+        beside = [
+            place
+            for place in (first - 1, last + 1)
+            if 0 <= place < len(units)
+            and units[place].kind == "sentence"
+            and size + len(units[place].text) <= _MAX_CHARS
+        ]
+        if not beside:
+            return list(range(first, last + 1))
+        # The sentence before says more often what "it" is.
+        size += len(units[beside[0]].text)
+        first, last = min(first, beside[0]), max(last, beside[0])

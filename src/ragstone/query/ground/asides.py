@@ -11,9 +11,8 @@ from ragstone.query.ground.links import IMAGE_REMOVED, LINK_REMOVED
 _MIN_TERMS = 2
 # Phrases around an answer of a chat model; nothing in them could be cited.
 _SMALL_TALK = re.compile(
-    r"^(?:sure|certainly|of course|here(?:'s| is| are)|i hope|let me know|please let|in summary|"
-    r"according to the (?:documents?|sources?|excerpts?)|based on the (?:provided )?"
-    r"(?:documents?|sources?|excerpts?))[^.:]*[:!.,]?$",
+    r"^(?:sure|certainly|of course|here(?:'s| is| are)|i hope|let me know|please let)"
+    r"[^.:]*[:!.,]?$",
     re.IGNORECASE,
 )
 # A sentence that ends with one of these was cut off.
