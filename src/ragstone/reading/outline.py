@@ -36,8 +36,8 @@ _MAX_SECTIONS, _MAX_SECTIONS_COMPARED, _PARTS_WITHOUT_HEADINGS = 8, 12, 5
 _FEW_SECTIONS = 4
 _MIN_WORDS, _MAX_WORDS = 5, 60
 _SAME = 0.92
-# A sentence is about a topic when it is nearly as similar to it as the most similar one.
-_ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
+# A sentence is about a topic when it is at least so similar to it as the most similar one.
+_ON_TOPIC = 0.5
 # Two sections are compared when they are about the same.
 _MIN_ALIKE = 0.45
 _NAMES_IN_GROUP, _MAX_NAME_CHARS = 5, 60
@@ -71,14 +71,20 @@ class Section:
     def mean(self) -> Vectors:
         return _normalize(self.vectors.mean(axis=0))
 
-    def choose_nearest(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
-        """Quote the most central sentences that do not repeat what was said, in reading order."""
+    def quote_central(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
+        """Quote the sentences nearest to the mean of the section and to a direction."""
         first = 0.15 / np.arange(1, len(self.sentences) + 1)
         scores = self.vectors @ (0.5 * self.mean + 0.3 * direction) + first
+        return self.quote_best(scores, count, said)
+
+    def quote_best(self, scores: Vectors, count: int, said: list[Vectors]) -> str:
+        """Quote the best sentences that do not repeat what was said, in reading order."""
         places: list[int] = []
         for place in np.argsort(-scores, kind="stable").tolist():
-            if len(places) < count and not _is_said(self.vectors[place], said):
-                said.append(self.vectors[place])
+            vector = self.vectors[place]
+            is_new = all(float(vector @ other) <= _SAME for other in said)
+            if is_new and scores[place] > 0 and len(places) < count:
+                said.append(vector)
                 places.append(place)
         return "".join(self.sentences[place].format() for place in sorted(places))
 
@@ -86,10 +92,6 @@ class Section:
 def _normalize(vector: Vectors) -> Vectors:
     length = float(np.linalg.norm(vector))
     return vector / length if length else vector
-
-
-def _is_said(vector: Vectors, said: Sequence[Vectors]) -> bool:
-    return any(float(vector @ other) > _SAME for other in said)
 
 
 def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
@@ -146,7 +148,7 @@ def _write_summary(
     count = 2 if len(kept) <= _FEW_SECTIONS and any(one.label for one in kept) else 1
     said: list[Vectors] = []
     for section in kept:
-        if quoted := section.choose_nearest(whole, count, said):
+        if quoted := section.quote_central(whole, count, said):
             yield _format_heading(section.label) + quoted
 
 
@@ -160,21 +162,13 @@ def _write_topic(outline: Outline, sources: Sequence[Source], embedder: Embedder
     topic = embedder.embed([outline.subject])[0]
     yield f"Key sentences of the documents on “{clean_label(outline.subject)}”, in their own words:"
     scores = [section.vectors @ topic for section in sections]
-    ranked = sorted(((float(s), n, at) for n, own in enumerate(scores) for at, s in enumerate(own)),
-                    reverse=True)  # fmt: skip
+    floor = _ON_TOPIC * max(float(own.max()) for own in scores)
+    count = 2 if len(sections) <= _FEW_SECTIONS else 1
     said: list[Vectors] = []
-    chosen: set[tuple[int, int]] = set()
-    for score, n, at in ranked:
-        vector = sections[n].vectors[at]
-        if score >= _ON_TOPIC * ranked[0][0] and not _is_said(vector, said):
-            said.append(vector)
-            chosen.add((n, at))
-        if len(chosen) == _MAX_ON_TOPIC:
-            break
-    for n, section in enumerate(sections):
-        if quoted := [s.format() for at, s in enumerate(section.sentences) if (n, at) in chosen]:
+    for section, own in zip(sections, scores, strict=True):
+        if quoted := section.quote_best(np.where(own < floor, 0, own), count, said):
             label = section.label or name_document(outline.documents[0])
-            yield _format_heading(label) + "".join(quoted)
+            yield _format_heading(label) + quoted
 
 
 def _write_comparison(
@@ -197,7 +191,7 @@ def _write_comparison(
         labels = {label.casefold(): label for label in (other.label, one.label) if label}
         middle = _normalize(one.mean + other.mean)
         yield _format_heading(" / ".join(reversed(labels.values())) or f"{names[0]} / {names[1]}")
-        yield one.choose_nearest(middle, 1, []) + other.choose_nearest(middle, 1, [])
+        yield one.quote_central(middle, 1, []) + other.quote_central(middle, 1, [])
     for name, half, place in ((names[0], left, 0), (names[1], right, 1)):
         paired = [id(pair[place]) for pair in pairs]
         if alone := [one.label for one in half if id(one) not in paired and one.label]:
@@ -269,7 +263,7 @@ def _choose_openings(
     sections = _embed_sections(groups, embedder, len(groups))
     titles = embedder.embed([section.label for section in sections])
     return {
-        section.document_id: section.choose_nearest(title, 1, [])
+        section.document_id: section.quote_central(title, 1, [])
         for section, title in zip(sections, titles, strict=True)
     }
 
@@ -289,6 +283,8 @@ def list_sentences(source: Source) -> list[Sentence]:
     found, rows = [], []
     for unit in list_units(source):
         text = " ".join(clean_for_reading(_ITEM_MARK.sub("", unit.sentence)).split())
+        if text.count("*") % 2:  # emphasis that begins or ends in another sentence
+            text = text.strip("*")
         sentence = Sentence(text, source.number, unit.start, unit.end)
         if unit.kind == "row":
             rows.append(sentence)
