@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,9 +63,9 @@ class Section:
     """The sentences under one heading, in reading order, with their vectors."""
 
     label: str
-    sentences: tuple[Sentence, ...]
+    sentences: Sequence[Sentence]
     document_id: str
-    vectors: Vectors
+    vectors: Vectors = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     @property
     def mean(self) -> Vectors:
@@ -73,7 +73,7 @@ class Section:
 
     def quote_central(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
         """Quote the sentences nearest to the mean of the section and to a direction."""
-        first = 0.15 / np.arange(1, len(self.sentences) + 1)
+        first = 0.15 / np.arange(1, len(self.sentences) + 1, dtype=np.float32)
         scores = self.vectors @ (0.5 * self.mean + 0.3 * direction) + first
         return self.quote_best(scores, count, said)
 
@@ -97,11 +97,7 @@ def _normalize(vector: Vectors) -> Vectors:
 def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
     """Yield the pieces of the answer to a request about documents as a whole."""
     if not outline.documents:
-        names = ", ".join(_name_group(group, short=True) for group in outline.groups)
-        found = f"No document on “{clean_label(outline.subject)}” was found."
-        return iter(
-            [f"{NO_ANSWER}\n\n{found} There are {_count_documents(outline.total)}: {names}."]
-        )
+        return _write_not_found(outline)
     write = {
         "overview": _write_overview,
         "catalog": _write_list,
@@ -109,6 +105,12 @@ def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedde
         "summary": _write_topic if outline.is_topic else _write_summary,
     }[outline.kind]
     return write(outline, sources, embedder)
+
+
+def _write_not_found(outline: Outline) -> Iterator[str]:
+    yield f"{NO_ANSWER}\n\nNo document on “{clean_label(outline.subject)}” was found."
+    names = ", ".join(f"{group.name or 'others'} ({group.count})" for group in outline.groups)
+    yield f" There are {_count_documents(outline.total)}: {names}."
 
 
 def name_document(entry: DocumentEntry) -> str:
@@ -223,12 +225,9 @@ def _write_overview(
         yield _format_entry(_name_group(group), openings.get(main.id, ""))
 
 
-def _name_group(group: DocumentGroup, *, short: bool = False) -> str:
-    """Name a group with its first documents, in short with their number; else its document."""
+def _name_group(group: DocumentGroup) -> str:
     if group.count == 1:
-        return name_document(group.documents[0]) if short else _name_in_full(group.documents[0])
-    if short:
-        return f"{group.name or 'others'} ({group.count})"
+        return _name_in_full(group.documents[0])
     names = dict.fromkeys(name_document(one)[:_MAX_NAME_CHARS] for one in group.documents)
     shown = list(names)[:_NAMES_IN_GROUP]
     more = ", …" if group.count > len(shown) else ""
@@ -244,13 +243,9 @@ def _write_list(outline: Outline, sources: Sequence[Source], embedder: Embedder)
         verb = "matches" if count == 1 else "match"
         yield f"{count} of {_count_documents(total)} {verb} “{clean_label(outline.subject)}”:"
     for entry in outline.documents:
-        if entry.id in openings:
-            yield _format_entry(_name_in_full(entry), openings[entry.id])
-    rest = [_name_in_full(one) for one in outline.documents if one.id not in openings]
+        yield _format_entry(_name_in_full(entry), openings.get(entry.id, ""))
     if hidden := count - len(outline.documents):
-        rest.append(f"{hidden} more")
-    if rest:
-        yield f"\n\n**Also: {'; '.join(rest).replace('*', '')}**"
+        yield f"\n\n**{hidden} more**"
 
 
 def _choose_openings(
@@ -307,7 +302,7 @@ def _group_by_document(
     for entry in entries:
         own = [source for source in sources if source.hit.chunk.document_id == entry.id]
         if sentences := [sentence for source in own for sentence in list_sentences(source)]:
-            found.append(_make_section(name_document(entry), sentences, entry.id))
+            found.append(Section(name_document(entry), sentences, entry.id))
     return found
 
 
@@ -321,11 +316,11 @@ def _group_by_heading(sources: Sequence[Source]) -> list[Section]:
             groups[clean_label(path[depth]) if len(path) > depth else ""] += sentences
     document_id = sources[0].hit.chunk.document_id
     if len(groups) != 1:
-        return [_make_section(label, own, document_id) for label, own in groups.items()]
+        return [Section(label, own, document_id) for label, own in groups.items()]
     (sentences,) = groups.values()
     parts = min(_PARTS_WITHOUT_HEADINGS, max(1, len(sentences) // 3))
     edges = [round(at * len(sentences) / parts) for at in range(parts + 1)]
-    return [_make_section("", sentences[a:b], document_id) for a, b in itertools.pairwise(edges)]
+    return [Section("", sentences[a:b], document_id) for a, b in itertools.pairwise(edges)]
 
 
 def count_shared(paths: Iterable[Sequence[str]]) -> int:
@@ -334,26 +329,18 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, levels))
 
 
-def _make_section(label: str, sentences: Sequence[Sentence], document_id: str) -> Section:
-    return Section(label, tuple(sentences), document_id, np.empty((0, 0), np.float32))
-
-
 def _embed_sections(sections: Sequence[Section], embedder: Embedder, limit: int) -> list[Section]:
     """Embed sentences of the first and the longest sections, evenly spread over each."""
     order = sorted(sections, key=lambda one: -sum(len(s.text) for s in one.sentences))
     longest = {id(one) for one in (sections[0], *order)[:limit]}
-    kept = [one for one in sections if id(one) in longest]
-    each = max(3, MAX_EMBEDDED // len(kept))
-    kept = [replace(one, sentences=_spread(one.sentences, each)) for one in kept]
+    most = max(3, MAX_EMBEDDED // len(longest))
+    kept = [
+        replace(one, sentences=one.sentences[:: -(-len(one.sentences) // most)])
+        for one in sections
+        if id(one) in longest
+    ]
     texts = [one.text[:_MAX_CHARS_EMBEDDED] for section in kept for one in section.sentences]
     owners = [section.document_id for section in kept for _ in section.sentences]
-    vectors = embed_sentences(embedder, texts, owners)
-    ends = list(itertools.accumulate(len(one.sentences) for one in kept))
-    return [
-        replace(one, vectors=vectors[end - len(one.sentences) : end])
-        for one, end in zip(kept, ends, strict=True)
-    ]
-
-
-def _spread(sentences: tuple[Sentence, ...], limit: int) -> tuple[Sentence, ...]:
-    return sentences[:: -(-len(sentences) // limit)]
+    ends = itertools.accumulate(len(one.sentences) for one in kept)
+    vectors = np.split(embed_sentences(embedder, texts, owners), list(ends)[:-1])
+    return [replace(one, vectors=own) for one, own in zip(kept, vectors, strict=True)]

@@ -56,7 +56,8 @@ def find_described(terms: Collection[str], entries: Sequence[DocumentEntry]) -> 
 def find_two(terms: Sequence[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
     """Return the two documents that the terms name, each by other ones; empty for fewer or more."""
     held = [frozenset(terms) & frozenset[str]().union(*_list_own_words(one)) for one in entries]
-    named = [at for at, own in enumerate(held) if own and not any(own < other for other in held)]
+    most = [own for own in set(held) if own and not any(own < other for other in set(held))]
+    named = [at for at, own in enumerate(held) if own in most]
     if len(named) != 2 or held[named[0]] == held[named[1]]:
         return []
     return [entries[at] for at in sorted(named, key=lambda at: min(map(terms.index, held[at])))]
@@ -117,10 +118,9 @@ def group_documents(entries: Sequence[DocumentEntry]) -> tuple[DocumentGroup, ..
             break
     if len(groups) <= 2 or len(entries) <= _MAX_GROUPS // 2:
         groups = defaultdict(list, {entry.id: [entry] for entry in entries})
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    kept = [_make_group(name, own) for name, own in ordered[:_MAX_GROUPS] if name]
+    ordered = sorted(groups.items(), key=lambda item: (not item[0], -len(item[1]), item[0]))
+    kept = [_make_group(name, own) for name, own in ordered[:_MAX_GROUPS]]
     others = [entry for _, own in ordered[_MAX_GROUPS:] for entry in own]
-    others += [entry for name, own in ordered[:_MAX_GROUPS] for entry in own if not name]
     return (*kept, *([_make_group("", others)] if others else []))
 
 

@@ -37,7 +37,7 @@ _MAX_QUOTED, _CHUNKS_QUOTED = 10, 2
 _MAX_CHUNKS = 400
 # A passage is about a subject when it and its headings hold this share of the subject's words.
 _MIN_COVERAGE, _MAX_PASSAGES = 0.6, 12
-# How probable it is that the right documents were found: named, several named, by a search, not found.
+# How probable it is that these documents are meant: named, several named, by a search, none found.
 _NAMED, _SEVERAL, _BY_SEARCH, _NOT_FOUND = 0.95, 0.85, 0.7, 0.05
 
 
@@ -190,8 +190,8 @@ def find_about(subject: str, hits: Hits) -> tuple[Hits, bool]:
     held = [terms & list_terms("\n".join(parts)) for parts in texts]
     weights = weigh_terms(terms, held)
     enough = _MIN_COVERAGE * sum(weights.values())
-    about = [hit for hit, some in zip(hits, held, strict=True)
-             if some and sum(weights[term] for term in some) >= enough]  # fmt: skip
+    scores = [sum(weights[term] for term in some) for some in held]
+    about = [hit for hit, score in zip(hits, scores, strict=True) if score >= enough > 0]
     votes: dict[str, float] = defaultdict(float)
     for hit in hits[:_VOTES]:
         votes[hit.chunk.document_id if hit in about else ""] += max(hit.score, 0.0)
