@@ -22,7 +22,7 @@ from ragstone.query.retrieve.match import (
     list_terms,
     weigh_terms,
 )
-from ragstone.reading.documents import find_request, find_subject
+from ragstone.reading.documents import find_request, find_subject, is_certain
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits, Scores
@@ -76,7 +76,7 @@ class SequentialRetriever:
             found = await self.search.retrieve(query, run)
             about, is_one = find_about(subject, found.hits)
             kind = find_request(query.text)
-            if kind in ("list", "compare") or not (about or kind):
+            if kind in ("list", "compare") or not (about or is_certain(query.text)):
                 return found
             outline = await run_in_thread_if_blocking(
                 self.catalog, self._outline_hits, query, subject, about, is_one

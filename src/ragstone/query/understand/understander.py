@@ -23,6 +23,7 @@ from ragstone.query.understand.rewrite import (
 )
 from ragstone.query.understand.small_talk import classify_small_talk, get_reply, match_small_talk
 from ragstone.reading.classifier import asks_two_questions, classify_route, stands_alone
+from ragstone.reading.documents import find_request
 from ragstone.settings import UnderstandSettings
 from ragstone.text import find_sentence_spans
 from ragstone.trace import QueryRun, Span
@@ -138,10 +139,9 @@ def choose_route(text: str, intent: Intent) -> Route:
     """Return the route of a question, by its text and its intent."""
     if intent in SMALL_TALK:
         return "conversational"
-    route = classify_route(text)[0]
-    if intent == "summarize" or route in ("summarize", "overview"):
+    if intent == "summarize" or find_request(text) in ("summarize", "overview"):
         return "summarize"
-    if intent == "compare" or route == "compare" or asks_two_questions(text):
+    if intent == "compare" or classify_route(text)[0] == "compare" or asks_two_questions(text):
         return "complex"
     return "conversational" if intent == "follow_up" else "simple"
 
