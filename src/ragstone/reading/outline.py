@@ -186,7 +186,10 @@ def _write_comparison(
     if not all(groups):
         yield f"{NO_ANSWER}\n\nThere is nothing to compare in {names[0]} and {names[1]}."
         return
-    left, right = (_embed_sections(half, embedder, _MAX_SECTIONS_COMPARED) for half in groups)
+    left, right = (
+        _embed_sections(half, embedder, _MAX_SECTIONS_COMPARED, MAX_EMBEDDED // 2)
+        for half in groups
+    )
     yield f"Comparison of {names[0]} and {names[1]}, in their own words:"
     pairs = pair_sections(left, right)
     for one, other in pairs:
@@ -329,11 +332,13 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, levels))
 
 
-def _embed_sections(sections: Sequence[Section], embedder: Embedder, limit: int) -> list[Section]:
+def _embed_sections(
+    sections: Sequence[Section], embedder: Embedder, limit: int, total: int = MAX_EMBEDDED
+) -> list[Section]:
     """Embed sentences of the first and the longest sections, evenly spread over each."""
     order = sorted(sections, key=lambda one: -sum(len(s.text) for s in one.sentences))
     longest = {id(one) for one in (sections[0], *order)[:limit]}
-    most = max(3, MAX_EMBEDDED // len(longest))
+    most = max(3, total // len(longest))
     kept = [
         replace(one, sentences=one.sentences[:: -(-len(one.sentences) // most)])
         for one in sections

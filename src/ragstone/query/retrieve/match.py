@@ -20,14 +20,16 @@ _WORD = re.compile(r"[^\W_]+")
 _SEPARATOR = re.compile(r"/|__+|#")
 # A document is named by so much of the words that are in any name, weighted by their rarity.
 _MIN_COVERAGE = 0.8
-# A request for one document names it with at least this share of its words.
-_MIN_NAMED = 0.3
+# A request names a document with at least this share of its words; with fewer the search decides.
+_MIN_NAMED = 0.5
 _MAX_GROUPS, _GROUP_DEPTH, _LISTED_IN_GROUP = 10, 3, 6
 # Folders are opened as long as one holds more than this share of the documents.
 _MAX_SHARE = 0.6
 
 
-def find_named(terms: Collection[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
+def find_named(
+    terms: Collection[str], entries: Sequence[DocumentEntry], least: float = _MIN_NAMED
+) -> list[DocumentEntry]:
     """Return the documents whose title or file name holds the terms that any of them holds.
 
     Of several those are returned whose names have the fewest other words.
@@ -35,7 +37,7 @@ def find_named(terms: Collection[str], entries: Sequence[DocumentEntry]) -> list
     words = [_list_own_words(one) for one in entries]
     held = [set(terms) & set[str]().union(*own) for own in words]
     known = set[str]().union(*held)
-    if not known or len(known) < _MIN_NAMED * len(terms):
+    if not known or len(known) < least * len(terms):
         return []
     best = _find_best(held)
     others = {at: sum(not word & held[at] for word in words[at]) for at in best}

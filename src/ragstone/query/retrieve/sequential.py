@@ -184,7 +184,7 @@ def _outline(
 
 def find_about(subject: str, hits: Hits) -> tuple[Hits, bool]:
     """Return the hits that hold most of a subject's words, and True when one document is meant:
-    most of the best hits are such hits of it."""
+    most of the best hits are its, and they hold these words or its name has some of them."""
     terms = set(extract_terms(subject))
     texts = [(h.chunk.document_name, *h.chunk.heading_path, h.chunk.text) for h in hits]
     held = [terms & list_terms("\n".join(parts)) for parts in texts]
@@ -192,10 +192,17 @@ def find_about(subject: str, hits: Hits) -> tuple[Hits, bool]:
     enough = _MIN_COVERAGE * sum(weights.values())
     scores = [sum(weights[term] for term in some) for some in held]
     about = [hit for hit, score in zip(hits, scores, strict=True) if score >= enough > 0]
+    named = {entry.id for entry in find_named(terms, list_documents(hits), least=0)}
     votes: dict[str, float] = defaultdict(float)
     for hit in hits[:_VOTES]:
-        votes[hit.chunk.document_id if hit in about else ""] += max(hit.score, 0.0)
+        is_vote = hit in about or hit.chunk.document_id in named
+        votes[hit.chunk.document_id if is_vote else ""] += max(hit.score, 0.0)
     best = max(votes, key=lambda one: votes[one], default="")
     if best and votes[best] > sum(votes.values()) / 2:
-        return tuple(hit for hit in about if hit.chunk.document_id == best), True
+        return tuple(hit for hit in hits if hit.chunk.document_id == best), True
     return tuple(about[:_MAX_PASSAGES]), False
+
+
+def list_documents(hits: Hits) -> tuple[DocumentEntry, ...]:
+    names = {hit.chunk.document_id: hit.chunk.document_name for hit in hits}
+    return tuple(DocumentEntry(document_id, name) for document_id, name in names.items())
