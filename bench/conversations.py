@@ -220,7 +220,7 @@ def _is_right(answer: Answer, must: Sequence[Sequence[str]]) -> bool:
 
 
 def print_detected(data: Path, half: str) -> None:
-    """Print what the phrases and the classifier take for small talk, before any search."""
+    """Print what the greetings and the classifier take for small talk, before any search."""
     threshold = load_settings(environ={}).settings.understand.intent_confidence
     clapnq = (data / "clapnq/qa.jsonl").read_text("utf-8").splitlines()[:_CLAPNQ_QUESTIONS]
     for name, texts in (
@@ -234,7 +234,7 @@ def print_detected(data: Path, half: str) -> None:
             phrase is not None or (talk is not None and talk.probability >= threshold)
             for phrase, talk in found
         )
-        print(f"{name}: {len(texts)}, taken for small talk {either}, {exact} of them by phrases")
+        print(f"{name}: {len(texts)}, taken for small talk {either}, {exact} of them word for word")
 
 
 def print_questions(rows: Sequence[dict[str, Any]]) -> None:

@@ -38,8 +38,6 @@ from ragstone.filters import parse_filter
 from ragstone.index import local
 from ragstone.index.verify import check_index_files
 from ragstone.ingest.jobs import Upload
-from ragstone.query.understand import intent
-from ragstone.query.understand.intent import load_exemplars
 from ragstone.settings import load_settings
 from ragstone.testing import HashEmbedder
 from ragstone.types import DEFAULT_COLLECTION, Query
@@ -137,9 +135,6 @@ def describe(engine: Engine, directory: Path) -> dict[str, str]:
             parts.setdefault(name, []).append([(hit.key, round(hit.score, 5)) for hit in hits])
             found = sorted(catalog.chunks(hit.key for hit in hits).items())
             parts.setdefault("chunks", []).append([asdict(one) for _, one in found])
-    intent._vectors_by_stamp.clear()  # noqa: SLF001  as a new process
-    exemplars = load_exemplars(engine.embedder, own_file=None, cache=directory / "cache")
-    parts["exemplars"] = [exemplars.vectors.tolist()]
     parts["keys"] = [asdict(key) for key in KeyRing(catalog).list()]
     with closing(sqlite3.connect(directory / "catalog.db")) as connection:
         parts["history"] = [

@@ -30,7 +30,7 @@ from ragstone.index.analyze import extract_query_terms, extract_terms
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.models.reranker import CrossEncoder
 from ragstone.query.refine.select import find_distinct, maximal_marginal_relevance
-from ragstone.query.understand.intent import is_known_script
+from ragstone.query.retrieve.languages import is_known_script
 from ranking import measure_ranking
 from sets import CACHE, DEFAULT_DATA, Half, RetrievalSet, add_title, list_sets, load_set
 from tune import Bm25, Scores, fuse_scores

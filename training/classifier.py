@@ -26,19 +26,16 @@ from scipy.sparse import csr_matrix
 
 from ragstone.reading.classifier import BITS, HEADS, compute_features, find_rows
 from training.classifier_rows import SHARES, Row, read_rows
-from training.rows import DATA, ROOT
+from training.rows import DATA, OUT, ROOT
 
 TABLE = ROOT / "src/ragstone/reading/classifier.npz"
+FITTED = OUT / "classifier"
 MAX_TAKEN = {
-    "intent": 0.01, "stands_alone": 0.02, "route": 0.015, "questions": 0.02, "injection": 0.0002,
+    "intent": 0.015, "stands_alone": 0.02, "route": 0.015, "questions": 0.02, "injection": 0.0003,
 }  # fmt: skip
 THRESHOLDS = {"intent": 0.75, "stands_alone": 0.5, "route": 0.5, "questions": 0.5, "injection": 0.5}
 _PENALTIES = {
-    "intent": 2e-6,
-    "stands_alone": 2e-6,
-    "route": 6e-7,
-    "questions": 2e-6,
-    "injection": 6e-7,
+    "intent": 2e-7, "stands_alone": 5e-7, "route": 4e-7, "questions": 5e-7, "injection": 2e-7,
 }
 _COLUMNS = {"intent": 60_000, "route": 25_000, "injection": 40_000}
 _OTHER_COLUMNS = 20_000
@@ -175,7 +172,6 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the rows that go wrong")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    chosen: dict[str, tuple[list[Row], Matrix, NDArray[np.uint64], Floats, float, Floats]] = {}
     for head in options.head or HEADS:
         rows = read_rows(head, options.data)
         target = np.array([HEADS[head].index(row.label) for row in rows])
@@ -194,31 +190,31 @@ def main() -> None:
         scores[:, 1:] -= shift
         print_figures(rows, target, scores, head, show=options.show)
         if options.write:
-            penalty = _PENALTIES[head]
-            table, bias = fit(matrix, target, weights, len(HEADS[head]), penalty)
-            chosen[head] = rows, table * factor, hashes, bias * factor - shift, shift, rating
+            table, bias = fit(matrix, target, weights, len(HEADS[head]), _PENALTIES[head])
+            FITTED.mkdir(parents=True, exist_ok=True)
+            np.savez(FITTED / head, table=(table * factor).astype(np.float32), hashes=hashes,
+                     bias=bias * factor - shift, rating=rating)  # fmt: skip
     if options.write:
-        write_table(chosen)
+        write_table()
 
 
-def write_table(chosen: dict[str, Any]) -> None:
-    """Write one table for all heads; where hashes meet in a row, the better column stays."""
-    ranks: dict[int, float] = {}
-    for _, _, hashes, _, _, rating in chosen.values():
-        for key, rate in zip(hashes.tolist(), (rating / rating.max()).tolist(), strict=True):
-            ranks[key] = max(rate, ranks.get(key, 0.0))
-    keys = np.array(sorted(ranks, key=lambda key: ranks[key]), np.uint64)
-    owner = np.zeros(1 << BITS, np.uint64)
-    owner[find_rows(keys)[0]] = keys  # the last one stays, which is the best
-    stored: dict[str, Any] = {"marks": find_rows(owner)[1]}
-    for head, (_, table, hashes, bias, _, _) in chosen.items():
-        places = find_rows(hashes)[0]
-        kept = owner[places] == hashes
-        small, scale = quantize(table)
-        lines = np.zeros((table.shape[1], 1 << BITS), np.int8)
+def write_table() -> None:
+    """Write one table of all heads; where two hashes meet in a row, the better column stays."""
+    fitted = {head: np.load(FITTED / f"{head}.npz") for head in HEADS}
+    hashes = np.concatenate([head["hashes"] for head in fitted.values()])
+    ratings = np.concatenate([head["rating"] / head["rating"].max() for head in fitted.values()])
+    best_last = hashes[np.argsort(ratings, kind="stable")]
+    owners = np.zeros(1 << BITS, np.uint64)
+    owners[find_rows(best_last)[0]] = best_last
+    stored: dict[str, Any] = {"marks": find_rows(owners)[1]}
+    for head, found in fitted.items():
+        places = find_rows(found["hashes"])[0]
+        kept = owners[places] == found["hashes"]
+        small, scale = quantize(found["table"])
+        lines = np.zeros((small.shape[1], 1 << BITS), np.int8)
         lines[:, places[kept]] = small[kept].T
         stored |= {f"weights_{head}": lines, f"scales_{head}": scale,
-                   f"biases_{head}": bias.astype(np.float32)}  # fmt: skip
+                   f"biases_{head}": found["bias"].astype(np.float32)}  # fmt: skip
         print(f"{head}: {int((~kept).sum())} of {len(kept)} columns gave way")
     np.savez_compressed(TABLE, **stored)
     print(f"{TABLE.name}: {TABLE.stat().st_size} bytes")

@@ -67,7 +67,7 @@ SHARES: dict[str, dict[str, float]] = {
         "several": 2500, "joined": 3000, "hard questions": 2500, "questions": 2500, "routes": 1500,
     },
     "injection": {
-        "instructions": 5000, "near": 2500, "messages": 1000, "text": 6000, "k8s": 3000,
+        "instructions": 5000, "near": 2500, "messages": 1000, "text": 5000, "k8s": 4000,
     },
 }  # fmt: skip
 """How much the rows of each source count together."""
@@ -285,6 +285,10 @@ def read_several(data: Path) -> Iterator[Row]:
         yield Row(row["text"], row["label"], "several", row["language"], is_hard=True)
 
 
+# Of the pages in other languages, fewer sentences are fitted.
+_STEPS = {"en": 1, "zh-cn": 2, "ja": 2, "ru": 4}
+
+
 def split_for_reading(text: str) -> list[str]:
     return [part for part in re.split(r"(?<=[.!?])\s+|[\n。！？]+", text) if part.strip()]
 
@@ -293,8 +297,7 @@ def read_sentences(data: Path) -> Iterator[Row]:
     """Read instructions to a model, text that is near to them, and a large amount of other text."""
     for row in read_written("instructions"):
         near = row["label"] == "text"
-        yield Row(row["text"], row["label"], "near" if near else "instructions", row["language"],
-                  is_hard=near)  # fmt: skip
+        yield Row(row["text"], row["label"], "near" if near else "instructions", row["language"])
     for row in _relabel(read_talk(), "text", "hard questions", "pack questions", "talk"):
         yield Row(row.text, "text", "messages", row.language)
     for name in ("pool", "reads"):
@@ -304,7 +307,7 @@ def read_sentences(data: Path) -> Iterator[Row]:
     for number, (language, text) in enumerate(read_pages(data)):
         # Every fourth page is fitted; the others are what false alarms are counted on.
         if number % 4 == 0:
-            for part in split_for_reading(text)[:: 1 if language == "en" else 6]:
+            for part in split_for_reading(text)[:: _STEPS.get(language, 8)]:
                 yield Row(part[:600], "text", "k8s", language, is_hard=True)
 
 

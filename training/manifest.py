@@ -38,7 +38,14 @@ WRITTEN_FILES = {
     "pool": ("passages of the documentation of Django 5.1, Celery 5.7, Scrapy 2.19, PostgreSQL 15, "
              "Git 2.39, Debian policy 4.6", _PASSAGES),
     "talk": ("small talk and questions like it, written by hand in 14 languages, for the "
-             "classifier of training/small_talk.py", "Apache-2.0"),
+             "classifier", "Apache-2.0"),
+    "phrases": ("small talk in 11 languages, for the classifier", "Apache-2.0"),
+    "alone": ("messages of conversations in 11 languages, for the classifier", "Apache-2.0"),
+    "routes": ("requests about documents and questions like them in 11 languages, for the "
+               "classifier", "Apache-2.0"),
+    "several": ("one and two questions in 11 languages, for the classifier", "Apache-2.0"),
+    "instructions": ("instructions to a model and sentences like them in 12 languages, for the "
+                     "classifier", "Apache-2.0"),
 }  # fmt: skip
 MEASURING = (
     "squad2-dev-half/corpus.jsonl",

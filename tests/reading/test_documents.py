@@ -40,6 +40,7 @@ REQUESTS = [
     ("how many files can I upload", None),
     ("Resume a paused rollout", None),
     ("Who wrote the summary?", None),
+    ("Who took the minutes of the meeting of 26 June 2025?", None),
     ("List the steps to create a pod", None),
     ("What is a Pod?", None),
     ("How do I write a Dockerfile?", None),

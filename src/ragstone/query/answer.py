@@ -46,10 +46,9 @@ from ragstone.query.check.hold import SentenceHold
 from ragstone.query.ground.cite import Notation
 from ragstone.query.result import build_answer, is_unsupported, keep_better
 from ragstone.query.retrieve.sequential import asks_for_documents
-from ragstone.query.understand.readings import say_more
+from ragstone.query.understand.readings import repeats_answer, say_more
 from ragstone.query.understand.rewrite import expand_question, find_feedback_terms
 from ragstone.query.understand.understander import resolve_reading
-from ragstone.reading.classifier import stands_alone
 from ragstone.reading.reader import MOST
 from ragstone.settings.schema import CheckSettings
 from ragstone.threads import PerLoop
@@ -310,22 +309,26 @@ class Pipeline:
     async def _choose_reading(self, query: Query, run: QueryRun) -> Evidence:
         """Return the evidence of the reading that the documents answer best.
 
-        The typed words win a tie. If they make sense alone and find an answer, nothing else is
-        searched: a question that is right on its own stays right in any conversation.
+        If the typed words make sense alone and find an answer, nothing else is searched: a question
+        that is right on its own stays right in any conversation. Other typed words come last.
         """
-        alone = stands_alone(query.original_text)
-        found: list[tuple[Evidence, Waterfall]] = []
+        best: tuple[tuple[bool, bool, float], Evidence, Waterfall] | None = None
         for reading in query.readings:
+            is_typed = reading.kind == "typed"
+            if is_typed and best is not None and best[1].holds_answer:
+                break
             run.trace.waterfall = Waterfall()
             resolved = resolve_reading(query, reading)
             hits = await self._retrieve_and_refine(resolved, run)
-            found.append((await self._grade(resolved, hits, run), run.trace.waterfall))
-            if alone and found[-1][0].holds_answer:
+            evidence = await self._grade(resolved, hits, run)
+            score = evidence.holds_answer, not repeats_answer(evidence), evidence.probability
+            if best is None or score > best[0]:
+                best = score, evidence, run.trace.waterfall
+            if is_typed and evidence.holds_answer:
                 break
-        evidence, run.trace.waterfall = max(
-            found, key=lambda pair: (pair[0].holds_answer, pair[0].probability)
-        )
-        return evidence
+        assert best is not None, "there is at least one reading"
+        run.trace.waterfall = best[2]
+        return best[1]
 
     async def _grade(self, query: Query, retrieved: RetrievedHits, run: QueryRun) -> Evidence:
         """Make sources of the hits, and read in them what answers."""

@@ -17,7 +17,7 @@ from ragstone.reading.classifier import HEADS, classify_route, load_classifier
 
 # A longer message is a question with its context.
 _MAX_CHARS = 300
-_MIN_PROBABILITY = 0.5
+_MIN_PROBABILITY, _MIN_PROBABILITY_ASKED, _CERTAIN = 0.5, 0.7, 0.85
 # A word makes the request when the odds that it's a question rise so much without it (logarithm).
 _MIN_RISE = 2.0
 # A word that alone asks for an overview, such as "documents", names no kind of documents.
@@ -29,16 +29,24 @@ RequestKind: TypeAlias = Literal["summarize", "overview", "list", "compare"]
 
 def find_request(text: str) -> RequestKind | None:
     """Return what a text asks for about documents as a whole; None for a question."""
-    label = _find_label(text)
+    label, probability = _classify(text)
+    is_question = text.rstrip().endswith(("?", "？"))
     # "What's the difference between a gate and a door?" wants an answer, not two documents.
-    if label == "compare" and text.rstrip().endswith(("?", "？")):
+    if label in ("ask", "compose") or (label == "compare" and is_question):
         return None
-    return None if label in ("ask", "compose") else cast("RequestKind", label)
+    least = _MIN_PROBABILITY_ASKED if is_question else _MIN_PROBABILITY
+    return cast("RequestKind", label) if probability >= least else None
+
+
+def is_certain(text: str) -> bool:
+    """Return True when a request can't be a question as well."""
+    return find_request(text) is not None and _classify(text)[1] >= _CERTAIN
 
 
 def needs_model(text: str) -> bool:
     """Return True when a text asks to write, rewrite or translate something."""
-    return _find_label(text) == "compose"
+    label, probability = _classify(text)
+    return label == "compose" and probability >= _MIN_PROBABILITY
 
 
 def find_subject(text: str) -> str:
@@ -61,9 +69,6 @@ def find_subject(text: str) -> str:
     return text[kept[0][0] : kept[-1][1]] if kept else ""
 
 
-def _find_label(text: str) -> str:
+def _classify(text: str) -> tuple[str, float]:
     plain = " ".join(text.split())
-    if len(plain) > _MAX_CHARS:
-        return "ask"
-    label, probability = classify_route(plain)
-    return label if probability >= _MIN_PROBABILITY else "ask"
+    return classify_route(plain) if len(plain) <= _MAX_CHARS else ("ask", 1.0)

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,8 +36,8 @@ _MAX_SECTIONS, _MAX_SECTIONS_COMPARED, _PARTS_WITHOUT_HEADINGS = 8, 12, 5
 _FEW_SECTIONS = 4
 _MIN_WORDS, _MAX_WORDS = 5, 60
 _SAME = 0.92
-# A sentence is about a topic when it is nearly as similar to it as the most similar one.
-_ON_TOPIC, _MAX_ON_TOPIC = 0.7, 6
+# A sentence is about a topic when it is at least so similar to it as the most similar one.
+_ON_TOPIC = 0.5
 # Two sections are compared when they are about the same.
 _MIN_ALIKE = 0.45
 _NAMES_IN_GROUP, _MAX_NAME_CHARS = 5, 60
@@ -63,22 +63,28 @@ class Section:
     """The sentences under one heading, in reading order, with their vectors."""
 
     label: str
-    sentences: tuple[Sentence, ...]
+    sentences: Sequence[Sentence]
     document_id: str
-    vectors: Vectors
+    vectors: Vectors = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     @property
     def mean(self) -> Vectors:
         return _normalize(self.vectors.mean(axis=0))
 
-    def choose_nearest(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
-        """Quote the most central sentences that do not repeat what was said, in reading order."""
-        first = 0.15 / np.arange(1, len(self.sentences) + 1)
+    def quote_central(self, direction: Vectors, count: int, said: list[Vectors]) -> str:
+        """Quote the sentences nearest to the mean of the section and to a direction."""
+        first = 0.15 / np.arange(1, len(self.sentences) + 1, dtype=np.float32)
         scores = self.vectors @ (0.5 * self.mean + 0.3 * direction) + first
+        return self.quote_best(scores, count, said)
+
+    def quote_best(self, scores: Vectors, count: int, said: list[Vectors]) -> str:
+        """Quote the best sentences that do not repeat what was said, in reading order."""
         places: list[int] = []
         for place in np.argsort(-scores, kind="stable").tolist():
-            if len(places) < count and not _is_said(self.vectors[place], said):
-                said.append(self.vectors[place])
+            vector = self.vectors[place]
+            is_new = all(float(vector @ other) <= _SAME for other in said)
+            if is_new and scores[place] > 0 and len(places) < count:
+                said.append(vector)
                 places.append(place)
         return "".join(self.sentences[place].format() for place in sorted(places))
 
@@ -88,18 +94,10 @@ def _normalize(vector: Vectors) -> Vectors:
     return vector / length if length else vector
 
 
-def _is_said(vector: Vectors, said: Sequence[Vectors]) -> bool:
-    return any(float(vector @ other) > _SAME for other in said)
-
-
 def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedder) -> Iterator[str]:
     """Yield the pieces of the answer to a request about documents as a whole."""
     if not outline.documents:
-        names = ", ".join(_name_group(group, short=True) for group in outline.groups)
-        found = f"No document on “{clean_label(outline.subject)}” was found."
-        return iter(
-            [f"{NO_ANSWER}\n\n{found} There are {_count_documents(outline.total)}: {names}."]
-        )
+        return _write_not_found(outline)
     write = {
         "overview": _write_overview,
         "catalog": _write_list,
@@ -107,6 +105,12 @@ def write_outline(outline: Outline, sources: Sequence[Source], embedder: Embedde
         "summary": _write_topic if outline.is_topic else _write_summary,
     }[outline.kind]
     return write(outline, sources, embedder)
+
+
+def _write_not_found(outline: Outline) -> Iterator[str]:
+    yield f"{NO_ANSWER}\n\nNo document on “{clean_label(outline.subject)}” was found."
+    names = ", ".join(f"{group.name or 'others'} ({group.count})" for group in outline.groups)
+    yield f" There are {_count_documents(outline.total)}: {names}."
 
 
 def name_document(entry: DocumentEntry) -> str:
@@ -146,7 +150,7 @@ def _write_summary(
     count = 2 if len(kept) <= _FEW_SECTIONS and any(one.label for one in kept) else 1
     said: list[Vectors] = []
     for section in kept:
-        if quoted := section.choose_nearest(whole, count, said):
+        if quoted := section.quote_central(whole, count, said):
             yield _format_heading(section.label) + quoted
 
 
@@ -160,21 +164,13 @@ def _write_topic(outline: Outline, sources: Sequence[Source], embedder: Embedder
     topic = embedder.embed([outline.subject])[0]
     yield f"Key sentences of the documents on “{clean_label(outline.subject)}”, in their own words:"
     scores = [section.vectors @ topic for section in sections]
-    ranked = sorted(((float(s), n, at) for n, own in enumerate(scores) for at, s in enumerate(own)),
-                    reverse=True)  # fmt: skip
+    floor = _ON_TOPIC * max(float(own.max()) for own in scores)
+    count = 2 if len(sections) <= _FEW_SECTIONS else 1
     said: list[Vectors] = []
-    chosen: set[tuple[int, int]] = set()
-    for score, n, at in ranked:
-        vector = sections[n].vectors[at]
-        if score >= _ON_TOPIC * ranked[0][0] and not _is_said(vector, said):
-            said.append(vector)
-            chosen.add((n, at))
-        if len(chosen) == _MAX_ON_TOPIC:
-            break
-    for n, section in enumerate(sections):
-        if quoted := [s.format() for at, s in enumerate(section.sentences) if (n, at) in chosen]:
+    for section, own in zip(sections, scores, strict=True):
+        if quoted := section.quote_best(np.where(own < floor, 0, own), count, said):
             label = section.label or name_document(outline.documents[0])
-            yield _format_heading(label) + "".join(quoted)
+            yield _format_heading(label) + quoted
 
 
 def _write_comparison(
@@ -190,14 +186,17 @@ def _write_comparison(
     if not all(groups):
         yield f"{NO_ANSWER}\n\nThere is nothing to compare in {names[0]} and {names[1]}."
         return
-    left, right = (_embed_sections(half, embedder, _MAX_SECTIONS_COMPARED) for half in groups)
+    left, right = (
+        _embed_sections(half, embedder, _MAX_SECTIONS_COMPARED, MAX_EMBEDDED // 2)
+        for half in groups
+    )
     yield f"Comparison of {names[0]} and {names[1]}, in their own words:"
     pairs = pair_sections(left, right)
     for one, other in pairs:
         labels = {label.casefold(): label for label in (other.label, one.label) if label}
         middle = _normalize(one.mean + other.mean)
         yield _format_heading(" / ".join(reversed(labels.values())) or f"{names[0]} / {names[1]}")
-        yield one.choose_nearest(middle, 1, []) + other.choose_nearest(middle, 1, [])
+        yield one.quote_central(middle, 1, []) + other.quote_central(middle, 1, [])
     for name, half, place in ((names[0], left, 0), (names[1], right, 1)):
         paired = [id(pair[place]) for pair in pairs]
         if alone := [one.label for one in half if id(one) not in paired and one.label]:
@@ -229,12 +228,9 @@ def _write_overview(
         yield _format_entry(_name_group(group), openings.get(main.id, ""))
 
 
-def _name_group(group: DocumentGroup, *, short: bool = False) -> str:
-    """Name a group with its first documents, in short with their number; else its document."""
+def _name_group(group: DocumentGroup) -> str:
     if group.count == 1:
-        return name_document(group.documents[0]) if short else _name_in_full(group.documents[0])
-    if short:
-        return f"{group.name or 'others'} ({group.count})"
+        return _name_in_full(group.documents[0])
     names = dict.fromkeys(name_document(one)[:_MAX_NAME_CHARS] for one in group.documents)
     shown = list(names)[:_NAMES_IN_GROUP]
     more = ", …" if group.count > len(shown) else ""
@@ -250,13 +246,9 @@ def _write_list(outline: Outline, sources: Sequence[Source], embedder: Embedder)
         verb = "matches" if count == 1 else "match"
         yield f"{count} of {_count_documents(total)} {verb} “{clean_label(outline.subject)}”:"
     for entry in outline.documents:
-        if entry.id in openings:
-            yield _format_entry(_name_in_full(entry), openings[entry.id])
-    rest = [_name_in_full(one) for one in outline.documents if one.id not in openings]
+        yield _format_entry(_name_in_full(entry), openings.get(entry.id, ""))
     if hidden := count - len(outline.documents):
-        rest.append(f"{hidden} more")
-    if rest:
-        yield f"\n\n**Also: {'; '.join(rest).replace('*', '')}**"
+        yield f"\n\n**{hidden} more**"
 
 
 def _choose_openings(
@@ -269,7 +261,7 @@ def _choose_openings(
     sections = _embed_sections(groups, embedder, len(groups))
     titles = embedder.embed([section.label for section in sections])
     return {
-        section.document_id: section.choose_nearest(title, 1, [])
+        section.document_id: section.quote_central(title, 1, [])
         for section, title in zip(sections, titles, strict=True)
     }
 
@@ -289,6 +281,8 @@ def list_sentences(source: Source) -> list[Sentence]:
     found, rows = [], []
     for unit in list_units(source):
         text = " ".join(clean_for_reading(_ITEM_MARK.sub("", unit.sentence)).split())
+        if text.count("*") % 2:  # emphasis that begins or ends in another sentence
+            text = text.strip("*")
         sentence = Sentence(text, source.number, unit.start, unit.end)
         if unit.kind == "row":
             rows.append(sentence)
@@ -311,7 +305,7 @@ def _group_by_document(
     for entry in entries:
         own = [source for source in sources if source.hit.chunk.document_id == entry.id]
         if sentences := [sentence for source in own for sentence in list_sentences(source)]:
-            found.append(_make_section(name_document(entry), sentences, entry.id))
+            found.append(Section(name_document(entry), sentences, entry.id))
     return found
 
 
@@ -325,11 +319,11 @@ def _group_by_heading(sources: Sequence[Source]) -> list[Section]:
             groups[clean_label(path[depth]) if len(path) > depth else ""] += sentences
     document_id = sources[0].hit.chunk.document_id
     if len(groups) != 1:
-        return [_make_section(label, own, document_id) for label, own in groups.items()]
+        return [Section(label, own, document_id) for label, own in groups.items()]
     (sentences,) = groups.values()
     parts = min(_PARTS_WITHOUT_HEADINGS, max(1, len(sentences) // 3))
     edges = [round(at * len(sentences) / parts) for at in range(parts + 1)]
-    return [_make_section("", sentences[a:b], document_id) for a, b in itertools.pairwise(edges)]
+    return [Section("", sentences[a:b], document_id) for a, b in itertools.pairwise(edges)]
 
 
 def count_shared(paths: Iterable[Sequence[str]]) -> int:
@@ -338,26 +332,20 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, levels))
 
 
-def _make_section(label: str, sentences: Sequence[Sentence], document_id: str) -> Section:
-    return Section(label, tuple(sentences), document_id, np.empty((0, 0), np.float32))
-
-
-def _embed_sections(sections: Sequence[Section], embedder: Embedder, limit: int) -> list[Section]:
+def _embed_sections(
+    sections: Sequence[Section], embedder: Embedder, limit: int, total: int = MAX_EMBEDDED
+) -> list[Section]:
     """Embed sentences of the first and the longest sections, evenly spread over each."""
     order = sorted(sections, key=lambda one: -sum(len(s.text) for s in one.sentences))
     longest = {id(one) for one in (sections[0], *order)[:limit]}
-    kept = [one for one in sections if id(one) in longest]
-    each = max(3, MAX_EMBEDDED // len(kept))
-    kept = [replace(one, sentences=_spread(one.sentences, each)) for one in kept]
+    most = max(3, total // len(longest))
+    kept = [
+        replace(one, sentences=one.sentences[:: -(-len(one.sentences) // most)])
+        for one in sections
+        if id(one) in longest
+    ]
     texts = [one.text[:_MAX_CHARS_EMBEDDED] for section in kept for one in section.sentences]
     owners = [section.document_id for section in kept for _ in section.sentences]
-    vectors = embed_sentences(embedder, texts, owners)
-    ends = list(itertools.accumulate(len(one.sentences) for one in kept))
-    return [
-        replace(one, vectors=vectors[end - len(one.sentences) : end])
-        for one, end in zip(kept, ends, strict=True)
-    ]
-
-
-def _spread(sentences: tuple[Sentence, ...], limit: int) -> tuple[Sentence, ...]:
-    return sentences[:: -(-len(sentences) // limit)]
+    ends = itertools.accumulate(len(one.sentences) for one in kept)
+    vectors = np.split(embed_sentences(embedder, texts, owners), list(ends)[:-1])
+    return [replace(one, vectors=own) for one, own in zip(kept, vectors, strict=True)]

@@ -165,7 +165,6 @@ class UnderstandSettings(Section):
         ge=0.5,
         le=1,
     )
-    exemplars: Path | None = setting(None, "TOML file with more examples for the intent router.")
     expand: Literal["off", "complex", "always"] = setting(
         "complex", "Questions that a model rewrites and expands before the search."
     )

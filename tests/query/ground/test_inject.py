@@ -11,7 +11,7 @@ import pytest
 from ragstone.engine import Engine
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.query.ground.prompt import build_prompt
-from ragstone.reading.units import find_instructions, has_instructions
+from ragstone.reading.injection import find_instructions, has_instructions
 from ragstone.testing import ScriptedProvider
 
 from ...conftest import settings_in

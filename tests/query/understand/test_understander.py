@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.errors import SettingsError
 from ragstone.models.embedder import OnnxEmbedder
 from ragstone.types import Answer, Message
 
@@ -60,15 +59,12 @@ async def test_the_documents_decide_what_is_a_question(
 ) -> None:
     """What a classifier takes for small talk is answered where the documents answer it."""
     (tmp_path / "jobs.txt").write_text("We are hiring: two electricians, from May on.")
-    own = tmp_path / "own.toml"
-    own.write_text('[chitchat]\nx = ["are you hiring", "are you hiring?", "are you hiring now"]\n')
-    settings = settings_in(tmp_path / "data", **{"understand.exemplars": own})
-    engine = Engine(settings, embedder=embedder)
-    assert (await engine.ask("Are you hiring?")).status == "conversational"
+    engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
+    assert (await engine.ask("how are you today my friend")).status == "conversational"
+    (tmp_path / "jobs.txt").write_text("How are you today, my friend? It is from a song of 1961.")
     await engine.ingest([tmp_path / "jobs.txt"])
-    answer = await engine.ask("Are you hiring?")
-    assert (answer.status, answer.detected_intent) == ("answered", "question")
-    assert "electricians" in answer.text
+    answer = await engine.ask("who sang how are you today my friend")
+    assert answer.detected_intent == "question"
     engine.close()
 
 
@@ -96,26 +92,6 @@ async def test_with_the_router_off_even_a_greeting_is_searched_for(
     engine = Engine(settings_in(tmp_path, preset="minimal"), embedder=embedder)
     assert "embed" in stages(await engine.ask("hello"))
     engine.close()
-
-
-async def test_exemplars_can_be_added(tmp_path: Path, embedder: OnnxEmbedder) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('[greeting]\nx = ["zyx ahoy matey", "ahoy zyx", "zyx zyx matey"]\n')
-    settings = settings_in(tmp_path / "data", **{"understand.exemplars": own})
-    engine = Engine(settings, embedder=embedder)
-    assert (await engine.ask("ahoy matey zyx")).detected_intent == "greeting"
-    engine.close()
-
-
-async def test_exemplars_with_an_unknown_intent_are_refused(
-    tmp_path: Path, embedder: OnnxEmbedder
-) -> None:
-    from ragstone.query.understand.intent import load_exemplars
-
-    own = tmp_path / "own.toml"
-    own.write_text('[anger]\nen = ["grr"]\n')
-    with pytest.raises(SettingsError, match="Unknown intent 'anger'"):
-        load_exemplars(embedder, own_file=own, cache=None)
 
 
 async def test_an_unsure_intent_is_left_to_the_model(

@@ -13,11 +13,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ragstone.index.analyze import extract_terms
-from ragstone.outline import DocumentEntry, Outline
+from ragstone.outline import Outline
 from ragstone.protocols import Retriever
 from ragstone.query.retrieve.fuse import reciprocal_rank_fusion
 from ragstone.query.retrieve.match import find_named
-from ragstone.query.retrieve.sequential import MAX_SUMMARIZED, find_about
+from ragstone.query.retrieve.sequential import MAX_SUMMARIZED, find_about, list_documents
 from ragstone.reading.documents import find_subject
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits
@@ -126,7 +126,7 @@ class ExternalDocuments:
             subject = find_subject(query.text)
             chosen, probability = choose_hits(subject, found.hits)
             in_order = sorted(chosen, key=lambda hit: (hit.chunk.document_name, hit.chunk.index))
-            documents = _list_documents(in_order)
+            documents = list_documents(tuple(in_order))
             span.count(
                 documents=len(documents), chunks_in=len(found.hits), chunks_out=len(in_order)
             )
@@ -139,13 +139,8 @@ class ExternalDocuments:
 
 def choose_hits(subject: str, hits: Hits) -> tuple[Hits, float]:
     """Keep the hits of the documents that a subject names, else those about it."""
-    named = find_named(set(extract_terms(subject)), _list_documents(hits))
+    named = find_named(set(extract_terms(subject)), list_documents(hits))
     if 0 < len(named) <= MAX_SUMMARIZED:
         ids = {entry.id for entry in named}
         return tuple(hit for hit in hits if hit.chunk.document_id in ids), _NAMED
     return find_about(subject, hits)[0], _BY_SEARCH
-
-
-def _list_documents(hits: Sequence[Hit]) -> tuple[DocumentEntry, ...]:
-    names = {hit.chunk.document_id: hit.chunk.document_name for hit in hits}
-    return tuple(DocumentEntry(document_id, name) for document_id, name in names.items())

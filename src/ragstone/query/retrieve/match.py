@@ -20,14 +20,16 @@ _WORD = re.compile(r"[^\W_]+")
 _SEPARATOR = re.compile(r"/|__+|#")
 # A document is named by so much of the words that are in any name, weighted by their rarity.
 _MIN_COVERAGE = 0.8
-# A request for one document names it with at least this share of its words.
-_MIN_NAMED = 0.3
+# A request names a document with at least this share of its words; with fewer the search decides.
+_MIN_NAMED = 0.5
 _MAX_GROUPS, _GROUP_DEPTH, _LISTED_IN_GROUP = 10, 3, 6
 # Folders are opened as long as one holds more than this share of the documents.
 _MAX_SHARE = 0.6
 
 
-def find_named(terms: Collection[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
+def find_named(
+    terms: Collection[str], entries: Sequence[DocumentEntry], least: float = _MIN_NAMED
+) -> list[DocumentEntry]:
     """Return the documents whose title or file name holds the terms that any of them holds.
 
     Of several those are returned whose names have the fewest other words.
@@ -35,7 +37,7 @@ def find_named(terms: Collection[str], entries: Sequence[DocumentEntry]) -> list
     words = [_list_own_words(one) for one in entries]
     held = [set(terms) & set[str]().union(*own) for own in words]
     known = set[str]().union(*held)
-    if not known or len(known) < _MIN_NAMED * len(terms):
+    if not known or len(known) < least * len(terms):
         return []
     best = _find_best(held)
     others = {at: sum(not word & held[at] for word in words[at]) for at in best}
@@ -56,7 +58,8 @@ def find_described(terms: Collection[str], entries: Sequence[DocumentEntry]) -> 
 def find_two(terms: Sequence[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
     """Return the two documents that the terms name, each by other ones; empty for fewer or more."""
     held = [frozenset(terms) & frozenset[str]().union(*_list_own_words(one)) for one in entries]
-    named = [at for at, own in enumerate(held) if own and not any(own < other for other in held)]
+    most = [own for own in set(held) if own and not any(own < other for other in set(held))]
+    named = [at for at, own in enumerate(held) if own in most]
     if len(named) != 2 or held[named[0]] == held[named[1]]:
         return []
     return [entries[at] for at in sorted(named, key=lambda at: min(map(terms.index, held[at])))]
@@ -117,10 +120,9 @@ def group_documents(entries: Sequence[DocumentEntry]) -> tuple[DocumentGroup, ..
             break
     if len(groups) <= 2 or len(entries) <= _MAX_GROUPS // 2:
         groups = defaultdict(list, {entry.id: [entry] for entry in entries})
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    kept = [_make_group(name, own) for name, own in ordered[:_MAX_GROUPS] if name]
+    ordered = sorted(groups.items(), key=lambda item: (not item[0], -len(item[1]), item[0]))
+    kept = [_make_group(name, own) for name, own in ordered[:_MAX_GROUPS]]
     others = [entry for _, own in ordered[_MAX_GROUPS:] for entry in own]
-    others += [entry for name, own in ordered[:_MAX_GROUPS] for entry in own if not name]
     return (*kept, *([_make_group("", others)] if others else []))
 
 

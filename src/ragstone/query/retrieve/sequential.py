@@ -22,7 +22,7 @@ from ragstone.query.retrieve.match import (
     list_terms,
     weigh_terms,
 )
-from ragstone.reading.documents import find_request, find_subject
+from ragstone.reading.documents import find_request, find_subject, is_certain
 from ragstone.threads import run_in_thread_if_blocking
 from ragstone.trace import QueryRun
 from ragstone.types import Chunk, Hit, Hits, Query, RetrievedHits, Scores
@@ -37,7 +37,7 @@ _MAX_QUOTED, _CHUNKS_QUOTED = 10, 2
 _MAX_CHUNKS = 400
 # A passage is about a subject when it and its headings hold this share of the subject's words.
 _MIN_COVERAGE, _MAX_PASSAGES = 0.6, 12
-# How probable it is that the right documents were found: named, several named, by a search, not found.
+# How probable it is that these documents are meant: named, several named, by a search, none found.
 _NAMED, _SEVERAL, _BY_SEARCH, _NOT_FOUND = 0.95, 0.85, 0.7, 0.05
 
 
@@ -76,7 +76,7 @@ class SequentialRetriever:
             found = await self.search.retrieve(query, run)
             about, is_one = find_about(subject, found.hits)
             kind = find_request(query.text)
-            if kind in ("list", "compare") or not (about or kind):
+            if kind in ("list", "compare") or not (about or is_certain(query.text)):
                 return found
             outline = await run_in_thread_if_blocking(
                 self.catalog, self._outline_hits, query, subject, about, is_one
@@ -184,18 +184,25 @@ def _outline(
 
 def find_about(subject: str, hits: Hits) -> tuple[Hits, bool]:
     """Return the hits that hold most of a subject's words, and True when one document is meant:
-    most of the best hits are such hits of it."""
+    most of the best hits are its, and they hold these words or its name has some of them."""
     terms = set(extract_terms(subject))
     texts = [(h.chunk.document_name, *h.chunk.heading_path, h.chunk.text) for h in hits]
     held = [terms & list_terms("\n".join(parts)) for parts in texts]
     weights = weigh_terms(terms, held)
     enough = _MIN_COVERAGE * sum(weights.values())
-    about = [hit for hit, some in zip(hits, held, strict=True)
-             if some and sum(weights[term] for term in some) >= enough]  # fmt: skip
+    scores = [sum(weights[term] for term in some) for some in held]
+    about = [hit for hit, score in zip(hits, scores, strict=True) if score >= enough > 0]
+    named = {entry.id for entry in find_named(terms, list_documents(hits), least=0)}
     votes: dict[str, float] = defaultdict(float)
     for hit in hits[:_VOTES]:
-        votes[hit.chunk.document_id if hit in about else ""] += max(hit.score, 0.0)
+        is_vote = hit in about or hit.chunk.document_id in named
+        votes[hit.chunk.document_id if is_vote else ""] += max(hit.score, 0.0)
     best = max(votes, key=lambda one: votes[one], default="")
     if best and votes[best] > sum(votes.values()) / 2:
-        return tuple(hit for hit in about if hit.chunk.document_id == best), True
+        return tuple(hit for hit in hits if hit.chunk.document_id == best), True
     return tuple(about[:_MAX_PASSAGES]), False
+
+
+def list_documents(hits: Hits) -> tuple[DocumentEntry, ...]:
+    names = {hit.chunk.document_id: hit.chunk.document_name for hit in hits}
+    return tuple(DocumentEntry(document_id, name) for document_id, name in names.items())

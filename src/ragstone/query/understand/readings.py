@@ -1,7 +1,7 @@
 """List what a message may mean in its conversation, and go on where an answer ended.
 
-message and earlier turns → readings, each a text to search: as typed, after the previous question,
-with the subject of the last answer. The documents decide between them (`query/answer.py`).
+message and earlier turns → readings, each a text to search: as typed, with the words of the
+previous question, with the subject of the last answer. The documents decide (`query/answer.py`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from dataclasses import replace
 from ragstone.evidence import Evidence, Extract, ScoredUnit
 from ragstone.index.analyze import STOP_WORDS, extract_terms
 from ragstone.messages import list_translations
-from ragstone.query.understand.small_talk import match_small_talk
-from ragstone.reading.classifier import classify
+from ragstone.query.understand.small_talk import drop_small_talk, match_small_talk
+from ragstone.reading.classifier import classify, stands_alone
 from ragstone.reading.units import list_units
 from ragstone.text import find_sentence_spans, split_words
 from ragstone.types import NO_ANSWER, Message, Reading
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
-_MAX_CHARS = 300
-_MAX_SUBJECT_WORDS = 8
+_MAX_WORDS = 8
 # A sentence counts as said when so many of its words are in the earlier answer.
 _SAID = 0.8
 _MIN_UNIT_WORDS = 4
@@ -29,17 +28,17 @@ _MAX_UNITS = 3
 
 
 def list_readings(text: str, history: Sequence[Message]) -> tuple[Reading, ...]:
-    """Return what a message may mean, as it is typed first."""
+    """Return what a message may mean, the likeliest first: as typed if it makes sense alone."""
     question, answer = find_last_exchange(history)
     typed = Reading(text)
     if not question or split_words(question) == split_words(text):
         return (typed,)
     if classify("stands_alone", text)[0] == "more":
         return (Reading(question, "more"),)
-    readings = [typed, Reading(f"{question} {text}"[-_MAX_CHARS:], "joined")]
-    if subject := find_subject(question, answer):
-        readings.append(Reading(f"{text} ({subject})", "subject"))
-    return tuple(readings)
+    rest = drop_small_talk(text).rstrip("?!. ？！。")
+    additions = {"joined": _list_words(question, ()), "subject": find_subject(question, answer)}
+    others = [Reading(f"{rest} ({words})?", kind) for kind, words in additions.items() if words]
+    return (typed, *others) if stands_alone(text) else (*others, typed)
 
 
 def find_last_exchange(history: Sequence[Message]) -> tuple[str, str]:
@@ -60,12 +59,23 @@ def find_last_exchange(history: Sequence[Message]) -> tuple[str, str]:
 def find_subject(question: str, answer: str) -> str:
     """Return the first words that the first sentence of an answer adds to its question."""
     spans = find_sentence_spans(answer)
-    first = answer[slice(*spans[0])] if spans else ""
-    asked = set(extract_terms(question))
-    words = [word.strip(".,;:!?()*_`\"'") for word in first.split()]
-    new = [word for word in words
-           if word.casefold() not in STOP_WORDS and set(extract_terms(word)) - asked]  # fmt: skip
-    return " ".join(new[:_MAX_SUBJECT_WORDS])
+    return _list_words(answer[slice(*spans[0])], extract_terms(question)) if spans else ""
+
+
+def _list_words(text: str, without: Sequence[str]) -> str:
+    """Return the first words of a text that say what it is about, but for those of some terms."""
+    words = [word.strip(".,;:!?()*_`\"'¿¡。，？") for word in text.split()]
+    words = [word for word in words if word.casefold() not in STOP_WORDS]
+    chosen = [word for word in words if set(extract_terms(word)) - set(without)]
+    return " ".join(chosen[:_MAX_WORDS])
+
+
+def repeats_answer(evidence: Evidence) -> bool:
+    """Return True when the best unit stands in the last answer already."""
+    said = set(split_words(find_last_exchange(evidence.query.history)[1]))
+    texts = {source.number: source.text for source in evidence.sources}
+    best = evidence.extract.answers[:1]
+    return any(_is_said(texts[unit.source][unit.start : unit.end], said) for unit in best)
 
 
 def say_more(evidence: Evidence, history: Sequence[Message]) -> Evidence:

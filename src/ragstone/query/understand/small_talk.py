@@ -51,6 +51,16 @@ def match_small_talk(text: str) -> SmallTalk | None:
     return min(talks, key=lambda talk: _PRIORITY.index(talk.kind))
 
 
+def drop_small_talk(text: str) -> str:
+    """Return a message without the greeting or thanks that it begins with."""
+    while (part := _PART_END.search(text[:_MAX_CHARS])) is not None:
+        talk, rest = match_small_talk(text[: part.start()]), text[part.end() :].strip()
+        if not rest or talk is None or talk.kind == "acknowledgement":
+            break
+        text = rest
+    return text
+
+
 def classify_small_talk(text: str) -> SmallTalk | None:
     """Return the likeliest kind of small talk and its probability; None for a long message."""
     if len(text) > _MAX_CHARS or not text.strip():

@@ -22,7 +22,8 @@ from ragstone.query.understand.rewrite import (
     make_standalone,
 )
 from ragstone.query.understand.small_talk import classify_small_talk, get_reply, match_small_talk
-from ragstone.reading.classifier import asks_two_questions, classify_route, stands_alone
+from ragstone.reading.classifier import asks_two_questions, classify_route
+from ragstone.reading.documents import find_request
 from ragstone.settings import UnderstandSettings
 from ragstone.text import find_sentence_spans
 from ragstone.trace import QueryRun, Span
@@ -72,12 +73,12 @@ class IntentUnderstander:
             return DetectedIntent("question" if exact is None else exact.intent, 1.0, 0)
         threshold, talk = self.options.intent_confidence, classify_small_talk(query.text)
         probability = 0.0 if talk is None else talk.probability
-        is_later = readings[0].kind == "more" or len(readings) > 1
+        is_later = len(readings) > 1 or readings[0].kind == "more"
         if talk is not None and probability >= (
             max(threshold, _SURE_REMARK) if is_later else threshold
         ):
             return DetectedIntent(talk.intent, probability, 1)
-        if is_later and (readings[0].kind == "more" or not stands_alone(query.text)):
+        if readings[0].kind != "typed":  # it makes no sense alone
             return DetectedIntent("follow_up", 1 - probability, 1)
         if probability > 1 - threshold and self.chat is not None and run.asks_model:
             try:
@@ -101,8 +102,8 @@ class IntentUnderstander:
                 except Exception as error:  # noqa: BLE001  the other readings need no model
                     self.fallbacks.use("without_llm_steps", run, span, error)
                 else:
-                    # It knows the conversation: the guesses from the last turn aren't needed.
-                    readings = (readings[0], Reading(text, "model"))
+                    # It knows the conversation: no second guess is needed.
+                    readings = (Reading(text, "model"), readings[0], readings[-1])
             span.count(readings=len(readings), kinds=[reading.kind for reading in readings])
         return resolve_reading(replace(query, readings=readings), readings[0])
 
@@ -138,10 +139,9 @@ def choose_route(text: str, intent: Intent) -> Route:
     """Return the route of a question, by its text and its intent."""
     if intent in SMALL_TALK:
         return "conversational"
-    route = classify_route(text)[0]
-    if intent == "summarize" or route in ("summarize", "overview"):
+    if intent == "summarize" or find_request(text) in ("summarize", "overview"):
         return "summarize"
-    if intent == "compare" or route == "compare" or asks_two_questions(text):
+    if intent == "compare" or classify_route(text)[0] == "compare" or asks_two_questions(text):
         return "complex"
     return "conversational" if intent == "follow_up" else "simple"
 
