@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ragstone.index.analyze import extract_terms
-from ragstone.reading.units import UnitKind, find_suspicious_spans, find_units
+from ragstone.reading.injection import find_suspicious_spans
+from ragstone.reading.units import find_units
 from ragstone.text import LIST_MARK, find_sentence_spans
-from ragstone.types import Source
+from ragstone.types import Source, UnitKind
 
 # About 100 tokens: of whole passages (170 tokens) true sentences about a row or a list got .05 to
 # .5, of windows of this size .6 to .98.

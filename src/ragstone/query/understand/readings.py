@@ -17,7 +17,7 @@ from ragstone.query.understand.small_talk import drop_small_talk, match_small_ta
 from ragstone.reading.classifier import classify, stands_alone
 from ragstone.reading.units import list_units
 from ragstone.text import find_sentence_spans, split_words
-from ragstone.types import NO_ANSWER, Message, Reading
+from ragstone.types import NO_ANSWER, Message, Reading, ReadingKind
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 _MAX_WORDS = 8
@@ -36,7 +36,10 @@ def list_readings(text: str, history: Sequence[Message]) -> tuple[Reading, ...]:
     if classify("stands_alone", text)[0] == "more":
         return (Reading(question, "more"),)
     rest = drop_small_talk(text).rstrip("?!. ？！。")
-    additions = {"joined": _list_words(question, ()), "subject": find_subject(question, answer)}
+    additions: dict[ReadingKind, str] = {
+        "joined": _list_words(question, ()),
+        "subject": find_subject(question, answer),
+    }
     others = [Reading(f"{rest} ({words})?", kind) for kind, words in additions.items() if words]
     return (typed, *others) if stands_alone(text) else (*others, typed)
 
