@@ -108,6 +108,8 @@ class SequentialRetriever:
     def _find_documents(self, query: Query, subject: str) -> Outline | None:
         """Name the documents that are meant, from the catalog alone; None if it cannot tell."""
         kind = find_request(query.text) or "summarize"
+        # "What do the documents say about dogs?" may be about one of them.
+        kind = "summarize" if kind == "overview" and not is_certain(query.text) else kind
         terms = list(dict.fromkeys(extract_terms(subject)))
         entries, total = list_entries(self.catalog, query, terms)
         if not entries:
