@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """Describe a document as the catalog knows it, without its text."""
+    """A document as the catalog knows it, without its text."""
 
     id: str
     name: str
@@ -21,7 +21,7 @@ class DocumentEntry:
 
 @dataclass(frozen=True, slots=True)
 class DocumentGroup:
-    """Hold documents of one folder or one subject."""
+    """Documents of one folder."""
 
     name: str
     count: int
@@ -34,7 +34,7 @@ OutlineKind: TypeAlias = Literal["summary", "comparison", "overview", "catalog"]
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Name the documents that a request is about as a whole, such as "Summarize the lease"."""
+    """The documents that a request is about as a whole, such as "Summarize the lease"."""
 
     kind: OutlineKind
     subject: str = ""

@@ -20,7 +20,7 @@ def test_suggested_questions_come_from_the_documents_and_are_answered(page: Page
 def test_a_topic_is_asked_about_by_a_click(page: Page) -> None:
     page.get_by_role("list", name="Topics").get_by_role("button", name="Safety Policy").click()
     turn = page.locator(".turn")
-    expect(turn.get_by_role("heading", name="What do the documents say about")).to_be_visible()
+    expect(turn.get_by_role("heading", name="Summarize Safety Policy")).to_be_visible()
     expect(turn).to_have_attribute("data-status", "answered")
     expect(turn.locator(".sources")).to_contain_text("policies/safety.md")
 

@@ -81,7 +81,7 @@ async def make_questions(
     if use_model:
         questions = await _ask_by_model(engine, chosen, progress)
     else:
-        counts = Counter(term for one in documents for term in set(extract_terms(one.text)))
+        counts = Counter(term for doc in documents for term in set(extract_terms(doc.text)))
         questions = [fact.build_question(_choose_words(fact, counts)) for fact in chosen]
     origin = f"{len(documents)} documents, seed {seed}"
     return Dataset(f"documents of {collection}", tuple(questions), origin=origin)

@@ -147,7 +147,7 @@ def _write_summary(
     part = f" ({len(kept)} of {len(groups)} sections)" if len(kept) < len(groups) else ""
     yield f"Key sentences of {of}{part}, in {'its' if is_one else 'their'} own words:"
     whole = _normalize(np.concatenate([section.vectors for section in kept]).mean(axis=0))
-    count = 2 if len(kept) <= _FEW_SECTIONS and any(one.label for one in kept) else 1
+    count = 2 if len(kept) <= _FEW_SECTIONS and any(section.label for section in kept) else 1
     said: list[Vectors] = []
     for section in kept:
         if quoted := section.quote_central(whole, count, said):
@@ -199,7 +199,7 @@ def _write_comparison(
         yield one.quote_central(middle, 1, []) + other.quote_central(middle, 1, [])
     for name, half, place in ((names[0], left, 0), (names[1], right, 1)):
         paired = [id(pair[place]) for pair in pairs]
-        if alone := [one.label for one in half if id(one) not in paired and one.label]:
+        if alone := [s.label for s in half if s.label and id(s) not in paired]:
             yield f"\n\n**Only in {name}: {', '.join(alone)}**"
 
 
@@ -207,7 +207,7 @@ def pair_sections(
     left: Sequence[Section], right: Sequence[Section]
 ) -> list[tuple[Section, Section]]:
     """Pair sections with the same heading or the same subject, each at most once."""
-    alike = np.stack([one.mean for one in left]) @ np.stack([one.mean for one in right]).T
+    alike = np.stack([s.mean for s in left]) @ np.stack([s.mean for s in right]).T
     for (at, one), (to, other) in itertools.product(enumerate(left), enumerate(right)):
         alike[at, to] += bool(one.label) and one.label.casefold() == other.label.casefold()
     found: dict[int, int] = {}
@@ -231,7 +231,7 @@ def _write_overview(
 def _name_group(group: DocumentGroup) -> str:
     if group.count == 1:
         return _name_in_full(group.documents[0])
-    names = dict.fromkeys(name_document(one)[:_MAX_NAME_CHARS] for one in group.documents)
+    names = dict.fromkeys(name_document(entry)[:_MAX_NAME_CHARS] for entry in group.documents)
     shown = list(names)[:_NAMES_IN_GROUP]
     more = ", …" if group.count > len(shown) else ""
     return f"{group.name or 'others'}: {_count_documents(group.count)} ({', '.join(shown)}{more})"
@@ -336,16 +336,16 @@ def _embed_sections(
     sections: Sequence[Section], embedder: Embedder, limit: int, total: int = MAX_EMBEDDED
 ) -> list[Section]:
     """Embed sentences of the first and the longest sections, evenly spread over each."""
-    order = sorted(sections, key=lambda one: -sum(len(s.text) for s in one.sentences))
-    longest = {id(one) for one in (sections[0], *order)[:limit]}
+    order = sorted(sections, key=lambda section: -sum(len(s.text) for s in section.sentences))
+    longest = {id(section) for section in (sections[0], *order)[:limit]}
     most = max(3, total // len(longest))
     kept = [
-        replace(one, sentences=one.sentences[:: -(-len(one.sentences) // most)])
-        for one in sections
-        if id(one) in longest
+        replace(section, sentences=section.sentences[:: -(-len(section.sentences) // most)])
+        for section in sections
+        if id(section) in longest
     ]
-    texts = [one.text[:_MAX_CHARS_EMBEDDED] for section in kept for one in section.sentences]
+    texts = [s.text[:_MAX_CHARS_EMBEDDED] for section in kept for s in section.sentences]
     owners = [section.document_id for section in kept for _ in section.sentences]
-    ends = itertools.accumulate(len(one.sentences) for one in kept)
+    ends = itertools.accumulate(len(section.sentences) for section in kept)
     vectors = np.split(embed_sentences(embedder, texts, owners), list(ends)[:-1])
-    return [replace(one, vectors=own) for one, own in zip(kept, vectors, strict=True)]
+    return [replace(section, vectors=own) for section, own in zip(kept, vectors, strict=True)]

@@ -30,7 +30,7 @@ _NAMED, _BY_SEARCH = 0.85, 0.7
 
 @dataclass(slots=True)
 class _Asked:
-    """Hold the requests of one query with their replies, and the keys of the chunks in them."""
+    """The requests of one query with their replies, and the keys of the chunks in them."""
 
     replies: dict[tuple[str, int], asyncio.Task[RetrievedHits]] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ExternalSearch:
     _asked: WeakKeyDictionary[QueryRun, _Asked] = field(default_factory=WeakKeyDictionary)
 
     async def retrieve(self, query: Query, run: QueryRun) -> RetrievedHits:
-        texts = dict.fromkeys((query.text, *(one.text for one in query.expansions)))
+        texts = dict.fromkeys((query.text, *(expansion.text for expansion in query.expansions)))
         tasks = [self._ask_once(replace(query, text=text, expansions=()), run) for text in texts]
         first, *others = await asyncio.gather(*tasks, return_exceptions=True)
         if isinstance(first, BaseException):

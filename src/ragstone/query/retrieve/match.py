@@ -34,7 +34,7 @@ def find_named(
 
     Of several those are returned whose names have the fewest other words.
     """
-    words = [_list_own_words(one) for one in entries]
+    words = [_list_own_words(entry) for entry in entries]
     held = [set(terms) & set[str]().union(*own) for own in words]
     known = set[str]().union(*held)
     if not known or len(known) < least * len(terms):
@@ -49,15 +49,15 @@ def find_described(terms: Collection[str], entries: Sequence[DocumentEntry]) -> 
     """Return the documents whose names, folders or metadata hold the terms that any of them
     holds."""
     held = [
-        set(terms) & set[str]().union(*_list_words(f"{one.name}\n{one.title}\n{one.labels}"))
-        for one in entries
+        set(terms) & set[str]().union(*_list_words(f"{entry.name}\n{entry.title}\n{entry.labels}"))
+        for entry in entries
     ]
     return [entries[at] for at in _find_best(held)]
 
 
 def find_two(terms: Sequence[str], entries: Sequence[DocumentEntry]) -> list[DocumentEntry]:
     """Return the two documents that the terms name, each by other ones; empty for fewer or more."""
-    held = [frozenset(terms) & frozenset[str]().union(*_list_own_words(one)) for one in entries]
+    held = [frozenset(terms) & frozenset[str]().union(*_list_own_words(entry)) for entry in entries]
     most = [own for own in set(held) if own and not any(own < other for other in set(held))]
     named = [at for at, own in enumerate(held) if own in most]
     if len(named) != 2 or held[named[0]] == held[named[1]]:
@@ -128,6 +128,6 @@ def group_documents(entries: Sequence[DocumentEntry]) -> tuple[DocumentGroup, ..
 
 def _make_group(name: str, entries: Sequence[DocumentEntry]) -> DocumentGroup:
     """Make a group with its longest document in front."""
-    longest = sorted(entries, key=lambda one: (-one.chunk_count, one.name))
+    longest = sorted(entries, key=lambda entry: (-entry.chunk_count, entry.name))
     name = name if len(entries) > 1 or not name else name_document(entries[0])
     return DocumentGroup(name, len(entries), tuple(longest[:_LISTED_IN_GROUP]))

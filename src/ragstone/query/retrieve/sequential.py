@@ -108,6 +108,8 @@ class SequentialRetriever:
     def _find_documents(self, query: Query, subject: str) -> Outline | None:
         """Name the documents that are meant, from the catalog alone; None if it cannot tell."""
         kind = find_request(query.text) or "summarize"
+        # "What do the documents say about dogs?" may be about one of them.
+        kind = "summarize" if kind == "overview" and not is_certain(query.text) else kind
         terms = list(dict.fromkeys(extract_terms(subject)))
         entries, total = list_entries(self.catalog, query, terms)
         if not entries:
@@ -122,7 +124,7 @@ class SequentialRetriever:
         if kind == "summarize" and not named:
             named = find_named(terms, entries)
         if 0 < len(named) <= MAX_SUMMARIZED:
-            return _outline("summary", subject, sorted(named, key=lambda one: one.name), total)
+            return _outline("summary", subject, sorted(named, key=lambda entry: entry.name), total)
         if kind == "overview" or is_limited or not terms:
             groups = group_documents(entries)
             main = [group.documents[0] for group in groups]
@@ -145,11 +147,11 @@ class SequentialRetriever:
             return sorted((hit.chunk for hit in hits), key=lambda c: (c.document_name, c.key))
         if outline.kind in ("overview", "catalog"):
             documents = outline.documents[:_MAX_QUOTED]
-            spans = [list(range(min(one.chunk_count, _CHUNKS_QUOTED))) for one in documents]
+            spans = [list(range(min(entry.chunk_count, _CHUNKS_QUOTED))) for entry in documents]
         else:
             documents = outline.documents
             limit = _MAX_CHUNKS // len(documents)
-            spans = [spread_evenly(one.chunk_count, limit) for one in documents]
+            spans = [spread_evenly(entry.chunk_count, limit) for entry in documents]
         keys = [one.first_key + at for one, own in zip(documents, spans, strict=True) for at in own]
         if query.filter is not None and (allowed := self.catalog.resolve_scope(query)) is not None:
             keys = [key for key in keys if any(key in some for some in allowed.ranges)]
@@ -197,7 +199,7 @@ def find_about(subject: str, hits: Hits) -> tuple[Hits, bool]:
     for hit in hits[:_VOTES]:
         is_vote = hit in about or hit.chunk.document_id in named
         votes[hit.chunk.document_id if is_vote else ""] += max(hit.score, 0.0)
-    best = max(votes, key=lambda one: votes[one], default="")
+    best = max(votes, key=lambda name: votes[name], default="")
     if best and votes[best] > sum(votes.values()) / 2:
         return tuple(hit for hit in hits if hit.chunk.document_id == best), True
     return tuple(about[:_MAX_PASSAGES]), False

@@ -47,7 +47,7 @@ export function createStart(start, { shared, ask, isWanted }) {
       questions.length > 0 && el("section", {}, el("h2", {}, t("Suggested questions")),
         el("ul", { class: "examples", "aria-label": t("Suggested questions") }, questions.map((text) => choose(text)))),
       topics.length > 1 && el("section", {}, el("h2", {}, t("Topics")),
-        el("ul", { class: "topics", "aria-label": t("Topics") }, topics.map((topic) => choose(t("What do the documents say about {}?", topic), topic, "tag")))),
+        el("ul", { class: "topics", "aria-label": t("Topics") }, topics.map((topic) => choose(t("Summarize {}", topic), topic, "tag")))),
       about?.status === "answered" && el("details", { class: "about" }, el("summary", {}, t("What the documents are about, in their own words")),
         el("div", { class: "answer markdown" }, renderAnswer({ ...about, claims: [] }, { chip: linkedChip }))),
       el("section", {}, el("h2", {}, t("Added last")),

@@ -396,7 +396,7 @@ export default {
   "{} in “{}”.": "{} in „{}“.",
   "Suggested questions": "Vorgeschlagene Fragen",
   "Topics": "Themen",
-  "What do the documents say about {}?": "Was sagen die Dokumente über {}?",
+  "Summarize {}": "Fasse {} zusammen",
   "What the documents are about, in their own words": "Worum es in den Dokumenten geht, in ihren eigenen Worten",
   "Added last": "Zuletzt hinzugefügt",
   "{} could not be read.": "Nicht lesbar: {}.",

@@ -396,7 +396,7 @@ export default {
   "{} in “{}”.": "“{1}”中有 {0}。",
   "Suggested questions": "建议的问题",
   "Topics": "主题",
-  "What do the documents say about {}?": "文档中关于 {} 是怎么说的？",
+  "Summarize {}": "总结 {}",
   "What the documents are about, in their own words": "文档讲了什么（原文摘录）",
   "Added last": "最近添加",
   "{} could not be read.": "{}无法读取。",
