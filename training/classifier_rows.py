@@ -67,7 +67,7 @@ SHARES: dict[str, dict[str, float]] = {
         "several": 2500, "joined": 3000, "hard questions": 2500, "questions": 2500, "routes": 1500,
     },
     "injection": {
-        "instructions": 5000, "near": 2500, "messages": 1000, "text": 5000, "k8s": 4000,
+        "instructions": 6000, "near": 2500, "messages": 1000, "text": 5000, "k8s": 6000,
     },
 }  # fmt: skip
 """How much the rows of each source count together."""
@@ -286,11 +286,27 @@ def read_several(data: Path) -> Iterator[Row]:
 
 
 # Of the pages in other languages, fewer sentences are fitted.
-_STEPS = {"en": 1, "zh-cn": 2, "ja": 2, "ru": 4}
+_STEPS = {"en": 1, "zh-cn": 1, "ja": 1}
 
 
 def split_for_reading(text: str) -> list[str]:
     return [part for part in re.split(r"(?<=[.!?])\s+|[\n。！？]+", text) if part.strip()]
+
+
+def hide_in_text(rows: Sequence[dict[str, Any]], parts: Sequence[str]) -> Iterator[Row]:
+    """Put words of ordinary text beside instructions, and beside sentences near to them."""
+    rng = random.Random(5)
+    for row in rows:
+        near = row["label"] == "text"
+        for _ in range(1 if near else 4):
+            words = rng.choice(parts).split()
+            begin = rng.randrange(max(1, len(words) - 4))
+            some = " ".join(words[begin : begin + rng.randint(3, 9)])
+            mark = rng.choice((" ", ", ", ": ", "; ", " - "))
+            bare = row["text"].rstrip(".!?。")
+            hidden = f"{some}{mark}{bare}" if rng.random() < 0.3 else f"{bare}{mark}{some}"
+            source = "near" if near else "instructions"
+            yield Row(hidden, row["label"], source, row["language"])
 
 
 def read_sentences(data: Path) -> Iterator[Row]:
@@ -300,14 +316,15 @@ def read_sentences(data: Path) -> Iterator[Row]:
         yield Row(row["text"], row["label"], "near" if near else "instructions", row["language"])
     for row in _relabel(read_talk(), "text", "hard questions", "pack questions", "talk"):
         yield Row(row.text, "text", "messages", row.language)
-    for name in ("pool", "reads"):
-        for row in read_written(name):
-            for part in split_for_reading(row["text"]):
-                yield Row(part[:600], "text", "text")
+    parts = [part[:600] for name in ("pool", "reads") for row in read_written(name)
+             for part in split_for_reading(row["text"])]  # fmt: skip
+    for part in parts:
+        yield Row(part, "text", "text")
+    yield from hide_in_text(read_written("instructions"), parts)
     for number, (language, text) in enumerate(read_pages(data)):
         # Every fourth page is fitted; the others are what false alarms are counted on.
         if number % 4 == 0:
-            for part in split_for_reading(text)[:: _STEPS.get(language, 8)]:
+            for part in split_for_reading(text)[:: _STEPS.get(language, 3)]:
                 yield Row(part[:600], "text", "k8s", language, is_hard=True)
 
 

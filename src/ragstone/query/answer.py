@@ -19,6 +19,7 @@ from ragstone.errors import InputError, UnusableReplyError
 from ragstone.events import Event, Finished, SourcesFound, Token
 from ragstone.evidence import (
     CORRECT_FROM,
+    NEAR_FROM,
     Attempt,
     CheckedDraft,
     DetectedIntent,
@@ -315,13 +316,13 @@ class Pipeline:
         best: tuple[tuple[bool, bool, float], Evidence, Waterfall] | None = None
         for reading in query.readings:
             is_typed = reading.kind == "typed"
-            if is_typed and best is not None and best[1].holds_answer:
+            if is_typed and best is not None and best[1].probability >= NEAR_FROM:
                 break
             run.trace.waterfall = Waterfall()
             resolved = resolve_reading(query, reading)
             hits = await self._retrieve_and_refine(resolved, run)
             evidence = await self._grade(resolved, hits, run)
-            score = evidence.holds_answer, not repeats_answer(evidence), evidence.probability
+            score = not repeats_answer(evidence), evidence.holds_answer, evidence.probability
             if best is None or score > best[0]:
                 best = score, evidence, run.trace.waterfall
             if is_typed and evidence.holds_answer:

@@ -18,7 +18,7 @@ def test_a_message_is_read_with_what_was_said_before() -> None:
     readings = list_readings("thanks, and when was he born?", HISTORY)
     assert [(reading.kind, reading.text) for reading in readings] == [
         ("joined", "and when was he born (built telescope)?"),
-        ("subject", "and when was he born (Karl Meyer 1911)?"),
+        ("subject", "and when was he born (Karl Meyer)?"),
         ("typed", "thanks, and when was he born?"),
     ]
 
@@ -59,7 +59,7 @@ def test_the_last_exchange_skips_small_talk_and_refusals() -> None:
 @pytest.mark.parametrize(
     ("question", "answer", "subject"),
     [
-        ("Who signed the lease?", "The lease was signed by Ada Brandt.", "Ada Brandt"),
+        ("Who signed the lease?", "The lease was signed by Karl Meyer.", "Karl Meyer"),
         ("What is the rent?", "", ""),
     ],
 )

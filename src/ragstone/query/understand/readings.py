@@ -17,10 +17,10 @@ from ragstone.query.understand.small_talk import drop_small_talk, match_small_ta
 from ragstone.reading.classifier import classify, stands_alone
 from ragstone.reading.units import list_units
 from ragstone.text import find_sentence_spans, split_words
-from ragstone.types import NO_ANSWER, Message, Reading, ReadingKind
+from ragstone.types import NO_ANSWER, Message, Reading
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
-_MAX_WORDS = 8
+_MAX_WORDS, _MAX_SUBJECT_WORDS, _FEW_WORDS = 8, 4, 4
 # A sentence counts as said when so many of its words are in the earlier answer.
 _SAID = 0.8
 _MIN_UNIT_WORDS = 4
@@ -36,11 +36,12 @@ def list_readings(text: str, history: Sequence[Message]) -> tuple[Reading, ...]:
     if classify("stands_alone", text)[0] == "more":
         return (Reading(question, "more"),)
     rest = drop_small_talk(text).rstrip("?!. ？！。")
-    additions: dict[ReadingKind, str] = {
-        "joined": _list_words(question, ()),
-        "subject": find_subject(question, answer),
-    }
-    others = [Reading(f"{rest} ({words})?", kind) for kind, words in additions.items() if words]
+    asked = " ".join(_list_words(question, ())[:_MAX_WORDS])
+    others = [Reading(f"{rest} ({asked})?", "joined")]
+    if len(split_words(rest)) < _FEW_WORDS:  # "no, Replace": they take the place of a part
+        others.append(Reading(f"{asked}: {rest}", "joined"))
+    elif subject := find_subject(question, answer):
+        others.append(Reading(f"{rest} ({subject})?", "subject"))
     return (typed, *others) if stands_alone(text) else (*others, typed)
 
 
@@ -62,15 +63,15 @@ def find_last_exchange(history: Sequence[Message]) -> tuple[str, str]:
 def find_subject(question: str, answer: str) -> str:
     """Return the first words that the first sentence of an answer adds to its question."""
     spans = find_sentence_spans(answer)
-    return _list_words(answer[slice(*spans[0])], extract_terms(question)) if spans else ""
+    new = _list_words(answer[slice(*spans[0])], extract_terms(question)) if spans else []
+    return " ".join([word for word in new if word.isalpha()][:_MAX_SUBJECT_WORDS])
 
 
-def _list_words(text: str, without: Sequence[str]) -> str:
-    """Return the first words of a text that say what it is about, but for those of some terms."""
+def _list_words(text: str, without: Sequence[str]) -> list[str]:
+    """Return the words of a text that say what it is about, but for those of some terms."""
     words = [word.strip(".,;:!?()*_`\"'¿¡。，？") for word in text.split()]
     words = [word for word in words if word.casefold() not in STOP_WORDS]
-    chosen = [word for word in words if set(extract_terms(word)) - set(without)]
-    return " ".join(chosen[:_MAX_WORDS])
+    return [word for word in words if set(extract_terms(word)) - set(without)]
 
 
 def repeats_answer(evidence: Evidence) -> bool:

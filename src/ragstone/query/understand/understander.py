@@ -31,6 +31,7 @@ from ragstone.types import SMALL_TALK, Expansion, Intent, Query, Reading, Route
 
 # Inside a conversation a few words more often ask than remark ("all of them").
 _SURE_REMARK = 0.9
+_MIN_PART_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,10 @@ def resolve_reading(query: Query, reading: Reading) -> Query:
 
 def add_parts(query: Query) -> Query:
     """Also search each question of a message that asks several, unless a model expanded it."""
-    spans = find_sentence_spans(query.text)
-    if query.expansions or len(spans) < 2 or not asks_two_questions(query.text):
+    if query.expansions or not asks_two_questions(query.text):
         return query
-    parts = tuple(Expansion("sub-question", query.text[start:end]) for start, end in spans)
-    return replace(query, expansions=parts)
+    sentences = [query.text[start:end] for start, end in find_sentence_spans(query.text)]
+    parts = sentences if len(sentences) > 1 else query.text.split(", ")
+    if len(parts) < 2 or any(len(part.split()) < _MIN_PART_WORDS for part in parts):
+        return query
+    return replace(query, expansions=tuple(Expansion("sub-question", part) for part in parts))
