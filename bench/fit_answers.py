@@ -72,7 +72,6 @@ ENOUGH = 0.6
 _SOURCES = 10
 # Half of its questions were written to mislead: its share of right answers is not that of life.
 MISLEADING = "squad2-dev-half"
-CHECK_WEIGHTS = ROOT / "src/ragstone/query/check/weights.toml"
 # How a sentence looks tells which one to quote, but not whether a document holds the answer: these
 # sets have few notes and tables, and "The gate code is 8812." is an answer.
 # Nor do ratios between hits, which mean something else in a small collection.
@@ -474,11 +473,8 @@ def main() -> None:
                 f"{by}.answer", (*CHEAP, *names, *OVERALL, *KINDS), fitted.answer, bias=fitted.bias
             ),
         ]
-    slope, offset = fit_confidence(all_fitted, options.threshold)
+    fit_confidence(all_fitted, options.threshold)
     if options.write:
-        text = CHECK_WEIGHTS.read_text("utf-8")
-        text = re.sub(r"(?m)^slope = .*$", f"slope = {slope:.5g}", text)
-        CHECK_WEIGHTS.write_text(re.sub(r"(?m)^offset = .*$", f"offset = {offset:.5g}", text))
         head = "# Written by bench/fit_answers.py: do not edit.\n"
         bars = f"threshold = {options.threshold}\nnear = {options.near}\nenough = {ENOUGH}\n"
         WEIGHTS.write_text("\n".join([head + bars, *weights]), "utf-8")

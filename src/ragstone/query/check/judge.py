@@ -34,7 +34,7 @@ _SHIFT = 2.15
 # "An eleven-year-old" follows from "under 12": what a number up to twelve in words says is left to
 # a verifier that is this sure (its probability .58).
 _SURE = 0.92
-_DENIED_FROM = 0.5
+_DENIED_FROM = 0.8
 _MAX_DENIED_SCORE = 0.25
 _MAX_READ, _MAX_READ_ELSEWHERE, _MAX_CITED = 3, 2, 3
 # A source that a claim does not name is read only if a window holds this share of its terms; of
