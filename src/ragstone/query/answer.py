@@ -34,7 +34,6 @@ from ragstone.protocols import (
     Chat,
     Checker,
     ContextBuilder,
-    Embedder,
     Grader,
     MeteredChat,
     Refiner,
@@ -80,8 +79,6 @@ class Pipeline:
     fallbacks: Fallbacks
     options: CheckSettings
     chat: Chat | None = None
-    embedder: Embedder | None = None
-    """Compares sentences where they are checked before they are streamed."""
     reads_all: Retriever | None = None
     """The same search with every candidate read, where `retriever` reads only the first."""
     evidence_cache: EvidenceCache | None = None

@@ -110,7 +110,6 @@ def build_pipeline(context: PartContext, given: GivenParts | None = None) -> Pip
         fallbacks=context.fallbacks,
         options=settings.check,
         chat=context.chat,
-        embedder=reading,
         reads_all=thorough if retriever is hybrid else None,
         evidence_cache=_build_evidence_cache(context, given),
         batcher=context.batcher,
