@@ -5,8 +5,8 @@
     python bench/claims.py --only cost        # 200 sentences against 20 sources
 
 Everything goes through `review_text`, so a figure is that of the shown verdict at the shipped
-thresholds. `bench/fit_check.py` fits those on the dev halves alone. A text belongs to `dev` if the
-first hex digit of its SHA-256 is even: the evidence in the pack, the claim in the judged sets.
+threshold, which was chosen on the dev half of the pack. A text belongs to `dev` if the first hex
+digit of its SHA-256 is even: the evidence in the pack, the claim in the judged sets.
 """
 
 from __future__ import annotations

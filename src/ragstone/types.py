@@ -316,7 +316,7 @@ class Claim:
     verdict: Verdict
     score: float
     reasons: tuple[str, ...] = ()
-    """Reasons against it, such as "The source says 13 m/s, not 15 m/s." """
+    """Reasons against it, such as "15 m/s isn't in the source." """
     repaired: bool = False
     """True when the check changed its markers."""
 

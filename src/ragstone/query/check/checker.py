@@ -212,30 +212,24 @@ async def verify_with_model(
     )
     async with asyncio.timeout(timeout_s):
         reply = Verdicts.model_validate(await ask_json(chat, prompt, Verdicts))
-    return _apply_verdicts(
-        review,
-        {
-            places[one.claim - 1]: one.supported
-            for one in reply.verdicts
-            if 1 <= one.claim <= len(places)
-        },
-    )
+    asked = [row for row in reply.verdicts if 1 <= row.claim <= len(places)]
+    return _apply_verdicts(review, {places[row.claim - 1]: row.supported for row in asked})
 
 
 def _apply_verdicts(review: Review, verdicts: Mapping[int, str]) -> Review:
     """Change the claims that the model confirms or denies, and their citations."""
     claims = list(review.claims)
     for at, word in verdicts.items():
-        one = claims[at]
+        claim = claims[at]
         # Reasons stay, whatever the model says: they are facts about the source.
-        reasons = () if one.verdict == "unchecked" else one.reasons
+        reasons = () if claim.verdict == "unchecked" else claim.reasons
         if word == "yes":
-            claims[at] = replace(one, score=_CONFIRMED, verdict="supported", reasons=reasons)
+            claims[at] = replace(claim, score=_CONFIRMED, verdict="supported", reasons=reasons)
         elif word == "no":
             reasons = (*reasons, "A model that read the sources did not find it there.")
-            claims[at] = replace(one, score=_DENIED, verdict="unsupported", reasons=reasons)
-        elif one.verdict == "unchecked":
-            claims[at] = replace(one, verdict="partial", reasons=reasons)
+            claims[at] = replace(claim, score=_DENIED, verdict="unsupported", reasons=reasons)
+        elif claim.verdict == "unchecked":
+            claims[at] = replace(claim, verdict="partial", reasons=reasons)
     citations = list(review.citations)
     for place, (at, citation) in enumerate(zip(review.claim_of_citation, citations, strict=True)):
         if at in verdicts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from ragstone.events import ClaimsChecked, Event, Token
@@ -18,7 +18,7 @@ from ragstone.types import NO_ANSWER, Claim
 
 @dataclass(slots=True)
 class SentenceHold:
-    """Collect text until a sentence and its markers are complete, then release it checked.
+    """Text that is held until a sentence and its markers are complete, then released checked.
 
     With `holds=False` the text goes out unchanged and at once; only the verdicts come later.
     """
@@ -97,18 +97,18 @@ class SentenceHold:
         return rest
 
     def _release(self, text: str) -> str:
-        before, position = len(self.released), 0
-        for end in _find_part_ends(split_statements(text, self.notation)):
-            self._check(text[position:end])
-            position = end
-        self._let_out(text[position:])
+        before = len(self.released)
+        edges = _find_edges(split_statements(text, self.notation), by_item=False)
+        for start, end in itertools.pairwise(edges):
+            self._check(text[start:end])
+        self._let_out(text[edges[-1] :])
         return self.released[before:]
 
     def _let_out(self, text: str, claims: tuple[Claim, ...] = ()) -> None:
         """Add a checked text; the offsets of its claims become those of the whole."""
         shown = text if self.released or not self.holds else text.lstrip()
         at = len(self.released) - (len(text) - len(shown))
-        self._claims += [replace(one, start=at + one.start, end=at + one.end) for one in claims]
+        self._claims += [replace(c, start=at + c.start, end=at + c.end) for c in claims]
         self.released += shown
 
     def _check(self, part: str) -> None:
@@ -141,37 +141,28 @@ def _place_claims(review: Review, part: str, notation: Notation) -> tuple[Claim,
     )
 
 
-def _find_edges(statements: list[Statement]) -> list[int]:
-    """Return where each statement ends, after a 0; a label ends with what it stands before."""
-    following = [*statements[1:], None]
-    return [0] + [
-        one.next_start
-        for one, after in zip(statements, following, strict=True)
-        if after is None or not after.is_labelled
-    ]
+def _find_edges(statements: list[Statement], *, by_item: bool = True) -> list[int]:
+    """Return where each statement ends, after a 0; a label ends with what it stands before.
+
+    Not `by_item`: a list ends with its last item.
+    """
+    edges = [0]
+    for statement, after in itertools.zip_longest(statements, statements[1:]):
+        is_inside = after and statement.group is not None and statement.group == after.group
+        if not (after and after.is_labelled) and (by_item or not is_inside):
+            edges.append(statement.next_start)
+    return edges
 
 
 def _find_settled_end(statements: list[Statement]) -> int:
     """Return the place up to which no marker can follow any more; a list is settled as a whole."""
     if len(statements) < 2:
         return 0
-    last = statements[-1]
-    first = next(
-        (one for one in statements if last.group is not None and one.group == last.group), last
-    )
-    if first.is_labelled:  # its label is the statement before it
-        first = statements[statements.index(first) - 1]
-    return first.start
-
-
-def _find_part_ends(statements: list[Statement]) -> Iterator[int]:
-    """Yield the end of every sentence, but of a list only the end of its last item."""
-    for place, one in enumerate(statements):
-        following = statements[place + 1] if place + 1 < len(statements) else None
-        if following is not None and following.is_labelled:
-            continue
-        if one.group is None or following is None or following.group != one.group:
-            yield one.next_start
+    first = len(statements) - 1
+    group = statements[first].group
+    if group is not None:
+        first = next(at for at, statement in enumerate(statements) if statement.group == group)
+    return statements[first - statements[first].is_labelled].start  # its label stands before it
 
 
 def _is_doubtful(claim: Claim) -> bool:

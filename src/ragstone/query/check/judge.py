@@ -28,13 +28,14 @@ GROUNDED, NOT_GROUNDED = 0.8, 0.3
 # From here on a source counts as supporting: the usual citation threshold of grounding checks.
 SUPPORTED_FROM = 0.6
 UNKNOWN_SCORE = 0.5
-# Added to the verifier's log odds, so that SUPPORTED_FROM stands for its probability .15: on the
-# dev half of bench/packs/claims.jsonl 12 % of the paraphrases have less.
-_SHIFT = 2.15
+# Added to the verifier's log odds, so that SUPPORTED_FROM stands for its probability .105: on the
+# dev half of bench/packs/claims.jsonl 10 % of the paraphrases are refused and 85 % of the changed
+# claims caught.
+_SHIFT = 2.55
 # "An eleven-year-old" follows from "under 12": what a number up to twelve in words says is left to
-# a verifier that is this sure (its probability .58).
-_SURE = 0.92
-_DENIED_FROM = 0.5
+# a verifier that is this sure (its probability .59).
+_SURE = 0.95
+_DENIED_FROM = 0.8
 _MAX_DENIED_SCORE = 0.25
 _MAX_READ, _MAX_READ_ELSEWHERE, _MAX_CITED = 3, 2, 3
 # A source that a claim does not name is read only if a window holds this share of its terms; of

@@ -52,23 +52,12 @@ def answer(message: Mapping[str, Any]) -> Iterator[bytes]:
 
 def unpack_grounding(message: Mapping[str, Any]) -> Grounding:
     """Read what a process has found, in its owner."""
-    claims = tuple(
-        Claim(
-            **{
-                **claim,
-                "citations": tuple(claim["citations"]),
-                "reasons": tuple(claim["reasons"]),
-            }
-        )
-        for claim in message["claims"]
-    )
-    return Grounding(
-        message["support_score"],
-        claims,
-        tuple(message["cited_facts"]),
-        tuple(message["notes"]),
-        tuple(message["unknown_sources"]),
-    )
+    claims = [
+        Claim(**{**row, "citations": tuple(row["citations"]), "reasons": tuple(row["reasons"])})
+        for row in message["claims"]
+    ]
+    lists = (message[name] for name in ("cited_facts", "notes", "unknown_sources"))
+    return Grounding(message["support_score"], tuple(claims), *map(tuple, lists))
 
 
 if __name__ == "__main__":
