@@ -116,7 +116,7 @@ def test_an_upgrade_that_fails_changes_nothing(
 def test_a_change_of_the_tables_is_a_new_version() -> None:
     """Raise `upgrade.HEAD` with every change of `schema.py`, then change the digest here.
 
-    `schema_0016.sql` has the tables of a released version: they must become the new ones.
+    `schema_0017.sql` has the tables of a released version: they must become the new ones.
     """
     columns = [
         (table.name, column.name, str(column.type), column.nullable, column.primary_key)
@@ -125,7 +125,7 @@ def test_a_change_of_the_tables_is_a_new_version() -> None:
     ]
     indexes = sorted(str(index.name) for table in tables.sorted_tables for index in table.indexes)
     digest = hashlib.sha256(repr((columns, indexes)).encode()).hexdigest()[:8]
-    assert (HEAD, digest) == ("0016", "9d51e97d")
+    assert (HEAD, digest) == ("0017", "fc74fae6")
 
 
 @pytest.mark.parametrize("version", ["9999", "000d3f9a1b2c"])  # the second is another program's

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.engine import Engine
-from ragstone.reading.choose import AnswerChooser
+from ragstone.errors import StoreError
+from ragstone.reading.reader import UnitReader
 from ragstone.testing import HashEmbedder, ScriptedProvider
 from ragstone.types import Answer
 
@@ -65,16 +66,16 @@ async def test_a_changed_collection_is_searched_anew(engine: Engine, tmp_path: P
     assert "blue" in answer.sources[0].text
 
 
-async def test_evidence_that_could_not_be_graded_is_not_kept(
+async def test_a_reader_that_fails_is_an_error_and_nothing_is_kept(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise ConnectionError("no embedder")
+        raise StoreError("The reading model is damaged.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(AnswerChooser, "choose", broken)
-        first = await engine.ask(QUESTION, temperature=0.0)
-    assert first.degraded == ("without_grade",)
+        patched.setattr(UnitReader, "read", broken)
+        with pytest.raises(StoreError):
+            await engine.ask(QUESTION, temperature=0.0)
     second = await engine.ask(QUESTION, temperature=0.0)
     assert not {"repeat", "repeat.evidence"} & stages(second)
-    assert (second.degraded, second.confidence > first.confidence) == ((), True)
+    assert (second.status, second.degraded) == ("answered", ())

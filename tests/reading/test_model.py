@@ -25,8 +25,7 @@ def model() -> ReadingModel:
 @pytest.mark.parametrize("pair", GOLDEN, ids=lambda pair: pair["first"][:30])
 def test_the_golden_scores(model: ReadingModel, pair: dict[str, object]) -> None:
     first, second = str(pair["first"]), str(pair["second"])
-    span = model.read(first, [second]).best
-    assert span is not None
+    [[span]] = model.read(first, [second], [[(0, len(second))]])
     assert [span.start, span.end] == pair["span"]
     assert second[span.start : span.end] == pair["text"]
     assert span.score == pytest.approx(pair["read"], abs=CLOSE)
@@ -55,23 +54,25 @@ def test_a_score_does_not_depend_on_the_batch(model: ReadingModel) -> None:
 
 def test_the_best_passage_comes_first(model: ReadingModel) -> None:
     passages = ["New York is famous for its museums.", "Berlin has 3.5 million inhabitants."]
-    reading = model.read("how many people live in berlin", passages)
-    assert [span.passage for span in reading.spans] == [1, 0]
-    assert reading.score > 0 > reading.spans[1].score
+    units = [[(0, len(passage))] for passage in passages]
+    [[other], [best]] = model.read("how many people live in berlin", passages, units)
+    assert (other.passage, best.passage) == (0, 1)
+    assert best.score > 0 > other.score
 
 
 def test_offsets_point_into_a_passage_longer_than_the_window(model: ReadingModel) -> None:
     filler = "The dome turns with the wind and 🙂 the guide explains the stars. " * 40
     passage = filler + "The gate was painted green in 1998. " + filler
-    span = model.read("When was the gate painted?", [passage]).best
-    assert span is not None
+    [[span]] = model.read("When was the gate painted?", [passage], [[(0, len(passage))]])
     assert "1998" in passage[span.start : span.end]
     assert span.end - span.start < 40
 
 
 def test_nothing_to_read_gives_nothing(model: ReadingModel) -> None:
-    assert model.read("Who?", []).best is None
-    assert model.read("Who?", [""]).best is None
+    assert model.read("Who?", [], []) == []
+    assert model.read("Who?", [""], [[]]) == [[]]
+    [[outside]] = model.read("Who?", ["Ann."], [[(40, 50)]])
+    assert outside.score == float("-inf")
     assert model.verify([]) == []
     assert model.rank("Who?", []) == []
     assert len(model.rank("a very long question " * 200, [""])) == 1
