@@ -58,7 +58,7 @@ async def test_the_trace_lists_every_stage_with_time_and_counts(sample_engine: E
     assert stages == [
         "understand.intent", "embed", "retrieve.semantic", "retrieve.keyword", "fuse", "read",
         "refine.filter", "refine.deduplicate", "refine.select", "ground.context",
-        "check.evidence", "ground.choices", "ground.generate", "check.conflict", "check.ground",
+        "check.evidence", "ground.generate", "check.conflict", "check.ground",
     ]  # fmt: skip
     assert all(span["duration_ms"] > 0 and span["counts"] for span in answer.trace["spans"])
 

@@ -21,7 +21,6 @@ const STAGES = {
   "refine.select": t("Select (MMR)"),
   "ground.context": t("Fill the context"),
   "ground.generate": t("Write the answer"),
-  "ground.choices": t("Offer choices"),
   "ground.cite": t("Cite"),
   "ground.hold": t("Hold back until checked"),
   "check.evidence": t("Grade the evidence"),

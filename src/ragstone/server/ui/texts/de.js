@@ -378,7 +378,6 @@ export default {
   "Select (MMR)": "Auswählen (MMR)",
   "Fill the context": "Kontext füllen",
   "Write the answer": "Antwort schreiben",
-  "Offer choices": "Auswahl anbieten",
   "Cite": "Zitieren",
   "Hold back until checked": "Bis zur Prüfung zurückhalten",
   "Grade the evidence": "Belege bewerten",

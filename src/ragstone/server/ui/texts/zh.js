@@ -378,7 +378,6 @@ export default {
   "Select (MMR)": "选择（MMR）",
   "Fill the context": "填充上下文",
   "Write the answer": "撰写回答",
-  "Offer choices": "提供选项",
   "Cite": "引用",
   "Hold back until checked": "核查前暂缓显示",
   "Grade the evidence": "评估证据",
