@@ -123,7 +123,7 @@ def read_talk() -> Iterator[Row]:
 
 
 def read_clinc(data: Path) -> Iterator[Row]:
-    """Read small talk and tasks; the half that bench/intent.py reports on is left out."""
+    """Read small talk and tasks; the half that bench/classifier.py reports on is left out."""
     for row in read_lines(data / "smalltalk-vs-question/train.jsonl"):
         digest = hashlib.sha256(row["text"].encode()).digest()
         is_talk = row["label"] == "smalltalk"

@@ -38,7 +38,7 @@ async def test_exact_small_talk_is_answered_at_once_in_its_language(
 
 
 async def test_what_only_looks_like_small_talk_is_searched_first(sample_engine: Engine) -> None:
-    answer = await sample_engine.ask("who programmed you then")
+    answer = await sample_engine.ask("do you think robots dream")
     assert "retrieve.keyword" in stages(answer)
     assert answer.status == "conversational"
     assert answer.text.startswith("I am Ragstone.")
@@ -46,7 +46,7 @@ async def test_what_only_looks_like_small_talk_is_searched_first(sample_engine: 
 
 async def test_a_remark_inside_a_conversation_is_small_talk(sample_engine: Engine) -> None:
     history = [Message("user", "What does an adult pay?"), Message("assistant", "16 euros.")]
-    for text in ("that was really useful", "thanks!"):
+    for text in ("that was very helpful, thank you so much", "thanks!"):
         answer = await sample_engine.ask(text, history=history)
         assert (answer.status, answer.text) == ("conversational", "You're welcome.")
     answer = await sample_engine.ask("thanks, and who is the safety officer?", history=history)
@@ -60,10 +60,10 @@ async def test_the_documents_decide_what_is_a_question(
     """What a classifier takes for small talk is answered where the documents answer it."""
     (tmp_path / "jobs.txt").write_text("We are hiring: two electricians, from May on.")
     engine = Engine(settings_in(tmp_path / "data"), embedder=embedder)
-    assert (await engine.ask("how are you today my friend")).status == "conversational"
-    (tmp_path / "jobs.txt").write_text("How are you today, my friend? It is from a song of 1961.")
+    assert (await engine.ask("do you think robots dream")).status == "conversational"
+    (tmp_path / "jobs.txt").write_text("Do you think robots dream? Yes: robots dream of sheep.")
     await engine.ingest([tmp_path / "jobs.txt"])
-    answer = await engine.ask("who sang how are you today my friend")
+    answer = await engine.ask("do you think robots dream")
     assert answer.detected_intent == "question"
     engine.close()
 
@@ -99,9 +99,9 @@ async def test_an_unsure_intent_is_left_to_the_model(
 ) -> None:
     provider = ScriptedProvider({"<message>": '{"intent": "chitchat", "confidence": 0.9}'})
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=provider)
-    (tmp_path / "gate.txt").write_text("The gate is green.")
+    (tmp_path / "gate.txt").write_text("Invoices are due on the first of May; see table 4.")
     await engine.ingest([tmp_path / "gate.txt"])
-    answer = await engine.ask("what is your opinion on politics")
+    answer = await engine.ask("how are you today my friend")
     assert answer.detected_intent == "chitchat"
     assert answer.trace["spans"][0]["counts"]["layer"] == 2
     engine.close()
@@ -111,7 +111,7 @@ async def test_a_model_that_fails_leaves_a_question(tmp_path: Path, embedder: On
     engine = Engine(settings_in(tmp_path), embedder=embedder, provider=ScriptedProvider({}))
     (tmp_path / "gate.txt").write_text("The gate is green.")
     await engine.ingest([tmp_path / "gate.txt"])
-    answer = await engine.ask("what is your opinion on politics")
+    answer = await engine.ask("how are you today my friend")
     assert answer.detected_intent == "question"
     assert answer.degraded == ("without_llm_steps",)
     assert engine.fallbacks.counts["without_llm_steps"] == 1
