@@ -99,7 +99,7 @@ async def test_what_was_computed_from_a_document_is_deleted_with_it(tmp_path: Pa
     settings = load_settings(flags={"data.directory": tmp_path / "data"}, environ={}).settings
     async with Engine(settings) as engine:
         await engine.ingest([tmp_path / "gate.md"])
-        await engine.ask("What colour is the gate?")
+        await engine.ask("Summarize the gate")
         engine._derived.flush()
         (document,) = engine.documents()
         path = tmp_path / "data" / FILE_NAME

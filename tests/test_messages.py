@@ -101,20 +101,20 @@ def test_the_command_line_speaks_the_language_of_the_terminal(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("question", "begins"),
     [
-        ("Wie hoch ist der Eiffelturm in Paris?", "Die vorliegenden Dokumente"),
-        ("Quelle est la hauteur de la tour Eiffel ?", "Les documents fournis"),
-        ("埃菲尔铁塔有多高？", "所提供的文档"),
-        ("How high is the Eiffel tower?", "I don't have enough information"),
+        ("Wie hoch ist der Eiffelturm in Paris?", "Die Dokumente beantworten das vielleicht nicht"),
+        ("Quelle est la hauteur de la tour Eiffel ?", "Les documents ne répondent peut-être pas"),
+        ("埃菲尔铁塔有多高？", "文档可能没有回答"),
+        ("How high is the Eiffel tower?", "The documents may not answer this."),
     ],
 )
-async def test_a_refusal_is_in_the_language_of_the_question(
+async def test_a_doubt_is_in_the_language_of_the_question(
     tmp_path: Path, question: str, begins: str
 ) -> None:
     (tmp_path / "gate.txt").write_text("The gate is green.", "utf-8")
     async with Engine(settings_in(tmp_path / "data")) as engine:
         await engine.ingest([tmp_path / "gate.txt"])
         answer = await engine.ask(question)
-        assert answer.status == "abstained"
+        assert answer.status == "near"
         assert answer.text.startswith(begins)
 
 

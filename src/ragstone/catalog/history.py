@@ -43,7 +43,7 @@ _DAY_S = 86_400
 def compute_analytics(queries: Sequence[Summary]) -> dict[str, Any]:
     """Compute all figures from summaries of queries, newest first. Small talk is only counted."""
     searched = [one for one in queries if not _is_small_talk(one)]
-    unanswered = [one for one in searched if one["status"] == "abstained"]
+    unanswered = [one for one in searched if one["status"] in ("abstained", "near")]
     answered = [one for one in searched if one["status"] == "answered"]
     ungrounded = [one for one in answered if not _figures(one).get("is_grounded")]
     degraded = Counter(name for one in queries for name in _figures(one).get("degraded", ()))

@@ -204,6 +204,8 @@ def _summarise_answer(answer: Answer) -> str:
     total = f"{answer.trace['total_ms']:.0f} ms"
     if answer.status == "conversational":
         return f"{say('small talk')} · {total}"
+    if answer.status == "near":
+        return f"{say('no sure answer')} · {figures} · {total}"
     if answer.status == "abstained":
         return f"{say('no answer found')} · {figures} · {total}"
     if answer.status == "refused":

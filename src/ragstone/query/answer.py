@@ -25,6 +25,7 @@ from ragstone.evidence import (
     DetectedIntent,
     Draft,
     Evidence,
+    Quote,
     Start,
     UnderstoodQuery,
 )
@@ -420,6 +421,12 @@ class Pipeline:
                 span.count(conflicts=int(conflict is not None))
             if conflict is not None:
                 notice = conflict.format_notice(notation)
+                if draft.quotes:
+                    place = len(draft.text) + notice.index(conflict.said)
+                    quote = Quote(
+                        conflict.said, conflict.number, conflict.start, conflict.end, place
+                    )
+                    draft.quotes = (*draft.quotes, quote)
                 draft.text += notice
                 events.append(Token(notice, verified=True))
         return events

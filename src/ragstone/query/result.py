@@ -67,9 +67,11 @@ def translate_refusal(event: Event, question: str) -> Event:
     This is the last step: the journal and the cache have the English sentence, by which the other
     parts know a refusal.
     """
-    is_token = isinstance(event, Token) and NO_ANSWER in event.text
-    is_answer = isinstance(event, Finished) and NO_ANSWER in event.answer.text
-    language = find_language_code(detect_language(question)) if is_token or is_answer else "en"
+    text = event.text if isinstance(event, Token) else ""
+    if isinstance(event, Finished):
+        text = event.answer.text
+    is_own = NO_ANSWER in text or NEAREST in text
+    language = find_language_code(detect_language(question)) if is_own else "en"
     if language == "en":
         return event
     if isinstance(event, Token):

@@ -52,7 +52,10 @@ class ClaimChecker:
         if draft.is_plain:
             return CheckedDraft(draft.text, "ungrounded")
         if draft.status != "written":
-            return accept_quotes(query, evidence, draft)
+            with run.span("check.ground") as span:
+                checked = accept_quotes(query, evidence, draft)
+                span.count(claims=len(checked.claims), citations=len(checked.citations))
+            return checked
         text = draft.text.strip()
         if is_refusal(text):
             return CheckedDraft(text if text.startswith(NO_ANSWER) else NO_ANSWER, "abstained")

@@ -23,11 +23,16 @@ class Conflict:
 
     number: int
     sentence: str
+    start: int
+    end: int
+
+    @property
+    def said(self) -> str:
+        return escape_markers(self.sentence)
 
     def format_notice(self, notation: Notation) -> str:
         """Return the text to add: that the sources disagree, and what the other one says."""
-        sentence, marker = escape_markers(self.sentence), notation.format_markers([self.number])
-        return f" {CONFLICT_NOTICE} {sentence} {marker}"
+        return f" {CONFLICT_NOTICE} {self.said} {notation.format_markers([self.number])}"
 
 
 def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | None:
@@ -55,7 +60,7 @@ def find_conflict(question: str, answer: str, notation: Notation) -> Conflict | 
                 continue  # the answer says so itself
             scores = verifier.verify(first.text, unit.text, limit)
             if scores and scores.contradicted >= _CONTRADICTED_FROM:
-                return Conflict(source.number, unit.text)
+                return Conflict(source.number, unit.text, unit.start, unit.end)
     return None
 
 

@@ -39,7 +39,7 @@ export function renderTurn(card, question, answer, { actions = [], searchTyped =
 
 export function announceAnswer(answer, changes = "") {
   const found = claimsSummary(answer.claims).map((one) => t("{} {}", one.count, one.label.toLowerCase())).join(", ");
-  const says = answer.status === "abstained" ? t("No answer: the documents do not contain it.") : isSmallTalk(answer) ? answer.answer : t("The answer is complete. Claims: {}.", found || t("none checked"));
+  const says = answer.status === "abstained" ? t("No answer: the documents do not contain it.") : answer.status === "near" ? t("No sure answer: the closest passages are shown.") : isSmallTalk(answer) ? answer.answer : t("The answer is complete. Claims: {}.", found || t("none checked"));
   announce([says, changes].filter(Boolean).join(" "));
 }
 

@@ -10,7 +10,7 @@ import { stage } from "./stages.js";
 import { ms, number, percent, said, t, when } from "./text.js";
 
 const ROWS = 25;
-const STATUSES = { answered: t("answered"), abstained: t("no answer"), conversational: t("small talk"), ungrounded: t("without documents"), refused: t("withheld") };
+const STATUSES = { answered: t("answered"), near: t("closest passages"), abstained: t("no answer"), conversational: t("small talk"), ungrounded: t("without documents"), refused: t("withheld") };
 const OUTCOMES = { found: t("found"), kept: t("kept"), dropped: t("dropped"), absent: t("absent") };
 
 export function create(shared) {

@@ -33,6 +33,7 @@ export function confidence(answer) {
         : t("Nothing in this collection matches the question, so no answer is given."),
     };
   }
+  if (answer.status === "near") return { level: "none", label: t("Not sure"), text: t("These passages come closest to the question. They may not answer it.") };
   if (answer.status === "ungrounded") return { level: "none", label: t("Without documents"), text: t("The model wrote this from its own knowledge. No document was read, so nothing could be checked.") };
   if (answer.status === "refused") return { level: "none", label: t("Withheld"), text: t("The moderator of this server refused the answer.") };
   const value = answer.confidence;
