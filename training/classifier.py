@@ -31,7 +31,7 @@ from training.rows import DATA, OUT, ROOT
 TABLE = ROOT / "src/ragstone/reading/classifier.npz"
 FITTED = OUT / "classifier"
 MAX_TAKEN = {
-    "intent": 0.015, "stands_alone": 0.02, "route": 0.015, "questions": 0.02, "injection": 0.0003,
+    "intent": 0.02, "stands_alone": 0.02, "route": 0.015, "questions": 0.02, "injection": 0.0005,
 }  # fmt: skip
 THRESHOLDS = {"intent": 0.75, "stands_alone": 0.5, "route": 0.5, "questions": 0.5, "injection": 0.5}
 _PENALTIES = {
@@ -41,7 +41,7 @@ _PENALTIES = {
     "questions": 5e-7,
     "injection": 1e-7,
 }
-_COLUMNS = {"intent": 60_000, "route": 25_000, "injection": 50_000}
+_COLUMNS = {"intent": 150_000, "route": 25_000, "injection": 75_000}
 _OTHER_COLUMNS = 20_000
 _FOLDS = 2
 
@@ -113,7 +113,8 @@ def score_out_of_fold(
 ) -> Floats:
     """Return the scores of each row by a fit to the rows of the other folds."""
     classes = len(HEADS[head])
-    fold = np.array([hashlib.sha256(row.text.encode()).digest()[2] % _FOLDS for row in rows])
+    digests = [hashlib.sha256((row.group or row.text).encode()).digest() for row in rows]
+    fold = np.array([digest[2] % _FOLDS for digest in digests])
     scores = np.zeros((len(rows), classes))
     for number in range(_FOLDS):
         fitted, others = np.flatnonzero(fold != number), np.flatnonzero(fold == number)

@@ -67,7 +67,8 @@ SHARES: dict[str, dict[str, float]] = {
         "several": 2500, "joined": 3000, "hard questions": 2500, "questions": 2500, "routes": 1500,
     },
     "injection": {
-        "instructions": 6000, "near": 2500, "messages": 1000, "text": 5000, "k8s": 6000,
+        "instructions": 6000, "near": 2500, "messages": 1000, "text": 10_000, "k8s": 4200,
+        "languages": 6000,
     },
 }  # fmt: skip
 """How much the rows of each source count together."""
@@ -83,6 +84,8 @@ class Row:
     language: str = ""
     is_hard: bool = False
     """It decides, among ordinary rows, where the threshold lies."""
+    group: str = ""
+    """What a row was made from: rows made from the same one are never on both sides of a fit."""
 
 
 def is_report(text: str) -> bool:
@@ -285,8 +288,12 @@ def read_several(data: Path) -> Iterator[Row]:
         yield Row(row["text"], row["label"], "several", row["language"], is_hard=True)
 
 
-# Of the pages in other languages, fewer sentences are fitted.
-_STEPS = {"en": 1, "zh-cn": 1, "ja": 1}
+# The pages of the first three are many. Of languages without instructions, fewer sentences are
+# fitted.
+_LARGE = ("en", "zh-cn", "ja")
+_INSTRUCTED = (*_LARGE, "de", "fr", "es", "it", "pt-br", "nl", "ru", "pl", "uk")
+# So often are other words put in the place of the topic of a sentence.
+_OTHER_TOPICS = 3
 
 
 def split_for_reading(text: str) -> list[str]:
@@ -294,10 +301,14 @@ def split_for_reading(text: str) -> list[str]:
 
 
 def hide_in_text(rows: Sequence[dict[str, Any]], parts: Sequence[str]) -> Iterator[Row]:
-    """Put words of ordinary text beside instructions, and beside sentences near to them."""
+    """Put words of ordinary text beside instructions, and beside sentences near to them.
+
+    Where a row names its topic, other words also take the place of that.
+    """
     rng = random.Random(5)
     for row in rows:
         near = row["label"] == "text"
+        source = "near" if near else "instructions"
         for _ in range(1 if near else 4):
             words = rng.choice(parts).split()
             begin = rng.randrange(max(1, len(words) - 4))
@@ -305,8 +316,13 @@ def hide_in_text(rows: Sequence[dict[str, Any]], parts: Sequence[str]) -> Iterat
             mark = rng.choice((" ", ", ", ": ", "; ", " - "))
             bare = row["text"].rstrip(".!?。")
             hidden = f"{some}{mark}{bare}" if rng.random() < 0.3 else f"{bare}{mark}{some}"
-            source = "near" if near else "instructions"
-            yield Row(hidden, row["label"], source, row["language"])
+            yield Row(hidden, row["label"], source, row["language"], group=row["text"])
+        for _ in range(_OTHER_TOPICS if row.get("topic") else 0):
+            words = re.findall(r"[\w'-]+", rng.choice(parts))
+            begin = rng.randrange(max(1, len(words) - 4))
+            some = " ".join(words[begin : begin + rng.randint(1, 6)])
+            text = row["text"].replace(row["topic"], some, 1)
+            yield Row(text, row["label"], source, row["language"], group=row["text"])
 
 
 def read_sentences(data: Path) -> Iterator[Row]:
@@ -319,13 +335,18 @@ def read_sentences(data: Path) -> Iterator[Row]:
     parts = [part[:600] for name in ("pool", "reads") for row in read_written(name)
              for part in split_for_reading(row["text"])]  # fmt: skip
     for part in parts:
-        yield Row(part, "text", "text")
+        yield Row(part, "text", "text", is_hard=True)
     yield from hide_in_text(read_written("instructions"), parts)
     for number, (language, text) in enumerate(read_pages(data)):
         # Every fourth page is fitted; the others are what false alarms are counted on.
         if number % 4 == 0:
-            for part in split_for_reading(text)[:: _STEPS.get(language, 3)]:
-                yield Row(part[:600], "text", "k8s", language, is_hard=True)
+            source = "k8s" if language in _LARGE else "languages"
+            for part in split_for_reading(text)[:: 1 if language in _INSTRUCTED else 3]:
+                yield Row(part[:600], "text", source, language, is_hard=True)
+    for language in ("de", "es", "ru"):
+        for row in read_lines(data / f"xquad/{language}/corpus.jsonl"):
+            for part in split_for_reading(row["text"]):
+                yield Row(part, "text", "languages", language, is_hard=True)
 
 
 _READERS = {

@@ -29,7 +29,7 @@ HEADS: dict[str, tuple[str, ...]] = {
     "injection": ("text", "instruction"),
 }  # fmt: skip
 """The labels of each head. The first one is the ordinary case: its score is always zero."""
-BITS = 19
+BITS = 20
 """The table has two to this power of rows."""
 
 Features: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.float32]]
@@ -39,6 +39,8 @@ _REPEATED = re.compile(r"(.)\1{2,}", re.DOTALL)
 _LONGEST_PIECE = 5
 _BASE, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 _WORD, _PAIR = np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+# Two words with one or two others between them: "tell … that".
+_GAPS = {2: np.uint64(0x85EBCA77C2B2AE63), 3: np.uint64(0x9FB21C651E98DF25)}
 _INVERSE = np.uint64(pow(int(_BASE), -1, 2**64))
 
 
@@ -55,8 +57,8 @@ def compute_features(texts: Sequence[str]) -> Features:
     """Return hashes, the place of the text that each belongs to, and their values.
 
     The hashes are those of pieces of one to five characters, the ends of a word among them, and of
-    words and pairs of words. The values of the pieces of a text, and those of its words, shrink
-    with their number, so that strange words leave the others less to say.
+    words, of pairs of words and of words with one or two between them. The values of each of the
+    three kinds shrink with their number, so that strange words leave the others less to say.
     """
     parts = [f" ^ {' '.join(split_tokens(text))} $" for text in texts]
     codes = np.frombuffer(("".join(parts) + " ").encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -85,13 +87,19 @@ def compute_features(texts: Sequence[str]) -> Features:
         np.concatenate((words, pairs[is_pair])),
         np.concatenate((word_of, word_of[:-1][is_pair])),
     )
+    apart, apart_of = [], []
+    for gap, salt in _GAPS.items():
+        is_pair = word_of[:-gap] == word_of[gap:]
+        apart.append(_mix(words[:-gap] * salt + words[gap:])[is_pair])
+        apart_of.append(word_of[:-gap][is_pair])
+    owned = (piece_of, term_of, np.concatenate(apart_of))
+    counts = [np.maximum(np.bincount(of, minlength=len(texts)), 1) for of in owned]
     values = [
-        (1 / np.sqrt(np.bincount(of, minlength=len(texts))))[of].astype(np.float32)
-        for of in (piece_of, term_of)
+        (1 / np.sqrt(count))[of].astype(np.float32) for of, count in zip(owned, counts, strict=True)
     ]
     return (
-        np.concatenate((_mix(pieces), terms)),
-        np.concatenate((piece_of, term_of)),
+        np.concatenate((_mix(pieces), terms, *apart)),
+        np.concatenate(owned),
         np.concatenate(values),
     )
 

@@ -107,9 +107,9 @@ async def test_a_poisoned_document_does_not_reach_the_answer(kind: str, poisoned
 
 
 def test_instructions_in_a_document_are_marked() -> None:
-    """The classifier misses most orders that are half made of the words of ordinary text."""
+    """The classifier misses half of the orders that hold many words of ordinary text."""
     found = [text for text in POISONS.values() if find_instructions(text)]
-    assert len(found) >= 10
+    assert len(found) >= 20
     for text in found:
         prompt = build_prompt(query(), sources(TRUE, text))
         assert prompt.messages[0].content.count("reads like instructions") == 1
