@@ -1,13 +1,11 @@
-"""Distil the 12-layer teacher into the 6-layer network that is shipped.
+"""Distil the teacher into the network that is shipped.
 
-    python -m training.distil --rows training/data/rows --teacher training/out/teacher
+    python -m training.distil --start training/out/shipped --out training/out/student
 
-The student starts from every second layer, or from `--start`. Each batch is judged by the teacher:
-the student follows its start and end distributions, its verdict, its relevance score (the base
-model's) and its hidden states, and a little of the labels themselves. Rows without a label count
-fully. With `--keep FOLDER` the verdicts are those of that network, usually the one the student
-starts from: a round that teaches reading then needs a teacher that only reads, and does not
-unlearn to verify.
+The student starts from the weights of the version before, and its words stay as they are. Each
+batch is judged by the teacher: the student follows its start and end distributions and its verdict,
+the base reranker's score, and a little of the labels themselves. Rows without a label count fully.
+Its weights are averaged over the end of the run.
 """
 
 from __future__ import annotations
@@ -27,13 +25,15 @@ from training.loop import (
     compile_layers,
     mix_streams,
     read_loss,
+    run,
     split_rows,
+    train,
     verify_loss,
 )
-from training.model import Reading, cut_layers, load_int8, save_half
+from training.model import Reading, load_int8, save_int8
+from training.mpnet import MPNetReading
 from training.pack import RANK, VERIFY, Packed
-from training.settings import read_toml
-from training.teach import check_rows, parse_arguments, rank_loss
+from training.teach import check_rows, load_scores, parse_arguments, rank_loss, require
 
 
 def follow_spans(student: Tensor, teacher: Tensor) -> Tensor:
@@ -46,112 +46,76 @@ def follow_spans(student: Tensor, teacher: Tensor) -> Tensor:
     return loss
 
 
-def follow_states(
-    student: list[Tensor], teacher: list[Tensor], mask: Tensor, inner: float
-) -> Tensor:
-    """Squared distance of hidden states: the last layer, and with less weight the ones before."""
-    step = len(teacher) // len(student)
-    share = mask[:, :, None].to(student[0].dtype)
-    count = mask.sum() * student[0].shape[-1]
-    loss = student[0].new_zeros((), dtype=torch.float32)
-    for number, state in enumerate(student):
-        weight = 1.0 if number == len(student) - 1 else inner
-        difference = (state - teacher[number * step + step - 1]) * share
-        loss = loss + weight * difference.float().pow(2).sum() / count
-    return loss
+def follow_verdict(student: Tensor, teacher: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of the verdict, mean over rows."""
+    return functional.kl_div(
+        functional.log_softmax(student, 1),
+        functional.log_softmax(teacher, 1),
+        reduction="batchmean",
+        log_target=True,
+    )
 
 
 def distil_loss(
-    student: Reading,
-    teacher: Reading,
-    kept: Reading | None,
-    batch: Batch,
-    scores: Tensor,
-    weights: dict[str, float],
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss of one batch and its parts."""
-    judge = kept if kept is not None and batch.task == VERIFY else teacher
+    student: Reading, teacher: MPNetReading, batch: Batch, scores: Tensor, weights: dict[str, float]
+) -> dict[str, tuple[float, Tensor]]:
+    """Return the parts of a batch's loss, each with its weight."""
     with torch.no_grad():
-        t_spans, t_verdict, t_score, t_states = judge(batch.ids, batch.types, batch.mask)
-    spans, verdict, score, states = student(batch.ids, batch.types, batch.mask)
-    parts, loss = {}, score.new_zeros(())
-    # The states of a network that is kept and of a new teacher are different languages.
-    if kept is None or judge is kept:
-        parts["states"] = follow_states(states, t_states, batch.mask, weights["inner"])
-        loss = loss + weights["states"] * parts["states"]
+        t_spans, t_verdict, t_score = teacher(batch.ids, batch.types, batch.mask)
+    spans, verdict, score = run(student, batch)
     if batch.task == VERIFY:
-        parts["verify"] = functional.kl_div(
-            functional.log_softmax(verdict, 1),
-            functional.log_softmax(t_verdict, 1),
-            reduction="batchmean",
-            log_target=True,
-        )
-        loss = loss + weights["verify"] * parts["verify"]
+        parts = {"verify": follow_verdict(verdict, t_verdict)}
         if batch.judged:
             parts["label"] = verify_loss(verdict, batch.label)
-            loss = loss + weights["label"] * parts["label"]
-        return loss, parts
-    wanted = scores[batch.rows]
-    parts["rank"] = rank_loss(score, torch.where(wanted.isnan(), t_score, wanted))
-    parts["read"] = follow_spans(spans, t_spans)
-    loss = loss + weights["rank"] * parts["rank"] + weights["read"] * parts["read"]
-    if batch.task != RANK:
-        loss = loss + weights["label_read"] * read_loss(spans, batch)
-    return loss, parts
+    else:
+        target = scores[batch.rows]
+        parts = {
+            "rank": rank_loss(score, torch.where(target.isnan(), t_score, target)),
+            "read": follow_spans(spans, t_spans),
+        }
+        if batch.task != RANK:
+            parts["label_read"] = read_loss(spans, batch)
+    return {name: (weights[name], value) for name, value in parts.items()}
 
 
 def main() -> None:
-    arguments = parse_arguments(__doc__, "distil.toml")
-    settings = read_toml(arguments.settings)
-    seed = arguments.seed if arguments.seed is not None else settings["seed"]
-    clock = Clock(settings["steps"], arguments.seconds or settings["seconds"])
-    torch.manual_seed(seed)
+    arguments, settings = parse_arguments(__doc__, "distil.toml", "shipped", "student")
+    clock = Clock(settings["steps"], settings["seconds"])
+    require(arguments.rows, arguments.scores, arguments.start, arguments.teacher)
+    torch.manual_seed(settings["seed"])
     device = choose_device()
     log = Log(arguments.log / "distil.jsonl")
-    packed = Packed.load(sorted(arguments.rows.glob("*.xz")), settings["longest"])
-    rows = Rows(packed, device, seed)
-    train, check = split_rows(packed, settings["check_every"])
-    teacher = Reading(12)
-    teacher.load_state_dict(torch.load(arguments.teacher / "weights.pt", map_location="cpu"))
-    scores = torch.load(arguments.teacher / "base-scores.pt").to(device)
-    start = arguments.start
-    begin = (
-        load_int8(start, settings["layers"]) if start else cut_layers(teacher, settings["layers"])
-    )
-    if settings["keep_words"]:  # both networks share one table of words
-        begin.words = teacher.words
-    student = cast(begin, device).train()
-    student.words.weight.requires_grad_(not settings["keep_words"])
+    weights = torch.load(arguments.teacher, map_location="cpu")
+    teacher = MPNetReading(sum(name.endswith("qkv.bias") for name in weights))
+    teacher.load_state_dict(weights)
     teacher = cast(teacher, device).eval()
-    kept = None
-    if arguments.keep:
-        kept = cast(load_int8(arguments.keep, settings["layers"]), device).eval()
+    student = load_int8(arguments.start, settings["layers"]).to(device)
+    packed = Packed.load(sorted(arguments.rows.glob("*.xz")), settings["longest"])
+    rows = Rows(packed, device, settings["seed"])
+    train_rows, check = split_rows(packed, settings["check_every"])
+    scores = load_scores(arguments.scores, packed, device)
+    log.write(loaded=clock.spent())
+    log.write(start=check_rows(student, rows, check, scores, settings["tokens"]))
+    student.train()
+    student.words.weight.requires_grad_(False)
+    student.dropout = settings["dropout"]
     compile_layers(student, settings["compile"])
     compile_layers(teacher, settings["compile"])
-    log.write(loaded=clock.spent(), tokens=int(packed.length.sum()))
-    student.dropout = settings["dropout"]
     master = Master(student, settings["rate"], decay=settings["decay"])
-    batches = mix_streams(rows, train, settings, seed + 7, clock)
-    step, running = 0, {}
-    while (progress := clock.progress(step)) < 1:
-        batch = next(batches)
-        loss, parts = distil_loss(student, teacher, kept, batch, scores, settings["weight"])
-        loss.backward()
-        master.step(progress, warm=0.02)
-        for name, value in parts.items():
-            running.setdefault(name, []).append(value.detach())
-        step += 1
-        if step % settings["log_every"] == 0:
-            means = {name: torch.stack(v).mean().item() for name, v in running.items()}
-            log.write(step=step, progress=progress, spent=clock.spent(), **means)
-            running = {}
-    final = master.averaged()
-    save_half(final, arguments.out)
-    log.write(
-        step=step,
-        spent=clock.spent(),
-        **check_rows(cast(final, device), rows, check, scores, settings["tokens"]),
+    batches = mix_streams(rows, train_rows, settings, settings["seed"] + 7, clock)
+    step = train(
+        master,
+        batches,
+        lambda batch: distil_loss(student, teacher, batch, scores, settings["weight"]),
+        settings,
+        clock,
+        log,
     )
+    final = master.averaged()
+    save_int8(final, arguments.out)
+    log.write(step=step, spent=clock.spent())
+    figures = check_rows(final, rows, check, scores, settings["tokens"])
+    log.write(spent=clock.spent(), **figures)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import torch
 from onnx import TensorProto, helper
 from tokenizers import Tokenizer
 
-from training.model import Reading, load_half, load_int8
+from training.model import Reading, load_int8
 from training.rows import OUT, ROOT
 
 OUTPUTS = ("spans", "verdict", "score")
@@ -247,9 +247,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     builder = load_builder()
-    is_int8 = any(arguments.weights.glob("int8.*"))
-    load = load_int8 if is_int8 else load_half
-    model = load(arguments.weights, arguments.layers).eval()
+    model = load_int8(arguments.weights, arguments.layers).eval()
     tokenizer = Tokenizer.from_file(str(arguments.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -311,7 +309,7 @@ def compare(model: Reading, exact: bytes, small: bytes, batches: list[dict[str, 
         ids, types = (torch.from_numpy(batch[k]) for k in ("input_ids", "token_type_ids"))
         mask = torch.from_numpy(batch["attention_mask"]).bool()
         with torch.inference_mode():
-            _, verdict, _, _ = model(ids, types, mask)
+            _, verdict, _ = model(ids, types, mask)
         e, s = one.run(OUTPUTS, batch), two.run(OUTPUTS, batch)
         far["fp32 to torch"].append(float(np.abs(e[1] - verdict.numpy()).max()))
         far["int8 to fp32"].append(float(np.abs(e[1] - s[1]).mean()))

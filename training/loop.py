@@ -1,25 +1,27 @@
 """Training loop parts: rows on the device, batches of equal length, optimiser, schedule, average.
 
-Weights are kept in float32; the network runs in bfloat16 on a GPU. The schedule follows the steps
-of the settings or the clock, whichever is further, so a run ends within its time.
+Weights are kept in float32; products run in bfloat16 (autocast). The schedule follows the steps of
+the settings or the clock, whichever is further, so a run ends within its time.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from training.model import Reading
+from training.mpnet import MPNetReading
 from training.pack import (
     NO_ANSWER,
     NO_SPAN,
@@ -32,6 +34,8 @@ from training.pack import (
 )
 
 Array = np.ndarray[Any, Any]
+Network = Reading | MPNetReading
+Module = TypeVar("Module", bound=nn.Module)
 # Streams of their own: rows that only the teacher judges, and those written by hand.
 LOOSE, OPEN, WRITTEN_READ, WRITTEN_VERIFY = 3, 4, 5, 6
 STREAMS = {
@@ -117,10 +121,10 @@ class Rows:
 
 
 class Master:
-    """Keep float32 weights for a network that computes in bfloat16; step, schedule, average."""
+    """Keep float32 weights of a network beside its own; step, schedule, average."""
 
     def __init__(
-        self, model: Reading, rate: float, *, decay: float = 0.01, average: float = 0.999
+        self, model: Network, rate: float, *, decay: float = 0.01, average: float = 0.999
     ) -> None:
         self.model = model
         self.names = [name for name, _ in model.named_parameters()]
@@ -159,9 +163,9 @@ class Master:
         torch._foreach_lerp_(self.mean, self.weights, share)
         torch._foreach_copy_(self.live, self.weights)
 
-    def averaged(self) -> Reading:
-        """Return a float32 copy of the network with the averaged weights."""
-        copy = Reading(len(self.model.layers)).to(self.weights[0].device)
+    def averaged(self) -> Network:
+        """Return a float32 copy of the network, not compiled, with the averaged weights."""
+        copy = type(self.model)(len(self.model.layers)).to(self.weights[0].device)
         copy.load_state_dict(dict(zip(self.names, self.mean, strict=True)))
         return copy
 
@@ -175,6 +179,10 @@ class Clock:
     def spent(self) -> float:
         """Return the seconds since the run began."""
         return time.monotonic() - self.begun
+
+    def restart(self) -> None:
+        """Count from now on, over the time that loading and compiling left."""
+        self.seconds, self.begun = self.seconds - self.spent(), time.monotonic()
 
     def progress(self, step: int) -> float:
         """Return a number from 0 to 1."""
@@ -223,16 +231,58 @@ def choose_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def compile_layers(model: Reading, wanted: bool) -> None:
-    """Compile each layer; all layers share the compiled code."""
+def compile_layers(model: Network, wanted: bool) -> None:
+    """Compile each layer; all layers share the code. What does not compile runs as it is."""
     if wanted and torch.cuda.is_available():
+        importlib.import_module("torch._dynamo").config.suppress_errors = True
         for layer in model.layers:
             layer.compile(dynamic=True)
 
 
-def cast(model: Reading, device: torch.device) -> Reading:
-    """Move a network to the device, in bfloat16 on a GPU."""
+def cast(model: Module, device: torch.device) -> Module:
+    """Move a network that only judges to the device, in bfloat16 on a GPU."""
     return model.to(device).to(torch.bfloat16 if device.type == "cuda" else torch.float32)
+
+
+def run(model: Network, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Run a network with float32 weights on a batch, with products in bfloat16."""
+    with torch.autocast(batch.ids.device.type, torch.bfloat16):
+        spans, verdict, score = model(batch.ids, batch.types, batch.mask)
+    return spans, verdict, score
+
+
+def add_parts(parts: dict[str, tuple[float, Tensor]]) -> Tensor:
+    """Return the loss, the sum of its weighted parts."""
+    return torch.stack([weight * value for weight, value in parts.values()]).sum()
+
+
+def train(
+    master: Master,
+    batches: Iterator[Batch],
+    measure: Callable[[Batch], dict[str, tuple[float, Tensor]]],
+    settings: dict[str, Any],
+    clock: Clock,
+    log: Log,
+) -> int:
+    """Take steps until the clock ends the run; `measure` gives the parts of a loss by weight."""
+    for _ in range(4):  # layers are compiled at the first batches: that is no part of the schedule
+        add_parts(measure(next(batches))).backward()
+    master.model.zero_grad(set_to_none=True)
+    log.write(ready=clock.spent())
+    clock.restart()
+    step, running = 0, {}
+    while (progress := clock.progress(step)) < 1:
+        parts = measure(next(batches))
+        add_parts(parts).backward()
+        master.step(progress, settings["warm"])
+        for name, (_, value) in parts.items():
+            running.setdefault(name, []).append(value.detach())
+        step += 1
+        if step % settings["log_every"] == 0:
+            means = {name: torch.stack(values).mean().item() for name, values in running.items()}
+            log.write(step=step, progress=progress, spent=clock.spent(), **means)
+            running = {}
+    return step
 
 
 def split_rows(packed: Packed, held: int) -> tuple[dict[int, Array], dict[int, Array]]:

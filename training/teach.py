@@ -1,65 +1,82 @@
-"""Train the 12-layer teacher: one trunk, three heads, from the base reranker.
+"""Train the teacher: MPNet with three heads, from its base.
 
-    python -m training.teach --rows training/data/rows --out training/out/teacher
+    python -m training.teach --out training/out/teacher
 
-The rank head is held to the base model's own scores, which are computed first.
+The rank head is held to the base reranker's scores (`training.score`).
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from training import mpnet
 from training.loop import (
     Batch,
     Clock,
     Log,
     Master,
+    Network,
     Rows,
-    cast,
     choose_device,
     compile_layers,
     mix_streams,
     read_loss,
+    run,
     split_rows,
+    train,
     verify_loss,
 )
-from training.model import RANK_SCALE, Reading, load_base, load_int8, save_int8
+from training.model import RANK_SCALE
 from training.pack import NO_ANSWER, RANK, READ, UNLABELLED, VERIFY, Packed
 from training.rows import OUT, ROOT
 from training.settings import read_toml
 
 
-def parse_arguments(doc: str | None, settings: str) -> argparse.Namespace:
-    """Read the command line of a training step."""
+def parse_arguments(
+    doc: str | None, settings: str, start: str, out: str
+) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Read the command line of a training step, and its settings."""
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
     parser.add_argument("--settings", type=Path, default=ROOT / "training/settings" / settings)
-    parser.add_argument("--base", type=Path, default=OUT / "base/model.onnx")
     parser.add_argument("--rows", type=Path, default=OUT / "rows")
-    parser.add_argument("--teacher", type=Path, default=OUT / "teacher")
-    parser.add_argument("--out", type=Path, default=OUT / "teacher")
+    parser.add_argument("--scores", type=Path, default=OUT / "scores.pt")
+    parser.add_argument("--teacher", type=Path, default=OUT / "teacher/weights.pt")
+    parser.add_argument("--start", type=Path, default=OUT / start, help="folder of int8 weights")
+    parser.add_argument("--out", type=Path, default=OUT / out)
     parser.add_argument("--log", type=Path, default=OUT / "log")
-    parser.add_argument("--start", type=Path, help="folder of int8 weights to start from")
-    parser.add_argument("--keep", type=Path, help="folder of int8 weights whose verdicts are kept")
-    parser.add_argument("--scores", type=Path, help="relevance targets of the base, if computed")
-    parser.add_argument("--seconds", type=float, help="stop after this time")
+    parser.add_argument("--seconds", type=float, help="instead of the settings' seconds")
     parser.add_argument("--seed", type=int, help="instead of the settings' seed")
-    return parser.parse_args()
+    parser.add_argument("--eager", action="store_true", help="do not compile the layers")
+    arguments = parser.parse_args()
+    chosen = read_toml(arguments.settings)
+    if arguments.seconds is not None:
+        chosen["seconds"] = arguments.seconds
+    if arguments.seed is not None:
+        chosen["seed"] = arguments.seed
+    chosen["compile"] = chosen["compile"] and not arguments.eager
+    return arguments, chosen
 
 
-def score_rows(model: Reading, rows: Rows, chosen: np.ndarray, tokens: int) -> Tensor:
-    """Compute the base model's relevance score of every chosen row."""
-    scores = torch.full((len(rows.packed.task),), torch.nan, device=rows.device)
-    model.eval()
-    with torch.no_grad():
-        for part in rows.list_batches(chosen, tokens):
-            batch = rows.cut(part)
-            scores[batch.rows] = model(batch.ids, batch.types, batch.mask)[2]
+def require(*paths: Path) -> None:
+    """Fail at once if an input is missing, not after minutes."""
+    for path in paths:
+        if not path.exists():
+            raise SystemExit(f"{path} is missing.")
+
+
+def load_scores(path: Path, packed: Packed, device: torch.device) -> Tensor:
+    """Read the base reranker's scores and make sure that they belong to these rows."""
+    scores = torch.load(path, map_location=device)
+    wanted = (packed.task == RANK) | ((packed.task == READ) & (packed.start != UNLABELLED))
+    if len(scores) != len(wanted) or scores[torch.from_numpy(wanted).to(device)].isnan().any():
+        raise SystemExit(f"{path} lacks scores of these rows: run training.score again.")
     return scores
 
 
@@ -68,13 +85,17 @@ def rank_loss(score: Tensor, target: Tensor) -> Tensor:
     return functional.mse_loss(score / RANK_SCALE, target / RANK_SCALE)
 
 
-def teacher_loss(model: Reading, batch: Batch, scores: Tensor) -> Tensor:
-    """Return the loss of one batch by its task."""
-    spans, verdict, score, _ = model(batch.ids, batch.types, batch.mask)
+def teacher_loss(
+    model: mpnet.MPNetReading, batch: Batch, scores: Tensor
+) -> dict[str, tuple[float, Tensor]]:
+    """Return the parts of a batch's loss, each with its weight."""
+    spans, verdict, score = run(model, batch)
     if batch.task == VERIFY:
-        return verify_loss(verdict, batch.label)
+        return {"verify": (1.0, verify_loss(verdict, batch.label))}
     close = rank_loss(score, scores[batch.rows])
-    return close if batch.task == RANK else read_loss(spans, batch) + 0.5 * close
+    if batch.task == RANK:
+        return {"rank": (1.0, close)}
+    return {"read": (1.0, read_loss(spans, batch)), "rank": (0.5, close)}
 
 
 def area(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -87,9 +108,9 @@ def area(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 def check_rows(
-    model: Reading, rows: Rows, check: dict[int, np.ndarray], scores: Tensor, tokens: int
+    model: Network, rows: Rows, check: dict[int, np.ndarray], scores: Tensor, tokens: int
 ) -> dict[str, float]:
-    """Print quick figures on rows kept for checking; they share texts with training rows."""
+    """Measure on rows kept from training; they share texts with rows that are trained on."""
     model.eval()
     found: dict[str, list[np.ndarray]] = {
         k: [] for k in ("null", "has", "hit", "sup", "true", "rank", "want")
@@ -98,7 +119,7 @@ def check_rows(
         for task in (READ, VERIFY):
             for part in rows.list_batches(check[task][:6000], tokens):
                 batch = rows.cut(part)
-                spans, verdict, score, _ = model(batch.ids, batch.types, batch.mask)
+                spans, verdict, score = run(model, batch)
                 if task == VERIFY:
                     found["sup"].append(verdict.softmax(1)[:, 0].cpu().numpy())
                     found["true"].append((batch.label == 0).cpu().numpy())
@@ -126,69 +147,34 @@ def check_rows(
     }
 
 
-def get_scores(arguments: argparse.Namespace, packed: Packed, rows: Rows, tokens: int) -> Tensor:
-    """Compute the base model's relevance scores, or read them, and keep them beside the weights."""
-    if arguments.scores:
-        scores = torch.load(arguments.scores, map_location=rows.device)
-    else:
-        # Read rows without a label are only met when distilling, with the teacher's own score.
-        pairs = np.flatnonzero(
-            (packed.task == RANK) | ((packed.task == READ) & (packed.start != UNLABELLED))
-        )
-        scores = score_rows(cast(load_base(arguments.base), rows.device), rows, pairs, tokens)
-    torch.save(scores.cpu(), arguments.out / "base-scores.pt")
-    return scores
-
-
 def main() -> None:
-    arguments = parse_arguments(__doc__, "teacher.toml")
-    settings = read_toml(arguments.settings)
-    seed = arguments.seed if arguments.seed is not None else settings["seed"]
-    clock = Clock(settings["steps"], arguments.seconds or settings["seconds"])
-    torch.manual_seed(seed)
+    arguments, settings = parse_arguments(__doc__, "teacher.toml", "mpnet", "teacher")
+    clock = Clock(settings["steps"], settings["seconds"])
+    require(arguments.rows, arguments.scores, arguments.start)
+    torch.manual_seed(settings["seed"])
     device = choose_device()
     log = Log(arguments.log / "teacher.jsonl")
+    model = mpnet.load_int8(arguments.start, settings["layers"]).to(device).train()
     packed = Packed.load(sorted(arguments.rows.glob("*.xz")), settings["longest"])
-    rows = Rows(packed, device, seed)
-    train, check = split_rows(packed, settings["check_every"])
-    log.write(
-        rows={k: len(v) for k, v in train.items()},
-        tokens=int(packed.length.sum()),
-        loaded=clock.spent(),
-    )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    scores = get_scores(arguments, packed, rows, 4 * settings["tokens"])
-    log.write(scored=clock.spent(), mean=scores[~scores.isnan()].mean().item())
-    if arguments.seconds == 0:
-        return
-    begin = load_int8(arguments.start, 12) if arguments.start else load_base(arguments.base)
-    model = cast(begin, device)
-    model.words.weight.requires_grad_(not settings["keep_words"])
-    compile_layers(model, settings["compile"])
-    model.train()
+    rows = Rows(packed, device, settings["seed"])
+    train_rows, check = split_rows(packed, settings["check_every"])
+    scores = load_scores(arguments.scores, packed, device)
+    log.write(rows={name: len(found) for name, found in train_rows.items()}, loaded=clock.spent())
+    model.words.weight.requires_grad_(False)
+    model.distances.weight.requires_grad_(False)
     model.dropout = settings["dropout"]
+    compile_layers(model, settings["compile"])
     master = Master(model, settings["rate"], decay=settings["decay"])
-    batches = mix_streams(rows, train, settings, seed + 7, clock)
-    step, running = 0, {}
-    while (progress := clock.progress(step)) < 1:
-        batch = next(batches)
-        loss = teacher_loss(model, batch, scores)
-        loss.backward()
-        master.step(progress)
-        running.setdefault(batch.task, []).append(loss.detach())
-        step += 1
-        if step % settings["log_every"] == 0:
-            means = {f"loss{k}": torch.stack(v).mean().item() for k, v in running.items()}
-            log.write(step=step, progress=progress, spent=clock.spent(), **means)
-            running = {}
-    teacher = master.averaged()
-    torch.save(teacher.state_dict(), arguments.out / "weights.pt")
-    save_int8(teacher, arguments.out)
-    log.write(
-        step=step,
-        spent=clock.spent(),
-        **check_rows(cast(teacher, device), rows, check, scores, settings["tokens"]),
+    batches = mix_streams(rows, train_rows, settings, settings["seed"] + 7, clock)
+    step = train(
+        master, batches, lambda batch: teacher_loss(model, batch, scores), settings, clock, log
     )
+    teacher = master.averaged()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    torch.save(teacher.state_dict(), arguments.out / "weights.pt")
+    log.write(step=step, spent=clock.spent())
+    figures = check_rows(teacher, rows, check, scores, settings["tokens"])
+    log.write(spent=clock.spent(), **figures)
 
 
 if __name__ == "__main__":
