@@ -21,8 +21,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "packs"))
 
-from answers import find_probability  # noqa: E402
 from fit_answers import Asked, load_squad, read_lines  # noqa: E402
+
+from answers import find_probability  # noqa: E402
 from ragstone import Engine  # noqa: E402
 from ragstone.settings import load_settings  # noqa: E402
 from sets import DEFAULT_DATA  # noqa: E402

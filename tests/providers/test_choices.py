@@ -52,7 +52,7 @@ def test_the_key_of_the_configured_provider_goes_to_no_other(tmp_path: Path) -> 
         (None, ("openai", "gpt-6-luna")),
         ("openai:other", ("openai", "other")),
         ("ollama", ("ollama", "llama3")),
-        ("extractive", ("extractive", HashEmbedder().name)),
+        ("extractive", ("extractive", "ragstone-reading")),
     ],
 )
 async def test_the_chosen_model_writes(

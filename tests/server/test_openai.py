@@ -56,7 +56,7 @@ def test_an_answer_carries_its_citations_as_annotations(
     _, kind, document_id, start, end = fragment.split("/")
     assert kind == "source"
     text = client.get(f"/v1/documents/{document_id}").json()["text"]
-    assert text[int(start) : int(end)] == "The gate is green."
+    assert text[int(start) : int(end)] == "It was painted in 2020."
     assert reply.usage
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens > 0
 

@@ -325,7 +325,7 @@ def _build_line(connection: Connection, rated: Mapping[str, Any]) -> dict[str, A
     line = {"id": rated["query_id"], "question": rated["searched_as"] or rated["query"], **given}
     if not _is_good(rated):
         return line | {"rejected_answer": _MARKER.sub("", rated["answer"] or "")}
-    if rated["status"] == "abstained":
+    if rated["status"] in ("abstained", "near"):
         return line | {"answerable": False}
     entry = journal.read_query(connection, rated["query_id"])
     texts = (entry.get("short_answer", ""), _MARKER.sub("", rated["answer"] or ""))
