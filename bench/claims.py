@@ -25,7 +25,7 @@ from typing import Any
 from ragstone.query.check.review import check_against_facts, review_text
 from ragstone.query.check.verifier import WorkLimit
 from ragstone.query.ground.cite import Notation
-from ragstone.reading.units import split_units
+from ragstone.reading.units import find_units
 from ragstone.text import find_sentence_spans
 from ragstone.types import Chunk, Hit, Source
 
@@ -99,7 +99,7 @@ def load_quotations(*, dev: bool, most: int = 300) -> list[Pair]:
     found: list[Pair] = []
     for path in sorted([*SAMPLES.rglob("*.md"), *SAMPLES.rglob("*.txt"), *TABLES.rglob("*.md")]):
         text = path.read_text("utf-8")
-        for unit in split_units(text):
+        for unit in find_units(text):
             is_row = bool(unit.header)
             said = " ".join(unit.sentence.split())
             if is_row or (len(said) > 30 and said[0].isupper() and said.endswith(".")):

@@ -117,7 +117,7 @@ def test_a_browser_gets_the_page_in_its_language(
     [
         ("en-GB", "Dropped at fuse: 3 (of 4) isn't in the source."),
         ("de-DE", "Ausgeschieden bei fuse: 3 (of 4) steht nicht in der Quelle."),
-        ("zh-CN", "在 fuse 被舍弃：来源中没有3 (of 4)。"),
+        ("zh-CN", "在 fuse 被舍弃：3 (of 4)不在来源中。"),
     ],
 )
 def test_a_reason_of_the_server_is_translated_with_its_values(

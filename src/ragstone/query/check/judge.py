@@ -29,12 +29,9 @@ GROUNDED, NOT_GROUNDED = 0.8, 0.3
 SUPPORTED_FROM = 0.6
 UNKNOWN_SCORE = 0.5
 # Added to the verifier's log odds, so that SUPPORTED_FROM stands for its probability .105: on the
-# dev half of bench/packs/claims.jsonl 10 % of the paraphrases are refused and 85 % of the changed
+# dev half of bench/packs/claims.jsonl 12 % of the paraphrases are refused and 85 % of the changed
 # claims caught.
 _SHIFT = 2.55
-# "An eleven-year-old" follows from "under 12": what a number up to twelve in words says is left to
-# a verifier that is this sure (its probability .59).
-_SURE = 0.95
 _DENIED_FROM = 0.8
 _MAX_DENIED_SCORE = 0.25
 _MAX_READ, _MAX_READ_ELSEWHERE, _MAX_CITED = 3, 2, 3
@@ -207,9 +204,7 @@ class StatementJudge:
             shift = _SHIFT if scores.supported >= scores.neutral else 0.0
             score = 1 / (1 + math.exp(-_compute_log_odds(scores.supported) - shift))
             contradicted = scores.contradicted
-        is_wrong = any(not value.is_small_word for value in missing) or (
-            bool(missing) and score < _SURE
-        )
+        is_wrong = bool(missing)
         if is_wrong and all(is_computed(value, text) for value in missing):
             score, is_wrong = min(score, SUPPORTED_FROM - 0.01), False
         is_denied = contradicted >= _DENIED_FROM and (is_wrong or score < SUPPORTED_FROM)

@@ -67,11 +67,6 @@ class Value:
     """True for "a year", "half of it" and "two of them", which the verifier reads better."""
     text: str = ""
 
-    @property
-    def is_small_word(self) -> bool:
-        """Return True for a number up to twelve that is written as a word."""
-        return self.number is not None and self.number <= 12 and self.text[:1].isalpha()
-
     def equals(self, other: Value) -> bool:
         if self.days and other.days:
             return any(_is_same_day(a, b) for a in self.days for b in other.days)

@@ -141,7 +141,8 @@ def find_windows(claim: str, source: Source) -> list[Window]:
         return sum(weight for term, weight in weights.items() if term in held) / total
 
     order = sorted(range(len(units)), key=lambda place: (-measure([place]), place))[:_CENTRES]
-    runs = {tuple(_widen(best, units)): best for best in order}
+    # Of the sentences of one window the one that holds most is cited.
+    runs = {tuple(_widen(best, units)): best for best in reversed(order)}
     heading = " > ".join(source.hit.chunk.heading_path)
     windows = []
     for run, best in runs.items():

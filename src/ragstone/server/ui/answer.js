@@ -118,10 +118,10 @@ function findPieces(runs, edges, markers) {
 
 function claimNode(claim, ends) {
   const verdict = verdictOf(claim.verdict);
-  const says = [verdict.label, ...claim.reasons.map(said), claim.repaired ? t("The citation was corrected.") : ""].filter(Boolean).join(". ");
+  const says = [verdict.label, ...claim.reasons.map(said), claim.repaired ? t("The citation was corrected.") : ""].filter(Boolean).map((one) => one.replace(/[.。]$/, "")).join(". ");
   const kinds = ["claim", `claim-${claim.verdict}`, claim.isOnlyHere ? "only-here" : ""].join(" ");
   if (!ends) return el("span", { class: kinds, "data-verdict": claim.verdict });
-  const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`.replace("..", "."), title: says || verdict.text }, verdict.mark);
+  const mark = el("span", { class: "mark", role: "img", "aria-label": `${says}.`, title: says || verdict.text }, verdict.mark);
   return el("span", { class: kinds, "data-verdict": claim.verdict }, el("span", { class: "tail" }, mark));
 }
 

@@ -2,7 +2,7 @@
 
 export default {
   "The source says something else.": "来源说的是别的内容。",
-  "{} isn't in the source.": "来源中没有{}。",
+  "{} isn't in the source.": "{}不在来源中。",
   "It is in {}, which the check does not read.": "该句为{}，检查无法阅读。",
   "The reading model is not installed: only quotations and values were compared.": "未安装阅读模型：仅比较了引文和数值。",
   "The answer names sources that do not exist: {}.": "回答提到了不存在的来源：{}。",
