@@ -36,6 +36,11 @@ def estimate_probability(score: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, _SLOPE * score + _OFFSET))))
 
 
+def estimate_score(probability: float) -> float:
+    """Return the score that has a probability."""
+    return (math.log(probability / (1 - probability)) - _OFFSET) / _SLOPE
+
+
 @dataclass(frozen=True, slots=True)
 class UnitReader:
     """Scores the units of passages with the reading model."""
