@@ -102,7 +102,7 @@ def find_answers(printed: str) -> str:
         sys.exit(f"error: The demo printed no answers.\n{printed}")
     answers = re.sub(r"\d+ ms", "… ms", printed[begin:end]).strip()
     questions = len(re.findall(r"^\? ", answers, re.MULTILINE))
-    declined = len(re.findall(r"^no answer found", answers, re.MULTILINE))
+    declined = len(re.findall(r"^no (?:answer found|sure answer)", answers, re.MULTILINE))
     if (questions, declined) != (3, 1):
         sys.exit(
             f"error: The demo answered {questions - declined} questions and declined {declined}; "
