@@ -17,7 +17,7 @@ from ragstone.query.understand.small_talk import drop_small_talk, match_small_ta
 from ragstone.reading.classifier import classify, stands_alone
 from ragstone.reading.units import list_units
 from ragstone.text import find_sentence_spans, split_words
-from ragstone.types import NO_ANSWER, Message, Reading
+from ragstone.types import NEAREST, NO_ANSWER, Message, Reading
 
 _MARKER = re.compile(r"\s*\[(?:Source \d+|[\w.-]{1,80}:\d{1,6})\]")
 _MAX_WORDS, _MAX_SUBJECT_WORDS, _FEW_WORDS = 8, 4, 4
@@ -55,7 +55,8 @@ def find_last_exchange(history: Sequence[Message]) -> tuple[str, str]:
         if message.role == "assistant":
             answer = _MARKER.sub("", message.content).strip()
         elif message.role == "user" and match_small_talk(message.content) is None:
-            is_refusal = answer.startswith(list_translations(NO_ANSWER))
+            none = (*list_translations(NO_ANSWER), *list_translations(NEAREST))
+            is_refusal = answer.startswith(none)
             return message.searched_as or message.content, "" if is_refusal else answer
     return "", ""
 
