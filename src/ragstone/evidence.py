@@ -12,9 +12,9 @@ Grade: TypeAlias = Literal["correct", "ambiguous", "incorrect"]
 
 CORRECT_FROM = 0.6
 INCORRECT_BELOW = 0.3
-ANSWER_FROM = 0.44
+ANSWER_FROM = 0.46
 """Below this nothing is quoted as an answer, and what looks like small talk is small talk."""
-NEAR_FROM = 0.05
+NEAR_FROM = 0.07
 """From here on the closest passages are shown, labelled as such."""
 
 

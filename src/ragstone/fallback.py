@@ -23,7 +23,6 @@ FallbackLevel: TypeAlias = Literal[
     "semantic_with_keyword_boost",
     "keyword_only",
     "without_context",
-    "without_grade",
     "extractive_answer",
     "without_moderation",
     "plain_chat",
@@ -83,7 +82,6 @@ _SENTENCES: dict[FallbackLevel, str] = {
     "keyword_only": "Semantic search failed; only keywords were searched",
     "extractive_answer": "The provider failed; the answer is quoted from the sources",
     "without_moderation": "The moderator failed; this was not moderated",
-    "without_grade": "The evidence could not be graded",
     "without_context": "No search worked; no document was read",
     "plain_chat": "Nothing was found in the documents; the model answered from its own knowledge",
 }

@@ -115,10 +115,15 @@ class Chunk:
         return f"{self.document_id}:{self.index}"
 
     @property
+    def caption(self) -> str:
+        """The lines that the text stands under: headings, title of the table, column names."""
+        above = (" > ".join(self.heading_path), self.context, self.table_header)
+        return "".join(f"{line}\n" for line in above if line)
+
+    @property
     def contextual_text(self) -> str:
         """Return the text to embed and index: what it stands under, then the text."""
-        above = (" > ".join(self.heading_path), self.context, self.table_header)
-        return "\n".join([*filter(None, above), remove_markup(self.text)])
+        return self.caption + remove_markup(self.text)
 
 
 @dataclass(frozen=True, slots=True)

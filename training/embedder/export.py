@@ -1,7 +1,7 @@
 """Write weights as one int8 ONNX file, by the scheme of scripts/build_embedder.py.
 
 Weights under BERT's names → model.onnx with pooling and L2 norm in the graph, tokenizer.json,
-words.npy, golden.json (texts with their vectors) and card.json.
+golden.json (texts with their vectors) and card.json.
 
     python -m training.embedder.export student-1.npz student-2.npz --out training/out/embedder
 
@@ -136,7 +136,6 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "model.onnx").write_bytes(int8)
     (options.out / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
-    (options.out / "words.npy").write_bytes(builder.build_word_table(int8))
     write_golden(builder, int8, options.out / "golden.json")
     card = {
         "name": NAME, "version": VERSION, "layers": count_layers(weights), "dimension": 384,

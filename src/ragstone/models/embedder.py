@@ -1,4 +1,4 @@
-"""Embed texts and words with the shipped model: text → unit vectors, on the CPU, no network.
+"""Embed texts with the shipped model: text → unit vectors, on the CPU, no network.
 
 The model is ragstone-embed-l6 as int8 ONNX with pooling and normalisation in the graph.
 """
@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +57,6 @@ class OnnxEmbedder:
     def tokenizer_file(self) -> Path:
         """Locate the tokenizer, for processes that only count tokens."""
         return self._directory / "tokenizer.json"
-
-    @property
-    def words_file(self) -> Path:
-        """Locate the vectors of single tokens."""
-        return self._directory / "words.npy"
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -180,64 +175,10 @@ def group_by_length(lengths: Sequence[int], *, max_tokens: int) -> Iterator[list
         yield batch
 
 
-# Token ids of recent words: a few tokens each, so this is 10 MB at most.
-_MAX_WORDS = 50_000
-_UNKNOWN_TOKEN = (100,)
-
-
-class WordVectors:
-    """Look up unit vectors of words in the table beside the shipped embedder."""
-
-    def __init__(self, embedder: OnnxEmbedder | None = None) -> None:
-        self._embedder = embedder or OnnxEmbedder()
-        self._ids: dict[str, tuple[int, ...]] = {}
-
-    @cached_property
-    def _table(self) -> NDArray[np.int8]:
-        """Map the table, do not read it: the workers of a server share one copy."""
-        table: NDArray[np.int8] = np.load(self._embedder.words_file, mmap_mode="r")
-        return table
-
-    def embed(self, words: Sequence[str]) -> Vectors:
-        """Return one unit vector per word."""
-        if not words:
-            return np.zeros((0, self._table.shape[1]), dtype=np.float32)
-        tokens = self._tokenize(words)
-        flat = [token for row in tokens for token in row]
-        rows = _normalize(self._table[flat].astype(np.float32))
-        starts = np.cumsum([0, *(len(row) for row in tokens[:-1])])
-        return _normalize(np.add.reduceat(rows, starts))
-
-    def _tokenize(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        # A local name: another thread may replace the dictionary meanwhile.
-        ids = self._ids
-        new = [word for word in dict.fromkeys(words) if word not in ids]
-        if len(ids) + len(new) > _MAX_WORDS:
-            ids = self._ids = {}
-            new = list(dict.fromkeys(words))
-        tokenizer = self._embedder.tokenizer
-        # Three of four words are one token, which is found at a hundredth of the cost.
-        for word in new:
-            if word.isascii() and word.isalnum() and (known := tokenizer.token_to_id(word)):
-                ids[word] = (known,)
-        if new := [word for word in new if word not in ids]:
-            encoded = tokenizer.encode_batch_fast(new, add_special_tokens=False)
-            ids.update(
-                (word, tuple(one.ids) or _UNKNOWN_TOKEN)
-                for word, one in zip(new, encoded, strict=True)
-            )
-        return [ids[word] for word in words]
-
-
 def _normalize(rows: Vectors) -> Vectors:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: Vectors = (rows / np.maximum(lengths, 1e-6)).astype(np.float32, copy=False)
     return unit
-
-
-@cache
-def load_word_vectors() -> WordVectors:
-    return WordVectors()
 
 
 # The model cuts its tokens itself, in the graph; this estimate is for the sizes of chunks.

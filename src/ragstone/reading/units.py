@@ -1,4 +1,4 @@
-"""Split a text into units to read: sentences, and rows of tables with their header."""
+"""Find the units of a text: sentences, items of lists, rows under their header, listings."""
 
 from __future__ import annotations
 
@@ -100,12 +100,6 @@ def restore_units(chunk: Chunk) -> tuple[Unit, ...]:
             header = split_cells(text)
         units.append(Unit(start, end, text, header if kind == "row" else (), kind, lead))
     return tuple(units)
-
-
-def read_caption(chunk: Chunk) -> str:
-    """Return the lines that a passage is read under, as it is embedded: headings, table."""
-    above = (" > ".join(chunk.heading_path), chunk.context, chunk.table_header)
-    return "".join(f"{line}\n" for line in above if line)
 
 
 def split_cells(row: str) -> tuple[str, ...]:

@@ -105,8 +105,7 @@ def write_units(
     for number in order:
         source = notation.sources[number - 1]
         units = list_units(source)
-        scored = sorted((one for one in found if one.source == number), key=lambda one: one.start)
-        places = {one.start: one for one in scored}
+        places = {unit.start: unit for unit in found if unit.source == number}
         chosen = [at for at, unit in enumerate(units) if unit.start in places]
         for group in _group_by_list(chosen, units):
             text = write_group(group, units, source)

@@ -62,7 +62,6 @@ const DEGRADED = {
   without_rerank: t("The reranker is not available, so the order of the search was kept."),
   semantic_with_keyword_boost: t("Keyword search failed; exact terms raised the similarity instead."),
   keyword_only: t("Search by meaning failed; only keywords were searched."),
-  without_grade: t("The hits could not be graded, so the confidence may be too low."),
   without_moderation: t("The moderator did not reply, so this was not moderated."),
   extractive_answer: t("The language model did not reply, so sentences of the sources are quoted."),
   without_context: t("No search worked; this was written without your documents."),

@@ -523,7 +523,6 @@ export default {
   "The reranker is not available, so the order of the search was kept.": "Der Reranker ist nicht verfügbar; die Reihenfolge der Suche blieb.",
   "Keyword search failed; exact terms raised the similarity instead.": "Die Stichwortsuche fiel aus; genaue Begriffe erhöhten stattdessen die Ähnlichkeit.",
   "Search by meaning failed; only keywords were searched.": "Die Suche nach Bedeutung fiel aus; nur Stichwörter wurden gesucht.",
-  "The hits could not be graded, so the confidence may be too low.": "Die Treffer konnten nicht bewertet werden; die Sicherheit ist vielleicht zu niedrig.",
   "The moderator did not reply, so this was not moderated.": "Die Moderation antwortete nicht; das hier wurde nicht moderiert.",
   "The language model did not reply, so sentences of the sources are quoted.": "Das Sprachmodell antwortete nicht; Sätze der Quellen werden zitiert.",
   "No search worked; this was written without your documents.": "Keine Suche funktionierte; das wurde ohne Ihre Dokumente geschrieben.",

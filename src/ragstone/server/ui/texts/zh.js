@@ -523,7 +523,6 @@ export default {
   "The reranker is not available, so the order of the search was kept.": "重排器不可用，因此保留搜索顺序。",
   "Keyword search failed; exact terms raised the similarity instead.": "关键词搜索失败；改由精确词语提高相似度。",
   "Search by meaning failed; only keywords were searched.": "语义搜索失败；仅搜索了关键词。",
-  "The hits could not be graded, so the confidence may be too low.": "无法评估搜索结果，置信度可能偏低。",
   "The moderator did not reply, so this was not moderated.": "审核没有响应，因此未经审核。",
   "The language model did not reply, so sentences of the sources are quoted.": "语言模型没有响应，因此直接引用来源的句子。",
   "No search worked; this was written without your documents.": "所有搜索均失败；此回答未使用您的文档。",
